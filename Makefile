@@ -1,0 +1,65 @@
+# Every target does its own set-up: Python 3.11, git and make are all that a machine needs.
+SHELL := /bin/sh
+MAKEFLAGS += --no-builtin-rules
+.SUFFIXES:
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test check bench lock clean
+
+PYTHON ?=
+UV := .tools/bin/uv
+SITE := reports/site/index.html
+
+# The tools of .venv come first, so that the workflow's jobs find `fedrepro`. One thread per
+# process: jobs run side by side, and a second thread each would only make them wait.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+help: ## this list
+	@awk -F ' *## *' '/^[a-z]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/package.stamp ## make .venv from requirements.lock (the other targets do it when needed)
+
+reproduce: setup ## run the whole workflow at the configured scale and say where the site is
+	@snakemake --cores all
+	@python scripts/where.py $(SITE)
+
+test: setup ## all tests, on two cores
+	@scripts/chromium
+	@pytest -n 2 --dist worksteal
+
+check: setup ## formatting, lint, types and workflow lint, then all tests
+	ruff format --check .
+	ruff check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+	@$(MAKE) --no-print-directory test
+
+bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
+	@pytest tests/benchmarks -p benchmark -p no:xdist
+	@python scripts/render_benchmarks.py
+
+lock: .tools/uv.stamp ## write requirements.lock again after a change in pyproject.toml
+	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
+
+clean: ## remove the environment and all caches; results and the site stay
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is written last, so a step that was broken off is done again.
+.tools/uv.stamp: scripts/uv-requirements.txt
+	@python=$$(scripts/find-python "$(PYTHON)") && rm -rf .tools && scripts/make-tools "$$python"
+	@touch $@
+
+.venv/packages.stamp: requirements.lock .tools/uv.stamp
+	@echo "Setting up .venv (on Linux the first time fetches 2.7 GB, most of it PyTorch)"
+	@python=$$(scripts/find-python "$(PYTHON)") && \
+		{ test -x .venv/bin/python || $(UV) venv -q --python "$$python" .venv; }
+	@$(UV) pip sync --require-hashes --python .venv/bin/python requirements.lock
+	@touch $@
+
+.venv/package.stamp: pyproject.toml .venv/packages.stamp
+	@$(UV) pip install -q --python .venv/bin/python --no-deps --no-build-isolation -e .
+	@touch $@

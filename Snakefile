@@ -1,0 +1,23 @@
+# The whole workbench as one graph of files. See DESIGN in docs/ for what depends on what.
+#
+#   snakemake --cores all                                everything at the configured scale
+#   snakemake --cores all reports/site/ima/table_1.html  one table and what it needs
+#   snakemake --cores all --config scale=paper           the published settings
+#   snakemake --workflow-profile workflow/profiles/slurm on a cluster
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/partition.smk"
+include: "workflow/rules/run.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "reports/site/index.html",
+
+
+onerror:
+    show_holes(workflow)

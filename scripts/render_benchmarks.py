@@ -1,0 +1,120 @@
+"""Render docs/benchmarks.md from what `make bench` measured, and print its tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+ENGINE = Path("results/bench/engine.json")
+START = Path("results/bench/start.json")
+PAGE = Path("docs/benchmarks.md")
+WORKLOADS = ("W1", "W2", "W3", "W4")
+
+# Measured in the same way on a machine of the same kind (two cores, torch 2.15), once, with these
+# versions; `make bench` doesn't measure them again. Flower's are seconds of wall time on two cores.
+PEERS = {
+    "pfl-research 0.6": (0.91, 0.78, 0.40, 0.95),
+    "fluke 0.8": (0.92, 0.92, 0.39, 0.92),
+    "Flower 1.41 with Ray, two cores, wall time": (0.97, 0.49, 0.02, 1.31),
+}
+
+TEXT = """\
+# Benchmarks
+
+Rendered by `make bench` from `results/bench/engine.json`; not typed.
+
+Each workload is trained by FedAvg twice in the same process, by turns: by the engine and by a bare
+PyTorch loop (one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps, one thread:
+`tests/benchmarks/loops.py`). A figure is the median ratio of their steps per CPU second: 1.00 is as
+fast as the bare loop, more is faster. The vectorised executor stacks clients and compiles the
+stacked step; compiling happens once per run and is not counted.
+
+{titles}
+
+{ratios}
+
+*Earlier*: measured once, in the same way, on a machine of the same kind; not measured again here.
+
+{details}
+
+{machine}
+{start}"""
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def ratio_table(measured: list[dict[str, Any]]) -> str:
+    """One row per executor and per peer, one column per workload."""
+    rows = []
+    for executor in sorted({one["executor"] for one in measured}):
+        own = {one["workload"]: one["ratio"] for one in measured if one["executor"] == executor}
+        cells = [f"**{own[name]:.2f}**" if name in own else "" for name in WORKLOADS]
+        rows.append([f"fedrepro, {executor}", *cells])
+    rows += [
+        [f"{name} (*earlier*)", *(f"{ratio:.2f}" for ratio in ratios)]
+        for name, ratios in PEERS.items()
+    ]
+    return table(["", *WORKLOADS], rows)
+
+
+def detail_table(measured: list[dict[str, Any]]) -> str:
+    """What the ratios are made of."""
+    head = ["", "executor", "ratio", "lowest to highest", "steps per CPU second", "bare loop"]
+    rows = [
+        [
+            one["workload"],
+            one["executor"],
+            f"{one['ratio']:.2f}",
+            f"{min(one['ratios']):.2f} to {max(one['ratios']):.2f}",
+            f"{one['steps_per_cpu_second']:.4g}",
+            f"{one['bare_steps_per_cpu_second']:.4g}",
+        ]
+        for one in measured
+    ]
+    return table(head, rows)
+
+
+def machine_line(measured: list[dict[str, Any]]) -> str:
+    """Where and with what the newest measurement was made."""
+    newest = max(measured, key=lambda one: one["measured"])
+    machine, versions = newest["machine"], newest["versions"]
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return (
+        f"Measured on {newest['measured']}: {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['system']}; {packages}."
+    )
+
+
+def start_line() -> str:
+    if not START.exists():
+        return ""
+    start = json.loads(START.read_text())
+    return (
+        f"\nFrom the command to the end of a run's first round, in a new process "
+        f"(`{start['command']}`, data prepared): {start['seconds']:.1f} s of wall time, the median "
+        f"of {len(start['measurements'])}.\n"
+    )
+
+
+def main() -> None:
+    measured = sorted(
+        json.loads(ENGINE.read_text()), key=lambda one: (one["workload"], one["executor"])
+    )
+    titles = {one["workload"]: one["title"] for one in measured}
+    ratios, details = ratio_table(measured), detail_table(measured)
+    page = TEXT.format(
+        titles="\n".join(f"- {name}: {title}" for name, title in titles.items()),
+        ratios=ratios,
+        details=details,
+        machine=machine_line(measured),
+        start=start_line(),
+    )
+    PAGE.write_text(page)
+    print(f"\n{ratios}\n\n{details}\n{start_line()}\n{PAGE} is rendered anew")
+
+
+if __name__ == "__main__":
+    main()

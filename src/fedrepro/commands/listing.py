@@ -1,0 +1,138 @@
+"""``fedrepro methods`` and ``coverage``: tables for people, ``--json`` for scripts."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    methods = subparsers.add_parser(
+        "methods",
+        help="list methods, wrappers and server optimizers",
+        description="List what a composition such as ima+fedprox+fedadam can be made of.",
+    )
+    methods.add_argument("--json", action="store_true", help="print JSON")
+    methods.set_defaults(handler=list_methods)
+    coverage = subparsers.add_parser(
+        "coverage",
+        help="how many published cells have a target, are computed, agree",
+        description="Of the published cells: how many have a target in the workflow, how many are "
+        "computed at scale paper, how many agree; per system and table.",
+    )
+    coverage.add_argument("--json", action="store_true", help="print JSON")
+    coverage.set_defaults(handler=show_coverage)
+    schema = subparsers.add_parser(
+        "schema",
+        help="write the JSON schemas that editors check config/ with",
+        description="Write config/schema/*.json from the typed models of the files in config/.",
+    )
+    schema.set_defaults(handler=write_schemas)
+
+
+def describe_methods() -> list[dict[str, Any]]:
+    """Everything that a composition can name, as JSON can hold it."""
+    from fedrepro import registry
+    from fedrepro.method import Method
+
+    hooks = [name for name in vars(Method) if not name.startswith("_")]
+    bookkeeping = {"pooled", "divergences", "as_released", "refuses"}
+    rows = []
+    for part in registry.parts().values():
+        overridden = [
+            name
+            for name in hooks
+            if name not in bookkeeping
+            and any(name in vars(cls) for cls in part.cls.__mro__ if cls.__name__ not in BASES)
+        ]
+        divergences = part.cls.divergences() if part.kind != "server optimizer" else []
+        rows.append(
+            {
+                "name": part.name,
+                "kind": part.kind,
+                "paper": part.paper,
+                "hyperparameters": registry.hyperparameters_of(part.cls),
+                "hooks": overridden,
+                "divergences": [
+                    {
+                        "field": each.name,
+                        "paper": each.default,
+                        "released": each.metadata["released"],
+                        "item": each.metadata["item"],
+                        "why": each.metadata["why"],
+                    }
+                    for each in divergences
+                ],
+            }
+        )
+    return rows
+
+
+# Classes whose hooks are defaults, not overrides.
+BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
+
+
+def list_methods(arguments: argparse.Namespace) -> None:
+    rows = describe_methods()
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+        return
+    cells = [
+        (
+            row["name"],
+            row["kind"],
+            row["paper"],
+            "\n".join(f"{name} = {value}" for name, value in row["hyperparameters"].items()),
+            ", ".join(row["hooks"]),
+            "\n".join(
+                f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
+                for each in row["divergences"]
+            ),
+        )
+        for row in sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["name"]))
+    ]
+    header = ("name", "kind", "paper", "hyperparameters", "hooks overridden", "divergences")
+    print_table(header, cells)
+
+
+KINDS = ("method", "wrapper", "server optimizer")
+
+
+def show_coverage(arguments: argparse.Namespace) -> None:
+    from fedrepro import config
+    from fedrepro.report import coverage
+
+    rows = coverage.coverage(config.load())
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+        return
+    print_table(tuple(rows[0]), [tuple(str(value) for value in row.values()) for row in rows])
+
+
+def write_schemas(arguments: argparse.Namespace) -> None:
+    from fedrepro.schema import SCHEMAS, text_of
+
+    for name, model in SCHEMAS.items():
+        path = Path("config/schema") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text_of(model), encoding="utf-8")
+        print(path)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as the terminal; a file gets lines that are not cut."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
+    for name in header:
+        table.add_column(name, overflow="fold", vertical="top")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)

@@ -1,0 +1,135 @@
+"""``fedrepro run``: one run, as a rule of the workflow or by hand."""
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from fedrepro import config
+from fedrepro.config import Run, Workbench
+from fedrepro.errors import bad_value
+from fedrepro.typed_yaml import validate
+
+if TYPE_CHECKING:
+    from fedrepro.data.partition import Partition
+    from fedrepro.data.prepared import Dataset
+    from fedrepro.runner import Progress, Report
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="train one method in one setting with one seed",
+        description="Train one method in one setting with one seed. The files are those that the "
+        "workflow makes; data and partition are made first if they are missing. A run that was "
+        "broken off goes on from its last checkpoint.",
+        epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1",
+    )
+    parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
+    parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
+    parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
+    parser.add_argument(
+        "--executor", help="auto, sequential or vectorised (default: as in config/config.yaml)"
+    )
+    parser.add_argument(
+        "--device", help="cpu, cuda or cuda:<number> (default: as in config/config.yaml)"
+    )
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    if arguments.seed < 0:
+        where = "the command line"
+        raise bad_value(where, "--seed", arguments.seed, "a whole number of at least 0")
+    chosen = {"device": arguments.device, "executor": arguments.executor}
+    overrides = validate(config.Overrides, chosen, "the command line")
+    workbench = config.load(overrides=overrides)
+    run = Run(workbench.setting(arguments.setting).name, arguments.method, arguments.seed)
+    carry_out(workbench, run)
+
+
+def carry_out(workbench: Workbench, run: Run) -> None:
+    """Make what a run needs, then the run.
+
+    Raises:
+        UserError: for whatever is wrong with the request.
+    """
+    from fedrepro import fingerprint, registry, runner
+
+    run_config = workbench.run_config(run.setting, run.method, run.seed)
+    # Before any data are fetched: whether the method is one.
+    registry.compose(run_config["composition"], run_config["hyperparameters"])
+    dataset = _dataset(workbench, run.setting)
+    partition = _partition(workbench, run, dataset)
+    name = f"{run.setting} {run.method} seed {run.seed}"
+    manifest = runner.run(
+        run_config,
+        dataset,
+        partition,
+        workbench.root / run.folder,
+        fingerprint.of_code(run_config),
+        progress_lines(name),
+    )
+    if manifest["status"] == "diverged":
+        _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+    _say(f"{name}: done, in {run.folder}")
+
+
+def progress_lines(name: str) -> "Report":
+    """What prints a line now and then: round, speed, time left, last accuracy."""
+    printed = 0.0
+
+    def show(progress: "Progress") -> None:
+        nonlocal printed
+        now = time.monotonic()
+        last = progress.round == progress.rounds
+        if now - printed < SECONDS_BETWEEN_LINES and not last:
+            return
+        printed = now
+        left = (
+            ""
+            if last or progress.seconds_left is None
+            else f", {_span(progress.seconds_left)} left"
+        )
+        _say(
+            f"{name}: round {progress.round} of {progress.rounds}, "
+            f"{progress.rounds_per_second:.2f} rounds/s{left}, accuracy {progress.accuracy:.2%}"
+        )
+
+    return show
+
+
+def _dataset(workbench: Workbench, setting: str) -> "Dataset":
+    from fedrepro.data.preparation import prepare
+    from fedrepro.data.prepared import PREPARED, open_dataset
+
+    name = workbench.setting(setting).dataset
+    if not (workbench.root / PREPARED / name / "meta.json").exists():
+        _say(f"{name}: being prepared")
+        prepare(name, workbench.datasets[name], workbench.config.data.archives)
+    return open_dataset(name, workbench.root / PREPARED)
+
+
+def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition":
+    from fedrepro.data.partition import Partition, make_partition
+
+    setting = workbench.setting(run.setting)
+    path = workbench.root / setting.partition_path(run.seed)
+    if not path.exists():
+        labels, groups = dataset.train.y, dataset.train.group
+        make_partition(labels, groups, setting.partition, run.seed).save(path)
+    return Partition.load(path)
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,466 @@
+"""Experiments are data: typed models of ``config/`` and what follows from them.
+
+``load`` reads ``config/config.yaml`` and every ``config/experiments/*.yaml``. The result, a
+:class:`Workbench`, knows each setting, each table with the runs it needs at a scale, and the
+resolved description of every run. Nothing here imports torch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
+from fedrepro.data.schemes import PartitionSpec
+from fedrepro.errors import UserError, bad_value
+from fedrepro.fingerprint import EXECUTION
+from fedrepro.models import MODELS
+from fedrepro.typed_yaml import Real, Typed, Whole, expected, read_yaml, validate
+
+Scale = Literal["demo", "paper"]
+Executor = Literal["auto", "sequential", "vectorised"]
+Scalar = bool | int | float | str | None
+Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
+
+CONFIG = Path("config/config.yaml")
+EXPERIMENTS = Path("config/experiments")
+
+
+PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+Seed = Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")]
+PositiveReal = Annotated[
+    Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")
+]
+NonNegativeReal = Annotated[
+    Real, Field(ge=0, allow_inf_nan=False), expected("a finite number of at least 0")
+]
+Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+Momentum = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+Device = Annotated[
+    str, Field(pattern=r"^(cpu|cuda(:\d+)?)$"), expected("cpu, cuda or cuda:<number>")
+]
+# Names become folders and parts of addresses on the site.
+Name = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80),
+    expected("a name of letters, digits, '_', '-' and '.'"),
+]
+Composition = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),
+    expected("method names joined by '+', such as ima+fedprox"),
+]
+
+
+class Seeds(Typed):
+    """Which seeds each scale runs."""
+
+    demo: tuple[Seed, ...] = Field(default=(1,), min_length=1)
+    paper: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
+
+    @field_validator("demo", "paper")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("seeds that differ from each other")
+        return seeds
+
+
+class DataSources(Typed):
+    """Where data are looked for."""
+
+    archives: Path | None = Field(
+        default=None, description="A folder of archives that is looked in before the network."
+    )
+
+
+class Config(Typed):
+    """config/config.yaml."""
+
+    scale: Scale = "demo"
+    seeds: Seeds = Seeds()
+    device: Device = "cpu"
+    threads: PositiveWhole = Field(default=1, description="CPU threads of one run.")
+    executor: Executor = "auto"
+    checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
+    data: DataSources = DataSources()
+
+
+class Overrides(Typed):
+    """What one call may set otherwise than config.yaml."""
+
+    scale: Scale | None = None
+    device: Device | None = None
+    executor: Executor | None = None
+
+
+class OptimizerSpec(Typed):
+    """The clients' SGD."""
+
+    lr: PositiveReal
+    momentum: Momentum = 0.0
+    weight_decay: NonNegativeReal = 0.0
+
+
+class Evaluate(Typed):
+    """When the model is evaluated, and on whose data."""
+
+    every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
+    clients: bool = Field(default=False, description="Also on each client's own test split.")
+
+
+class Setting(Typed):
+    """Data set + partition + model + optimisation + rounds."""
+
+    extends: str | None = Field(
+        default=None, description="A setting of this file that gives all keys that are missing."
+    )
+    dataset: Name
+    partition: PartitionSpec
+    model: Name
+    rounds: PositiveWhole
+    participation: Fraction = Field(description="The fraction of clients in a round's cohort.")
+    epochs: PositiveWhole = Field(description="Passes of a client over its data in one round.")
+    batch_size: PositiveWhole
+    optimizer: OptimizerSpec
+    lr_decay: Fraction = Field(default=1.0, description="Factor on the learning rate per round.")
+    evaluate: Evaluate = Evaluate()
+    methods: dict[str, Hyperparameters] = Field(
+        default={}, description="Hyperparameters that differ in this setting, by part name."
+    )
+    _name: str = PrivateAttr(default="")
+
+    @property
+    def name(self) -> str:
+        """``<system>/<setting>``."""
+        return self._name
+
+    def partition_path(self, seed: int) -> Path:
+        """Where the shares of the clients are, the same file for all methods."""
+        folder = Path("results/partitions") / self.dataset / self.partition.name
+        return folder / f"seed{seed}.npz"
+
+
+class PublishedTable(Typed):
+    """Which printed table of the system's paper a table answers."""
+
+    table: str
+
+
+class Summary(Typed):
+    """How a run's learning curve becomes one number: the mean of its last evaluated rounds."""
+
+    over: Literal["last"] = "last"
+    rounds: PositiveWhole = 1
+
+
+class Row(Typed):
+    """One setting of a table; at scale demo the setting named by ``demo`` stands in for it."""
+
+    label: str
+    setting: Name
+    demo: Name | None = None
+    published: dict[str, str] = Field(
+        default={}, description="The printed row: its values in reports/published/."
+    )
+
+    def setting_at(self, scale: Scale) -> str:
+        return self.demo if scale == "demo" and self.demo else self.setting
+
+
+class Column(Typed):
+    """One method of a table, or several of which the best counts."""
+
+    label: str
+    method: Composition | Annotated[list[Composition], Field(min_length=1)]
+    demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
+    published: str | None = Field(default=None, description="The printed name of the column.")
+
+    def methods_at(self, scale: Scale) -> tuple[str, ...]:
+        chosen = self.demo if scale == "demo" and self.demo else self.method
+        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+
+
+class Table(Typed):
+    """A published table: rows of settings, columns of methods."""
+
+    title: str
+    published: PublishedTable | None = None
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    summary: Summary = Summary()
+    rows: list[Row] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+
+class Experiment(Typed):
+    """config/experiments/<system>.yaml."""
+
+    system: Name
+    title: str
+    paper: str
+    methods: dict[str, Hyperparameters] = Field(
+        default={},
+        description="Hyperparameters by part name; with the key 'use', a named variant of a part.",
+    )
+    settings: dict[Name, Setting]
+    tables: dict[Name, Table] = Field(default={})
+
+
+@dataclass(frozen=True)
+class Run:
+    """Setting x method x seed."""
+
+    setting: str
+    method: str
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: a setting, the methods of which the best counts, the seeds."""
+
+    row: Row
+    column: Column
+    setting: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    def runs(self, method: str) -> tuple[Run, ...]:
+        """One run per seed of one of the cell's methods."""
+        return tuple(Run(self.setting, method, seed) for seed in self.seeds)
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """A table at a scale: a target of the workflow."""
+
+    system: str
+    item: str
+    scale: Scale
+    table: Table
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]  # row by row
+
+    @property
+    def path(self) -> Path:
+        return Path("results/tables") / self.scale / self.system / f"{self.item}.json"
+
+    @property
+    def page(self) -> Path:
+        return Path("reports/site") / self.system / f"{self.item}.html"
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run that the table needs, each once."""
+        found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """All of ``config/``, checked."""
+
+    root: Path
+    config: Config
+    experiments: Mapping[str, Experiment]
+    datasets: Mapping[str, DatasetSpec]
+    files: Mapping[str, Path]  # of each system
+
+    @cached_property
+    def settings(self) -> dict[str, Setting]:
+        """All settings by full name, ``<system>/<setting>``."""
+        return {
+            setting.name: setting
+            for experiment in self.experiments.values()
+            for setting in experiment.settings.values()
+        }
+
+    def setting(self, name: str) -> Setting:
+        """The setting of a full name such as ``ima/fmnist-shards2``.
+
+        Raises:
+            UserError: when there is none, with the nearest name.
+        """
+        if name not in self.settings:
+            raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
+        return self.settings[name]
+
+    def seeds(self, scale: Scale) -> tuple[int, ...]:
+        return self.config.seeds.demo if scale == "demo" else self.config.seeds.paper
+
+    def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
+        """The tables by (system, item), with their runs at a scale (default: the configured)."""
+        at = self.scale(scale)
+        return {
+            (system, item): self._target(system, item, table, at)
+            for system, experiment in self.experiments.items()
+            for item, table in experiment.tables.items()
+        }
+
+    def table(self, system: str, item: str, scale: str | None = None) -> TableTarget:
+        """One table.
+
+        Raises:
+            UserError: when there is no such system, table or scale, with the nearest name.
+        """
+        if system not in self.experiments:
+            raise bad_value(EXPERIMENTS, "system", system, "the name of a system", self.experiments)
+        tables = self.experiments[system].tables
+        if item not in tables:
+            raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
+        return self._target(system, item, tables[item], self.scale(scale))
+
+    def scale(self, name: str | None) -> Scale:
+        """The scale of a name; without one, the configured scale."""
+        scales: tuple[Scale, ...] = get_args(Scale)
+        for scale in scales:
+            if scale == (name or self.config.scale):
+                return scale
+        raise bad_value("the command line", "scale", name, "demo or paper", scales)
+
+    def run_config(self, setting: str, method: str, seed: int) -> dict[str, Any]:
+        """The resolved description of a run, as it goes into its manifest.
+
+        ``method`` is the name that the run is filed under; ``composition`` has variants replaced
+        by the parts they use; ``hyperparameters`` has those of each part, by the part's name
+        without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
+        """
+        spec = self.setting(setting)
+        described = spec.model_dump(mode="json", exclude={"extends", "methods"})
+        composition, hyperparameters = self.compose(spec, method)
+        execution = {key: getattr(self.config, key) for key in EXECUTION}
+        return {
+            "setting": spec.name,
+            "method": method,
+            "composition": composition,
+            "hyperparameters": hyperparameters,
+            "seed": seed,
+            **described,
+            **execution,
+        }
+
+    def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
+        """A method's composition with variants resolved, and its parts' hyperparameters."""
+        system = setting.name.partition("/")[0]
+        given = self.experiments[system].methods
+        merged = {
+            part: {**given.get(part, {}), **setting.methods.get(part, {})}
+            for part in {*given, *setting.methods}
+        }
+        parts: list[str] = []
+        hyperparameters: dict[str, Hyperparameters] = {}
+        for part in method.split("+"):
+            name, at, fidelity = part.partition("@")
+            own = dict(merged.get(name, {}))
+            base = str(own.pop("use", name))
+            inherited = merged.get(base, {}) if base != name else {}
+            parts.append(f"{base}{at}{fidelity}")
+            hyperparameters[base] = {**inherited, **own}
+        return "+".join(parts), hyperparameters
+
+    def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
+        cells = tuple(
+            Cell(
+                row,
+                column,
+                f"{system}/{row.setting_at(scale)}",
+                column.methods_at(scale),
+                self.seeds(scale),
+            )
+            for row in table.rows
+            for column in table.columns
+        )
+        return TableTarget(system, item, scale, table, self.seeds(scale), cells)
+
+
+def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
+    """Read and check all of ``root/config``.
+
+    Raises:
+        UserError: for the first fault: one line with file, key, value and what was expected.
+    """
+    written = read_yaml(root / CONFIG, CONFIG)
+    config = validate(Config, {} if written is None else written, CONFIG)
+    if overrides:
+        config = config.model_copy(update=overrides.model_dump(exclude_none=True))
+    datasets = load_datasets(root / CATALOGUE)
+    experiments: dict[str, Experiment] = {}
+    files: dict[str, Path] = {}
+    for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
+        shown = path.relative_to(root)
+        experiment = _experiment(path, shown)
+        if experiment.system != path.stem:
+            raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
+        experiments[experiment.system], files[experiment.system] = experiment, shown
+        _check_references(experiment, shown, datasets)
+    if not experiments:
+        raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
+    return Workbench(root, config, experiments, datasets, files)
+
+
+def _experiment(path: Path, shown: Path) -> Experiment:
+    data = read_yaml(path, shown)
+    if isinstance(data, dict) and isinstance(data.get("settings"), dict):
+        data = {**data, "settings": _extend_all(data["settings"], shown)}
+    experiment = validate(Experiment, data, shown)
+    for name, setting in experiment.settings.items():
+        setting._name = f"{experiment.system}/{name}"
+    return experiment
+
+
+def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, object]:
+    """Settings with ``extends`` resolved: a key that is not given is taken over whole.
+
+    Settings that others extend come first, so that a wrong value is reported where it stands.
+    """
+    done: dict[object, object] = {}
+
+    def extend(name: object, above: tuple[object, ...]) -> object:
+        if name in done:
+            return done[name]
+        own = raw[name]
+        if isinstance(own, dict) and "extends" in own:
+            parent = own["extends"]
+            key = f"settings.{name}.extends"
+            if not isinstance(parent, str) or parent not in raw:
+                choices = [str(choice) for choice in raw]
+                raise bad_value(shown, key, parent, "a setting of this file", choices)
+            if parent in (*above, name):
+                raise bad_value(shown, key, parent, "a setting that does not extend this one")
+            inherited = extend(parent, (*above, name))
+            own = {**inherited, **own} if isinstance(inherited, dict) else inherited
+        done[name] = own
+        return own
+
+    for name in raw:
+        extend(name, ())
+    return done
+
+
+def _check_references(
+    experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
+) -> None:
+    """Refuse names of data sets, models and settings that do not exist."""
+    for name, setting in experiment.settings.items():
+        key = f"settings.{name}.dataset"
+        if setting.dataset not in datasets:
+            raise bad_value(shown, key, setting.dataset, f"a data set of {CATALOGUE}", datasets)
+        if setting.model not in MODELS:
+            expectation = f"one of {', '.join(MODELS)}"
+            raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
+    for item, table in experiment.tables.items():
+        for number, row in enumerate(table.rows):
+            for key in ("setting", "demo"):
+                value = getattr(row, key)
+                if value is not None and value not in experiment.settings:
+                    where = f"tables.{item}.rows.{number}.{key}"
+                    raise bad_value(
+                        shown, where, value, "a setting of this file", experiment.settings
+                    )

@@ -1,0 +1,117 @@
+"""How a data set can be shared out among clients, as it is written in an experiment file."""
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedrepro.typed_yaml import Real, Typed, Whole, expected
+
+Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
+Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+
+
+class Scheme(Typed):
+    """What all schemes share.
+
+    Attributes:
+        test_fraction: the share of its own samples that each client holds out for testing.
+        stratified: hold out the same share of each class (by largest remainders).
+    """
+
+    test_fraction: Share = 0.0
+    stratified: bool = False
+
+    @property
+    def name(self) -> str:
+        """A path-safe name that tells two different schemes apart."""
+        held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
+        stratified = ["stratified"] if self.test_fraction and self.stratified else []
+        return "-".join([*self._parts(), *held_out, *stratified])
+
+    @abstractmethod
+    def _parts(self) -> list[str]: ...
+
+
+class Iid(Scheme):
+    """Equal parts of a random permutation."""
+
+    scheme: Literal["iid"]
+    clients: Count
+
+    def _parts(self) -> list[str]:
+        return ["iid", f"clients{self.clients}"]
+
+
+class Shards(Scheme):
+    """Samples sorted by class, cut into equal shards, `classes_per_client` shards for each client.
+
+    The published "#C=2" of FMNIST and CIFAR-10 in IMA (discrepancy B8). A shard may straddle two
+    classes and two shards may be of one class, so a client can hold one to four classes.
+    """
+
+    scheme: Literal["shards"]
+    clients: Count
+    classes_per_client: Count
+
+    def _parts(self) -> list[str]:
+        return ["shards", f"clients{self.clients}", f"classes{self.classes_per_client}"]
+
+
+class Dirichlet(Scheme):
+    """Each class shared out in Dirichlet(alpha) proportions (Hsu et al. 2019, as in FedLab).
+
+    A client that has its equal share N/K of all samples already gets nothing of the later classes,
+    and the whole draw is repeated until every client has `minimum` samples.
+    """
+
+    scheme: Literal["dirichlet"]
+    clients: Count
+    alpha: Positive
+    minimum: Count = 10
+
+    def _parts(self) -> list[str]:
+        parts = ["dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+        return [*parts, f"minimum{self.minimum}"]
+
+
+class GroupedDirichlet(Scheme):
+    """FedDF's variant (Lin et al. 2020): groups of ten clients, each with its part of the data.
+
+    Within a group no client has less than half of the mean, so it ends where `dirichlet` with
+    small alpha does not (discrepancies A7 and B17), and client sizes vary little.
+    """
+
+    scheme: Literal["grouped_dirichlet"]
+    clients: Count
+    alpha: Positive
+
+    def _parts(self) -> list[str]:
+        return ["grouped_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+
+
+class Labels(Scheme):
+    """Each client holds exactly `classes_per_client` classes (NIID-Bench's "#label=k")."""
+
+    scheme: Literal["labels"]
+    clients: Count
+    classes_per_client: Count
+
+    def _parts(self) -> list[str]:
+        return ["labels", f"clients{self.clients}", f"classes{self.classes_per_client}"]
+
+
+class Natural(Scheme):
+    """One client for each value of the data's group column; with `clients`, so many of them."""
+
+    scheme: Literal["natural"]
+    clients: Count | None = None
+
+    def _parts(self) -> list[str]:
+        return ["natural", *([f"clients{self.clients}"] if self.clients else [])]
+
+
+PartitionSpec = Annotated[
+    Iid | Shards | Dirichlet | GroupedDirichlet | Labels | Natural, Field(discriminator="scheme")
+]

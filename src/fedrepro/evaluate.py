@@ -1,0 +1,48 @@
+"""How good a model is on given samples."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedrepro.net import Net
+from fedrepro.task import Task
+from fedrepro.tree import Tree
+
+BATCH = 500  # samples at a time; larger ones are no faster on a CPU
+
+# (first, last) -> inputs and targets of that slice, on the run's device
+Samples = Callable[[int, int], tuple[Tensor, Tensor]]
+
+
+class Score(NamedTuple):
+    """Mean loss and share of right predictions (0 to 1) over ``samples``."""
+
+    samples: int
+    loss: float
+    accuracy: float
+
+
+@torch.inference_mode()
+def evaluate(net: Net, task: Task, params: Tree, samples: Samples, total: int) -> Score:
+    """Score ``params`` on ``total`` samples, dropout and BatchNorm in their testing mode.
+
+    The sums are taken in float64, so that they do not depend on the size of a batch.
+    """
+    net.module.eval()
+    bound = net.bind(params)
+    loss = torch.zeros((), dtype=torch.float64, device=_device(params))
+    hits = torch.zeros((), dtype=torch.float64, device=_device(params))
+    for first in range(0, total, BATCH):
+        x, y = samples(first, min(first + BATCH, total))
+        logits = net(bound, x)
+        loss += task.losses(logits, y, "none").sum(dtype=torch.float64)
+        hits += task.hits(logits, y).sum(dtype=torch.float64)
+    net.module.train()
+    return Score(total, float(loss) / total, float(hits) / total)
+
+
+def _device(params: Tree) -> torch.device:
+    device: torch.device = next(iter(params.values())).device
+    return device

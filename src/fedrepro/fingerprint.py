@@ -1,0 +1,180 @@
+"""What defines a run's or a report's result, as hashes.
+
+Code is fingerprinted as it is parsed, not as it is written: comments, formatting and docstrings
+change nothing. A run's code is what ``fedrepro.runner`` imports, directly or not, from this
+package, its model's module and its methods' files. Nothing is imported in order to find that out.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedrepro import models, registry
+
+PACKAGE = Path(__file__).parent
+# What a run may be done with without becoming another run: its bits may differ, its meaning not.
+EXECUTION = ("executor", "device", "threads", "checkpoint_every")
+# Top-level names without a meaning of their own. The entries of the two tables that a run uses
+# are fingerprinted with it, so that a further model or optimizer does not re-run the others.
+IGNORED = ("__version__", "MODELS", "SERVER_OPTIMIZERS")
+
+
+def of_config(run_config: Mapping[str, Any]) -> str:
+    """The hash of a run's description, without what only says how it is executed."""
+    meaning = {key: value for key, value in run_config.items() if key not in EXECUTION}
+    return of_text(json.dumps(meaning, sort_keys=True))
+
+
+def of_code(run_config: Mapping[str, Any]) -> str:
+    """The fingerprint of the code that a run executes."""
+    return _of_code(run_config["composition"], run_config["model"])
+
+
+@cache
+def _of_code(composition: str, model: str) -> str:
+    names = frozenset(name for name, _ in registry.split(composition))
+    starts = [module_path("fedrepro.runner"), models.module_file(model)]
+    digest = of_closure((*starts, *registry.module_files(composition)), names)
+    return of_text(f"{digest} {models.find(model)!r}")
+
+
+def of_module(name: str) -> str:
+    """The fingerprint of a module of this package and of all that it imports from it."""
+    return of_closure((module_path(name),))
+
+
+def of_closure(starts: tuple[Path, ...], optimizers: frozenset[str] = frozenset()) -> str:
+    """The fingerprint of some files and of all that they import from this package.
+
+    Of the server optimizers only those named in ``optimizers`` count.
+    """
+    lines = sorted(f"{_shown(path)} {_digest(path, optimizers)}" for path in closure(starts))
+    return of_text("\n".join(lines))
+
+
+def of_files(paths: Iterable[Path]) -> str:
+    """The hash of the bytes of files, and of all files in folders, with their names."""
+    files = sorted(
+        file
+        for path in paths
+        for file in (path.rglob("*") if path.is_dir() else [path])
+        if file.is_file()
+    )
+    lines = (f"{file.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
+    return of_text("\n".join(lines))
+
+
+def of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def closure(starts: Iterable[Path]) -> set[Path]:
+    """Files, and all that they import from this package, directly or not."""
+    found: set[Path] = set()
+    waiting = list(starts)
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting.extend(_imported(path))
+    return found
+
+
+def module_path(name: str) -> Path:
+    """The file of a module of this package.
+
+    Raises:
+        ModuleNotFoundError: if there is none.
+    """
+    path = _find(name)
+    if path is None:
+        raise ModuleNotFoundError(name)
+    return path
+
+
+def _find(name: str) -> Path | None:
+    first, *rest = name.split(".")
+    if first != PACKAGE.name:
+        return None
+    base = PACKAGE.joinpath(*rest)
+    candidates = (base / "__init__.py", base.with_suffix(".py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _shown(path: Path) -> str:
+    """A name that is the same on every machine."""
+    return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
+
+
+@cache
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes(), filename=str(path))
+
+
+@cache
+def _imported(path: Path) -> tuple[Path, ...]:
+    """The files of this package that a file's import statements, wherever they stand, run."""
+    found = set()
+    for name in _imported_names(path):
+        steps = name.split(".")
+        for end in range(1, len(steps) + 1):  # a package's __init__ runs before its modules
+            file = _find(".".join(steps[:end]))
+            if file is not None:
+                found.add(file)
+    return tuple(sorted(found))
+
+
+def _imported_names(path: Path) -> Iterator[str]:
+    for node in ast.walk(_parse(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            if node.level and path.is_relative_to(PACKAGE):
+                above = (PACKAGE.name, *path.relative_to(PACKAGE).parts)[: -node.level]
+                source = ".".join([*above, *([node.module] if node.module else [])])
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+@cache
+def _digest(path: Path, optimizers: frozenset[str]) -> str:
+    """The hash of a file's syntax tree without docstrings and :data:`IGNORED` names."""
+    body = _parse(path).body
+    unused: set[str] = set()
+    if path == registry.SERVER_OPTIMIZERS:
+        table = next(node for node in body if "SERVER_OPTIMIZERS" in _assigned(node))
+        unused = {name for key, name in _entries(table) if key not in optimizers}
+    kept = [
+        node
+        for node in body
+        if not any(name in IGNORED for name in _assigned(node))
+        and not (isinstance(node, ast.ClassDef) and node.name in unused)
+    ]
+    return of_text(ast.dump(_NoText().visit(ast.Module(kept, []))))
+
+
+def _assigned(node: ast.stmt) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _entries(table: ast.stmt) -> Iterator[tuple[object, str]]:
+    """The pairs of a dict written as ``{"name": Class, ...}``."""
+    if isinstance(table, ast.Assign | ast.AnnAssign) and isinstance(table.value, ast.Dict):
+        for key, value in zip(table.value.keys, table.value.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
+                yield key.value, value.id
+
+
+class _NoText(ast.NodeTransformer):
+    """Drops strings that stand as statements: docstrings, of which none does anything."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node

@@ -1,0 +1,163 @@
+"""What the rules of the workflow ask of the experiment files."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedrepro import config, fingerprint
+from fedrepro.checks import check_methods
+from fedrepro.config import Overrides, TableTarget, Workbench
+from fedrepro.data.prepared import FORMAT
+from fedrepro.errors import UserError
+from fedrepro.typed_yaml import validate
+
+REPORT_FOLDERS = tuple(
+    Path("reports", name) for name in ("templates", "captions", "published", "reference")
+)
+
+# What an entry of config/datasets.yaml may say otherwise without the data being others.
+DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed")
+
+
+def open_graph(overrides: Mapping[str, Any]) -> "Graph":
+    """The graph of the experiment files in the working directory.
+
+    Args:
+        overrides: what ``snakemake --config`` gave.
+
+    Raises:
+        SystemExit: with status 2 after one line on stderr, for anything that is wrong in them.
+            Of an exception in a Snakefile, Snakemake would print a traceback.
+    """
+    # Jobs find the `fedrepro` of the Python that runs Snakemake.
+    here = str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+    try:
+        bench = config.load(overrides=validate(Overrides, overrides, "--config"))
+        check_methods(bench)
+    except UserError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    return Graph(bench)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Answers to rules; a rule's wildcards come as ``wildcards``."""
+
+    bench: Workbench
+
+    @property
+    def scale(self) -> str:
+        return self.bench.config.scale
+
+    @cached_property
+    def report_code(self) -> str:
+        """Reports are made again when their code, their templates or the printed values change."""
+        code = fingerprint.of_module("fedrepro.commands.report")
+        return fingerprint.of_text(code + fingerprint.of_files(REPORT_FOLDERS))
+
+    def code(self, module: str) -> str:
+        return fingerprint.of_module(module)
+
+    def dataset_recipe(self, wildcards: Any) -> str:
+        """What config/datasets.yaml says of a data set's content, as a hash.
+
+        The code that prepares data counts by its ``FORMAT`` only: else an addition to it, for
+        another kind of data, would re-run everything.
+        """
+        entry = self.bench.datasets[wildcards.dataset].model_dump(mode="json")
+        return fingerprint.of_text(f"{FORMAT} {json.dumps(_without(entry, DESCRIPTIVE))}")
+
+    def setting_of_partition(self, wildcards: Any) -> str:
+        """The first setting that shares a data set in the wanted way."""
+        wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
+        return next(
+            name
+            for name, setting in self.bench.settings.items()
+            if setting.partition_path(0).parent == wanted
+        )
+
+    def inputs_of_run(self, wildcards: Any) -> list[str]:
+        setting = self.bench.setting(wildcards.setting)
+        data = f"results/data/{setting.dataset}/meta.json"
+        return [data, str(setting.partition_path(int(wildcards.seed)))]
+
+    def run_code(self, wildcards: Any) -> str:
+        return fingerprint.of_code(self._run_config(wildcards))
+
+    def run_definition(self, wildcards: Any) -> str:
+        return fingerprint.of_config(self._run_config(wildcards))
+
+    def _run_config(self, wildcards: Any) -> dict[str, Any]:
+        return self.bench.run_config(wildcards.setting, wildcards.method, int(wildcards.seed))
+
+    def table(self, wildcards: Any) -> TableTarget:
+        """At the wildcard ``scale`` if there is one, else at the configured scale."""
+        scale = getattr(wildcards, "scale", None)
+        return self.bench.table(wildcards.system, wildcards.item, scale)
+
+    def table_definition(self, wildcards: Any) -> str:
+        """All that the experiment file says of a table and its runs, as a hash."""
+        table = self.table(wildcards)
+        runs = [
+            fingerprint.of_config(self.bench.run_config(run.setting, run.method, run.seed))
+            for run in table.runs
+        ]
+        return fingerprint.of_text(f"{table.table.model_dump_json()} {runs}")
+
+    def published_results(self, wildcards: Any) -> str:
+        """The finished runs at scale paper, which every table shows beside its own, as a hash.
+
+        They are no inputs: a table at scale demo must not ask for them.
+        """
+        runs = self.bench.table(wildcards.system, wildcards.item, "paper").runs
+        return fingerprint.of_files(
+            path for run in runs if (path := run.folder / "manifest.json").exists()
+        )
+
+    def files_of_runs(self, wildcards: Any, *names: str) -> list[str]:
+        return [str(run.folder / name) for run in self.table(wildcards).runs for name in names]
+
+    def histograms(self, wildcards: Any) -> list[str]:
+        """Of the partitions of a table's settings, for the first seed."""
+        table = self.table(wildcards)
+        settings = dict.fromkeys(run.setting for run in table.runs)
+        paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
+        return [str(path.with_suffix(".json")) for path in paths]
+
+    def pages(self) -> list[str]:
+        return [str(table.page) for table in self.bench.tables().values()]
+
+
+def _without(what: Any, keys: Collection[str]) -> Any:
+    """Nested dicts without some keys."""
+    if not isinstance(what, dict):
+        return what
+    return {key: _without(value, keys) for key, value in what.items() if key not in keys}
+
+
+def show_holes(workflow: Any) -> None:
+    """After a failure: say what failed, and render what was asked for with holes in it.
+
+    Snakemake makes these files again once the missing runs are there, which are newer. After an
+    interruption there is nothing to say.
+    """
+    failed = workflow.scheduler.failed
+    for job in failed:
+        print(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}", file=sys.stderr)
+    unfinished = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if failed and job not in failed and not workflow.dag.finished(job)
+    ]
+    for rule in ("table", "page", "site"):
+        for job in unfinished:
+            if job.rule.name == rule:
+                subprocess.run(["bash", "-c", job.shellcmd], check=False)

@@ -1,0 +1,25 @@
+"""The C library's allocator, told to keep what a training step frees.
+
+glibc gives large blocks back to the system at once and asks for them again in the next step, which
+then faults in every page anew. On two CPU cores that was a fifth of the time of training IMA's CNN.
+"""
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
+
+
+def keep_freed_memory() -> bool:
+    """Keep freed blocks up to 1 GiB for reuse. Returns whether the allocator took the settings.
+
+    Changes no result. Does nothing where the C library is not glibc.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # musl
+        return False
+    wanted = ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26))
+    return all([mallopt(option, value) == 1 for option, value in wanted])

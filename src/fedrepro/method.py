@@ -1,0 +1,215 @@
+"""What a federated method is: pure hooks, whose defaults are FedAvg.
+
+No hook may change ``self``, its arguments or global randomness. What must survive a round is
+returned, in ``server`` (one tree) or ``own`` (one tree per client). So that resuming, running
+clients side by side and composing methods need no help from a method's author.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.descent import descend
+from fedrepro.net import Net, differentiate
+from fedrepro.optim import Optimizer, Rate, sgd
+from fedrepro.steps import Steps
+from fedrepro.task import CLASSIFICATION, Task
+from fedrepro.tree import Tree
+
+FOREVER = 1 << 30
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a hook may read: the federation, and the facts of this round.
+
+    Attributes:
+        net: the model as a function of its parameters.
+        task: loss and correctness.
+        clients: how many clients the federation has, K.
+        rounds: how many rounds the run has.
+        epochs: local epochs per round, E.
+        optimizer: the clients' optimizer.
+        server_optimizer: what turns the mean movement into the next parameters.
+        schedule: round -> the clients' learning rate, before any method changes it.
+        server_lr: the server optimizer's learning rate.
+        round: this round, from 0.
+        lr: the clients' learning rate in this round; a scalar tensor inside a compiled step.
+        cohort: ids of this round's clients, int64 [cohort].
+        sizes: their numbers of training samples, float [cohort].
+        server_data: inputs that the server has, for methods that distil; None elsewhere.
+        compiled: for the engine: whether clients side by side are compiled.
+    """
+
+    net: Net
+    task: Task = CLASSIFICATION
+    clients: int = 1
+    rounds: int = 1
+    epochs: int = 1
+    optimizer: Optimizer = field(default_factory=sgd)
+    server_optimizer: Optimizer = field(default_factory=sgd)
+    schedule: Callable[[int], float] = lambda round: 0.01
+    server_lr: float = 1.0
+    round: int = 0
+    lr: Rate = 0.01
+    cohort: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
+    server_data: Tree | None = None
+    compiled: bool = False
+
+
+def divergence(default: Any, released: Any, item: str, why: str) -> Any:
+    """A field for a place where the released code departs from the paper.
+
+    ``default`` follows the paper; ``name@released`` sets the field to ``released``. ``item`` is the
+    number in the ledger of discrepancies.
+    """
+    return field(default=default, metadata={"released": released, "item": item, "why": why})
+
+
+@dataclass(frozen=True)
+class Method:
+    """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): average models, weighted by samples."""
+
+    pooled: ClassVar[bool] = False  # one client holds all data
+
+    @classmethod
+    def divergences(cls) -> list[Field[Any]]:
+        """The fields that :func:`divergence` made."""
+        return [each for each in fields(cls) if "released" in each.metadata]
+
+    def as_released(self) -> Self:
+        """This method as the authors' code has it, wherever that departs from the paper."""
+        return replace(
+            self, **{each.name: each.metadata["released"] for each in self.divergences()}
+        )
+
+    # --- state ------------------------------------------------------------------------------
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        """The server's state before the first round."""
+        trainable = ctx.net.trainable(params)
+        return {"params": params, "optimizer": ctx.server_optimizer.init(trainable)}
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        """One client's state when it is met for the first time."""
+        return {}
+
+    # --- server to client -------------------------------------------------------------------
+    def learning_rate(self, ctx: Context, round: int) -> float:
+        """The clients' learning rate in ``round``."""
+        return ctx.schedule(round)
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        """What every client of the cohort receives."""
+        return {"params": server["params"]}
+
+    # --- client -----------------------------------------------------------------------------
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        """All of a client's randomness in a round but the shuffling: leaves [steps, ...].
+
+        Step s finds its entry in its mini-batch, under the same name.
+        """
+        return {}
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        """The local objective on one mini-batch, a scalar tensor."""
+        return ctx.task.loss(ctx.net(theta, batch["x"]), batch)
+
+    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        """The direction that a local step descends, over the trainable leaves of ``theta``."""
+        return differentiate(lambda theta: self.loss(ctx, sent, own, theta, batch), theta)
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        """A client's round. Returns what it reports and its state; both are new tensors."""
+        theta, _ = descend(ctx, self.gradient, sent, own, sent["params"], steps)
+        return {"delta": tree.subtract(sent["params"], theta)}, own
+
+    # --- server -----------------------------------------------------------------------------
+    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+        """Mixing coefficients of the cohort [cohort] and the server's state."""
+        return ctx.sizes / ctx.sizes.sum(), server
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        """The server's state after the round; the leaves of ``reports`` are [cohort, ...]."""
+        return self.move(ctx, server, tree.weighted_sum(reports["delta"], weights))
+
+    def move(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
+        """Let the server optimizer follow ``delta``; buffers just move by it."""
+        params, net = server["params"], ctx.net
+        change, state = ctx.server_optimizer.update(
+            net.trainable(delta), server["optimizer"], net.trainable(params), ctx.server_lr
+        )
+        moved = {
+            name: leaf + change[name] if name in change else leaf - delta[name]
+            for name, leaf in params.items()
+        }
+        return {**server, "params": moved, "optimizer": state}
+
+    # --- use --------------------------------------------------------------------------------
+    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+        """The parameters that are evaluated, for one client or (``own`` empty) for all."""
+        return server["params"]
+
+
+@dataclass(frozen=True)
+class Wrapper(Method):
+    """A plug-in: behaves as ``inner`` except for the hooks that it overrides.
+
+    It may not override ``loss`` or ``gradient``: ``inner.local`` would never call them.
+
+    Raises:
+        TypeError: when a class that overrides them is defined.
+    """
+
+    inner: Method = Method()
+
+    def __init_subclass__(cls) -> None:
+        forbidden = {"loss", "gradient"} & vars(cls).keys()
+        if forbidden:
+            raise TypeError(
+                f"{cls.__name__} is a Wrapper and may not override {' or '.join(forbidden)}, which "
+                "inner.local would never call: override local, or make it a Method"
+            )
+
+    @classmethod
+    def refuses(cls, inner: Method) -> str | None:
+        """Why ``inner`` can't be wrapped, or None if it can."""
+        return None
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return self.inner.init(ctx, params)
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return self.inner.own(ctx, rng)
+
+    def learning_rate(self, ctx: Context, round: int) -> float:
+        return self.inner.learning_rate(ctx, round)
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        return self.inner.send(ctx, server)
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return self.inner.draw(ctx, rng, steps)
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        return self.inner.loss(ctx, sent, own, theta, batch)
+
+    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        return self.inner.gradient(ctx, sent, own, theta, batch)
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        return self.inner.local(ctx, sent, own, steps)
+
+    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+        return self.inner.weigh(ctx, server, reports)
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        return self.inner.step(ctx, server, reports, weights)
+
+    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+        return self.inner.model(ctx, server, own)

@@ -1,0 +1,1 @@
+"""One file per method; a file's name is the method's name."""

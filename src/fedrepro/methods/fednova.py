@@ -1,0 +1,36 @@
+"""FedNova (Wang et al., NeurIPS 2020, "Tackling the objective inconsistency problem", eqs. 6, 7).
+
+A client's movement is divided by a_i, the 1-norm of the weights that its optimizer gave to its
+gradients; the server moves by (sum_i p_i a_i) (sum_i p_i delta_i / a_i). With tau steps of SGD with
+momentum rho, a_i = (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho); without momentum, tau.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.method import Context, Method
+from fedrepro.steps import Steps, count
+from fedrepro.tree import Tree
+
+
+def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:
+    """a_i after ``steps`` local steps of SGD with ``momentum``."""
+    tau = torch.as_tensor(steps, dtype=torch.float64)
+    return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
+
+
+@dataclass(frozen=True)
+class FedNova(Method):
+    """FedNova (Wang et al., NeurIPS 2020, eqs. 6 and 7)."""
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        report, own = super().local(ctx, sent, own, steps)
+        weight = gradient_weight(count(steps), ctx.optimizer.momentum)
+        return {"direction": tree.scale(report["delta"], 1 / weight), "weight": weight}, own
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        direction = tree.weighted_sum(reports["direction"], weights)
+        return self.move(ctx, server, tree.scale(direction, (weights * reports["weight"]).sum()))

@@ -1,0 +1,111 @@
+"""IMA, iterative moving averaging (Zhou et al., IEEE TMC 2024, Algorithm 1). Wraps any method.
+
+The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
+of those P replaces the global model: it is sent and it is evaluated. The window holds the models as
+the method made them, not their means (discrepancy B1). From t_s on the learning rate also decays
+faster: lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD).
+
+With an adaptive server optimizer the released code averages the clients' mean models of the last P
+rounds before the adaptive step, and has m and v at zero in round t_s only (B4): ``ima@released``.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.method import Context, Method, Wrapper, divergence
+from fedrepro.optim import Optimizer, Rate
+from fedrepro.tree import Tree
+
+
+def full_window(params: Tree, length: int) -> Tree:
+    """``length`` copies of ``params``, leaves [length, ...]."""
+    return tree.apply(lambda leaf: leaf.expand(length, *leaf.shape).clone(), params)
+
+
+def slide(window: Tree, newest: Tree) -> Tree:
+    """Drop the oldest entry, append ``newest``."""
+    return tree.apply(lambda past, new: torch.cat([past[1:], new[None]]), window, newest)
+
+
+def mean_of(window: Tree, entries: int) -> Tree:
+    """The mean of the newest ``entries``."""
+    return tree.apply(lambda past: past[-entries:].mean(0), window)
+
+
+@dataclass(frozen=True)
+class IMA(Wrapper):
+    """IMA (Zhou et al., IEEE TMC 2024, Algorithm 1)."""
+
+    window: int = 5  # P
+    start: float = 0.75  # t_s as a share of all rounds
+    decay: float = 0.03  # of the learning rate per round, from t_s on
+    before_server_optimizer: bool = divergence(
+        False,
+        released=True,
+        item="B4",
+        why="the window holds client averages, before the server optimizer's step",
+    )
+
+    @classmethod
+    def refuses(cls, inner: Method) -> str | None:
+        if inner.pooled:
+            return "it trains one model in one place: there are no global models to average"
+        while isinstance(inner, Wrapper):
+            if isinstance(inner, cls):
+                return "it already is a moving average"
+            inner = inner.inner
+        return None
+
+    def first(self, ctx: Context) -> int:
+        """t_s, the first round after which the mean replaces the global model."""
+        return round(self.start * ctx.rounds)
+
+    def averages(self, ctx: Context) -> bool:
+        return ctx.round >= self.first(ctx)
+
+    def entries(self, ctx: Context) -> int:
+        return min(self.window, ctx.round + 1)
+
+    def learning_rate(self, ctx: Context, round: int) -> float:
+        first = self.first(ctx)
+        if round < first:
+            return self.inner.learning_rate(ctx, round)
+        return self.inner.learning_rate(ctx, first) * (1 - self.decay) ** (round - first)
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        if self.before_server_optimizer:
+            return self.inner.init(self.with_window(ctx), params)
+        return {**self.inner.init(ctx, params), "ima": full_window(params, self.window)}
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        if self.before_server_optimizer:
+            return self.inner.step(self.with_window(ctx), server, reports, weights)
+        moved = self.inner.step(ctx, server, reports, weights)
+        window = slide(server["ima"], moved["params"])
+        params = mean_of(window, self.entries(ctx)) if self.averages(ctx) else moved["params"]
+        return {**moved, "ima": window, "params": params}
+
+    def with_window(self, ctx: Context) -> Context:
+        """``ctx`` with a server optimizer that follows the window's mean (B4)."""
+        inner = ctx.server_optimizer
+
+        def init(params: Tree) -> Tree:
+            return {"inner": inner.init(params), "window": full_window(params, self.window)}
+
+        def update(delta: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+            window = slide(state["window"], tree.subtract(params, delta))
+            if not self.averages(ctx):
+                change, after = inner.update(delta, state["inner"], params, rate)
+                return change, {"inner": after, "window": window}
+            delta = tree.subtract(params, mean_of(window, self.entries(ctx)))
+            if ctx.round > self.first(ctx):
+                change, after = inner.update(delta, state["inner"], params, rate)
+                return change, {"inner": after, "window": window}
+            # Zero for this one round; the state from before it comes back afterwards.
+            change, _ = inner.update(delta, tree.zeros(state["inner"]), params, rate)
+            return change, {"inner": state["inner"], "window": window}
+
+        return replace(ctx, server_optimizer=Optimizer(init, update))

@@ -1,0 +1,39 @@
+"""The shape that every model has: a body that makes features, and a head that decides."""
+
+import torch
+from torch import Tensor, nn
+
+from fedrepro.errors import bad_value
+
+
+class Classifier(nn.Module):
+    """``head(body(x))``."""
+
+    def __init__(self, body: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """How many features ``body`` makes of a sample of ``input_shape``.
+
+    Raises:
+        UserError: if it can't take such a sample.
+    """
+    try:
+        with torch.no_grad():
+            return int(body(torch.zeros(1, *input_shape)).shape[1])
+    except RuntimeError as error:
+        raise bad_value(
+            "model", "input shape", input_shape, "images large enough for its layers"
+        ) from error
+
+
+def require_image(name: str, input_shape: tuple[int, ...]) -> None:
+    """Raises UserError unless a sample has the shape (channels, height, width)."""
+    if len(input_shape) != 3:
+        raise bad_value(name, "input shape", input_shape, "(channels, height, width)")

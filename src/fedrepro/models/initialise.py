@@ -1,0 +1,39 @@
+"""PyTorch's default initial weights, drawn from a named stream instead of the global state."""
+
+import math
+
+import torch
+from torch import nn
+
+
+def _uniform_fan_in(module: nn.Linear | nn.Conv2d | nn.Conv1d, rng: torch.Generator) -> None:
+    """He et al. (2015) with a = sqrt(5), which is U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    bound = 1 / math.sqrt(module.weight[0].numel())
+    module.weight.uniform_(-bound, bound, generator=rng)
+    if module.bias is not None:
+        module.bias.uniform_(-bound, bound, generator=rng)
+
+
+def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
+    bound = 1 / math.sqrt(module.hidden_size)
+    for weight in module.parameters(recurse=False):
+        weight.uniform_(-bound, bound, generator=rng)
+
+
+def initialise(module: nn.Module, rng: torch.Generator) -> None:
+    """Overwrite all parameters and buffers of ``module`` in place, in the order of its layers.
+
+    Raises:
+        TypeError: for a layer with parameters whose default rule is not known here.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+            _uniform_fan_in(layer, rng)
+        elif isinstance(layer, nn.Embedding):
+            layer.weight.normal_(generator=rng)
+        elif isinstance(layer, nn.RNNBase):
+            _recurrent(layer, rng)
+        elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.modules.batchnorm._BatchNorm):
+            layer.reset_parameters()  # ones, zeros and fresh statistics: no randomness
+        elif next(layer.parameters(recurse=False), None) is not None:
+            raise TypeError(f"no initial weights known for {type(layer).__name__}")

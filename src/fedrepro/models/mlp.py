@@ -1,0 +1,24 @@
+"""Logistic regression and the two-hidden-layer network of McMahan et al. (AISTATS 2017)."""
+
+import math
+
+from torch import nn
+
+from fedrepro.models.classifier import Classifier
+
+
+def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """Logistic regression: one linear layer, all of it head."""
+    return Classifier(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs))
+
+
+def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """TwoNN, 784-200-200-10 for MNIST: 199,210 parameters."""
+    body = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(input_shape), 200),
+        nn.ReLU(),
+        nn.Linear(200, 200),
+        nn.ReLU(),
+    )
+    return Classifier(body, nn.Linear(200, outputs))

@@ -1,0 +1,1 @@
+"""From run directories to tables, verdicts and the site. Nothing here is needed to train."""

@@ -1,0 +1,272 @@
+"""Learning curves and partition heat maps as SVG that stands in a page and takes its colours.
+
+Colours are written as variables of the page's style sheet, so that a figure follows light and
+dark; lines differ in dash and mark besides colour; sizes are left to the page.
+"""
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+Points = Sequence[tuple[float, float]]
+
+# Stand-ins that the drawing library passes through; each becomes a variable of the style sheet.
+INK, GRID, HEAT = "#010203", "#010204", "#010205"
+SERIES_COLOURS = ("#020301", "#020302", "#020303", "#020304", "#020305", "#020306")
+VARIABLES = {
+    INK: "var(--figure-ink)",
+    GRID: "var(--figure-grid)",
+    HEAT: "var(--heat)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES_COLOURS, 1)},
+}
+DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
+MARKS = 7  # per line, so that a line can be told without its colour
+MARK_PATHS = (  # the shapes of SHAPES for the key, around (0, 0)
+    "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
+    "M0,-4L4,3.2H-4Z",
+    "M-3.2,-3.2h6.4v6.4h-6.4Z",
+    "M0,-4.6L4.6,0L0,4.6L-4.6,0Z",
+    "M-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4Z",
+    "M0,4L4,-3.2H-4Z",
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One learning curve: the mean over seeds, and the range if there are several.
+
+    Attributes:
+        points: (round, value).
+        low, high: the seeds' smallest and largest value at each point, or empty.
+        level: a printed value to compare with, drawn as a thin horizontal line.
+    """
+
+    name: str
+    points: Points
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    level: float | None = None
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the line of a number looks, for a key in the page."""
+
+    colour: str
+    dash: str
+    mark: str
+
+
+def style(number: int) -> Style:
+    """The style of a panel's line ``number``, from 0; styles repeat after six."""
+    index = number % len(SERIES_COLOURS)
+    dash = " ".join(map(str, DASHES[index])) if number else "none"
+    return Style(VARIABLES[SERIES_COLOURS[index]], dash, MARK_PATHS[index])
+
+
+def curves(
+    lines: Sequence[Line],
+    *,
+    description: str,
+    names: Sequence[str] = (),
+    limits: tuple[float, float] | None = None,
+    unit: str = "%",
+) -> str:
+    """Learning curves of one panel.
+
+    ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
+    names in the order that decides their styles (default: these lines'); ``limits`` are those of
+    the vertical axis, when several panels share it.
+    """
+    import altair as alt
+
+    order = list(names or [line.name for line in lines])
+    marked = [row for line in lines for row in _marks(line)]
+    rows = [row for line in lines for row in _rows(line)]
+    ranges = [row for line in lines if line.low for row in _rows(line)]
+    levels = [
+        {"series": line.name, "value": line.level} for line in lines if line.level is not None
+    ]
+    indices = [number % len(SERIES_COLOURS) for number in range(len(order))]
+    domain = list(limits) if limits else alt.Undefined
+    x = alt.X("round:Q", title="round", axis=alt.Axis(tickCount=5, format="d"))
+    y = alt.Y(
+        "value:Q",
+        title=None,
+        scale=alt.Scale(domain=domain, zero=False, nice=not limits),
+        axis=alt.Axis(tickCount=5, labelExpr=f"datum.label + '{' %' if unit == '%' else ''}'"),
+    )
+    colour = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=order, range=[SERIES_COLOURS[index] for index in indices]),
+        legend=None,
+    )
+    dash = alt.StrokeDash(
+        "series:N",
+        scale=alt.Scale(domain=order, range=[list(DASHES[index]) for index in indices]),
+        legend=None,
+    )
+    shape = alt.Shape(
+        "series:N",
+        scale=alt.Scale(domain=order, range=[SHAPES[index] for index in indices]),
+        legend=None,
+    )
+    layers: list[Any] = []
+    if levels:
+        layers.append(
+            alt.Chart(alt.InlineData(levels))
+            .mark_rule(strokeWidth=1, strokeDash=[1, 3], opacity=0.9)
+            .encode(y=y, color=colour)
+        )
+    if ranges:
+        layers.append(
+            alt.Chart(alt.InlineData(ranges))
+            .mark_area(opacity=0.16)
+            .encode(x=x, y=y.title(None), y2="high:Q", fill=colour_fill(alt, order, indices))
+            .transform_calculate(value="datum.low")
+        )
+    layers.append(
+        alt.Chart(alt.InlineData(rows))
+        .mark_line(strokeWidth=1.8, interpolate="linear")
+        .encode(x=x, y=y, color=colour, strokeDash=dash)
+    )
+    layers.append(
+        alt.Chart(alt.InlineData(marked))
+        .mark_point(filled=True, opacity=1, size=34)
+        .encode(x=x, y=y, color=colour, shape=shape)
+    )
+    chart = alt.layer(*layers).properties(width=270, height=170)
+    return _svg(chart, description)
+
+
+def colour_fill(alt: Any, order: Sequence[str], indices: Sequence[int]) -> Any:
+    """The fill of a range, in its line's colour."""
+    colours = [SERIES_COLOURS[index] for index in indices]
+    return alt.Fill("series:N", scale=alt.Scale(domain=list(order), range=colours), legend=None)
+
+
+def heat_map(counts: Sequence[Sequence[int]], *, description: str) -> str:
+    """Clients from left to right, classes from top to bottom; darker is more samples.
+
+    ``counts`` are numbers of training samples, [clients][classes].
+    """
+    import altair as alt
+
+    clients, classes = len(counts), len(counts[0])
+    most = max(max(row) for row in counts)
+    values = [
+        {"x": client, "x2": client + 1, "y": label, "y2": label + 1,
+         "share": round(0.12 + 0.88 * count / most, 3)}
+        for client, row in enumerate(counts)
+        for label, count in enumerate(row)
+        if count
+    ]  # fmt: skip
+    step = max(1, math.ceil(classes / 10))
+    ticks = list(range(0, classes, step))
+    chart = (
+        alt.Chart(alt.InlineData(values))
+        .mark_rect(fill=HEAT, stroke=None)
+        .encode(
+            x=alt.X(
+                "x:Q",
+                title="client",
+                scale=alt.Scale(domain=[0, clients], nice=False),
+                axis=alt.Axis(grid=False, tickCount=10, format="d"),
+            ),
+            x2="x2:Q",
+            y=alt.Y(
+                "y:Q",
+                title="class",
+                scale=alt.Scale(domain=[classes, 0], nice=False),
+                axis=alt.Axis(
+                    grid=False,
+                    ticks=False,
+                    values=[tick + 0.5 for tick in ticks],
+                    labelExpr="floor(datum.value)",
+                ),
+            ),
+            y2="y2:Q",
+            fillOpacity=alt.FillOpacity("share:Q", scale=None),
+        )
+        .properties(width=720, height=max(130, min(300, 15 * classes)))
+    )
+    return _svg(chart, description)
+
+
+def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
+    """Limits of a vertical axis that all panels share, rounded outwards to a multiple of five."""
+    values = [value for lines in panels for line in lines for _, value in line.points]
+    values += [value for lines in panels for line in lines for value in (*line.low, *line.high)]
+    values += [line.level for lines in panels for line in lines if line.level is not None]
+    if not values:
+        return None
+    low, high = 5 * math.floor(min(values) / 5), 5 * math.ceil(max(values) / 5)
+    return (low, high) if high > low else (low - 5, high + 5)
+
+
+def average(name: str, runs: Sequence[Points], level: float | None = None) -> Line | None:
+    """The mean of several seeds' curves over the rounds that all have; None without a point."""
+    by_round: dict[float, list[float]] = {}
+    for points in runs:
+        for number, value in points:
+            if math.isfinite(value):
+                by_round.setdefault(number, []).append(value)
+    shared = sorted(number for number, values in by_round.items() if len(values) == len(runs))
+    if not shared:
+        return None
+    points = [(number, math.fsum(by_round[number]) / len(runs)) for number in shared]
+    if len(runs) == 1:
+        return Line(name, points, level=level)
+    low = [min(by_round[number]) for number in shared]
+    high = [max(by_round[number]) for number in shared]
+    return Line(name, points, low, high, level)
+
+
+def _rows(line: Line) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = []
+    for index, (number, value) in enumerate(line.points):
+        row = {"series": line.name, "round": number, "value": _short(value)}
+        if line.low:
+            row |= {"low": _short(line.low[index]), "high": _short(line.high[index])}
+        rows.append(row)
+    return rows
+
+
+def _marks(line: Line) -> list[Mapping[str, Any]]:
+    """A few points of a line, the last one among them."""
+    last = len(line.points) - 1
+    chosen = sorted({round(last * number / (MARKS - 1)) for number in range(MARKS)})
+    rows = _rows(Line(line.name, line.points))
+    return [rows[index] for index in chosen]
+
+
+def _short(value: float) -> float:
+    return round(value, 3)
+
+
+def _svg(chart: Any, description: str) -> str:
+    """Draw, and make the drawing part of a page: its size, colours and words."""
+    styled = chart.configure(
+        background="transparent", font="sans-serif", padding={"left": 2, "top": 4, "right": 8}
+    ).configure_axis(
+        labelColor=INK, titleColor=INK, domainColor=GRID, tickColor=GRID, gridColor=GRID,
+        labelFontSize=11, titleFontSize=11, titleFontWeight="normal", titlePadding=6,
+        labelPadding=4, tickSize=4, domain=False, gridOpacity=0.8,
+    ).configure_view(stroke=None)  # fmt: skip
+    drawn = io.StringIO()
+    styled.save(drawn, format="svg")
+    svg = drawn.getvalue()
+    # The page says what the figure is; the library's description of every axis would only be noise.
+    svg = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg)
+    svg = re.sub(r' (width|height)="\d+(\.\d+)?"', "", svg, count=2)
+    svg = re.sub(r' pointer-events="none"| opacity="1"| stroke-opacity="1"', "", svg)
+    svg = re.sub(r'<path class="(background|foreground)"[^>]*/>', "", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    label = escape(description, quote=True)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,0 +1,474 @@
+"""One run, setting x method x seed, from prepared data to a finished folder.
+
+The folder appears whole or not at all. While a run is under way its checkpoints lie beside it in
+``seed<k>.partial``; the same command goes on from the last one, and ends with the same bits as if
+nothing had happened.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import platform
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrepro import models, registry, tree
+from fedrepro.data.batches import ClientData, Samples, Scaling
+from fedrepro.data.partition import Partition
+from fedrepro.data.prepared import Dataset
+from fedrepro.engine import Federation, begin, context_of, own_of, play_round
+from fedrepro.errors import UserError
+from fedrepro.evaluate import Score, evaluate
+from fedrepro.executors import EXECUTORS, choose
+from fedrepro.files import flush, sha256_of
+from fedrepro.memory import keep_freed_memory
+from fedrepro.method import Context
+from fedrepro.net import Net
+from fedrepro.optim import sgd
+from fedrepro.record import (
+    CLIENT_COLUMNS,
+    PERSONAL_CLIENT_COLUMNS,
+    PERSONAL_ROUND_COLUMNS,
+    ROUND_COLUMNS,
+    Rows,
+)
+from fedrepro.steps import steps_per_epoch
+from fedrepro.store import ClientStore, load_tree, save_tree
+from fedrepro.task import TASKS
+from fedrepro.tree import Tree
+
+# How to run, not what is run: these may differ between equal results.
+EXECUTION = ("executor", "device", "threads", "checkpoint_every")
+PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come. ``seconds_left`` is None before the first round is over."""
+
+    round: int
+    rounds: int
+    rounds_per_second: float
+    seconds_left: float | None
+    accuracy: float
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run made ready: what is trained, on what, and what it is tested on."""
+
+    federation: Federation
+    executor: str
+    test: Samples | None
+    client_tests: list[Samples]
+    rounds: int
+    every: int
+
+    @property
+    def personal(self) -> bool:
+        return bool(self.client_tests)
+
+
+def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) -> Plan:
+    """Everything that ``run`` (as ``config.run_config`` makes it) asks for.
+
+    Raises:
+        UserError: for what only shows when data, model and method meet.
+    """
+    method, server_optimizer = registry.compose(run["composition"], run["hyperparameters"])
+    device = run["device"]
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
+    task = TASKS[dataset.task]
+    outputs = 1 if task.name == "binary" else dataset.classes
+    net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
+
+    scaling = Scaling.of(dataset, device)
+    training = Samples.of(dataset.train, scaling, device)
+    clients = ClientData(training, partition.train)
+    clients = clients.pooled() if method.pooled else clients
+    tests = [training.some(each) for each in partition.test or []]
+    everyone = len(clients.sizes)
+    cohort = max(1, int(run["participation"] * everyone + 1e-9))
+
+    mean_size = sum(clients.sizes) / everyone
+    client_steps = (
+        cohort
+        * run["rounds"]
+        * run["epochs"]
+        * steps_per_epoch(round(mean_size), run["batch_size"])
+    )
+    family = models.find(run["model"]).family
+    executor = choose(run["executor"], family, device.partition(":")[0], client_steps)
+
+    rate, decay = run["optimizer"]["lr"], run["lr_decay"]
+    context = Context(
+        net=net,
+        task=task,
+        clients=everyone,
+        rounds=run["rounds"],
+        epochs=run["epochs"],
+        optimizer=sgd(run["optimizer"]["momentum"], run["optimizer"]["weight_decay"]),
+        server_optimizer=server_optimizer.build(),
+        schedule=lambda round: rate * decay**round,
+        server_lr=server_optimizer.lr,
+    )
+    federation = Federation(
+        method=method,
+        context=context,
+        clients=clients,
+        cohort=cohort,
+        epochs=run["epochs"],
+        batch_size=run["batch_size"],
+        seed=run["seed"],
+        execute=EXECUTORS[executor],
+        device=device,
+    )
+    return Plan(
+        federation,
+        executor,
+        Samples.of(dataset.test, scaling, device) if dataset.test else None,
+        tests if run["evaluate"]["clients"] else [],
+        run["rounds"],
+        run["evaluate"]["every"],
+    )
+
+
+@dataclass
+class State:
+    """All that there is between two rounds."""
+
+    server: Tree
+    owns: ClientStore
+    rounds: Rows
+    clients: Rows
+    done: int = 0
+    diverged_at: int | None = None
+    bytes_down: int = 0
+    bytes_up: int = 0
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    resumed: int = 0
+
+
+COUNTERS = (
+    "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
+)  # fmt: skip
+
+
+def run(
+    run: Mapping[str, Any],
+    dataset: Dataset,
+    partition: Partition,
+    folder: Path,
+    code: str,
+    report: Report = lambda progress: None,
+) -> dict[str, Any]:
+    """Carry a run out and leave its five files in ``folder``.
+
+    Args:
+        run: what to do, as ``config.run_config`` makes it.
+        code: fingerprint of the code that defines the run.
+        report: told after every round.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: for bad input, a full disk, or a second process on the same run.
+    """
+    torch.set_num_threads(run["threads"])
+    keep_freed_memory()
+    plan = make_plan(run, dataset, partition)
+    partial = folder.with_name(f"{folder.name}.partial")
+    with _alone(partial):
+        identity = _identity(run, plan, code)
+        state = _resume(partial, plan, identity)
+        _train(plan, state, partial, identity, run["checkpoint_every"], report)
+        return _finish(plan, state, run, code, partial, folder)
+
+
+def _identity(run: Mapping[str, Any], plan: Plan, code: str) -> str:
+    """What a checkpoint must share with a run to be gone on from."""
+    meaning = {key: value for key, value in run.items() if key not in EXECUTION}
+    return _hash([meaning, plan.executor, run["device"], run["threads"], code])
+
+
+def _hash(what: object) -> str:
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _alone(partial: Path) -> Iterator[None]:
+    """Keep a second process off the same run."""
+    partial.mkdir(parents=True, exist_ok=True)
+    lock = partial.with_name(f".{partial.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{partial}: another process is working on this run") from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _resume(partial: Path, plan: Plan, identity: str) -> State:
+    """The state of the last checkpoint, or a new one."""
+    columns = PERSONAL_ROUND_COLUMNS if plan.personal else ROUND_COLUMNS
+    client_columns = PERSONAL_CLIENT_COLUMNS if plan.personal else CLIENT_COLUMNS
+    owns, checkpoint = partial / "clients", partial / "checkpoint.safetensors"
+    device = plan.federation.device
+    if checkpoint.exists():
+        saved, facts = load_tree(checkpoint)
+        if facts["identity"] == identity:
+            state = State(
+                tree.apply(lambda leaf: leaf.to(device), saved["server"]),
+                ClientStore(owns, facts["versions"], device),
+                Rows.from_tree(columns, saved["rounds"]),
+                Rows.from_tree(client_columns, saved["clients"]),
+                **facts["counters"],
+            )
+            state.resumed += 1
+            return state
+    shutil.rmtree(partial)  # another code or configuration: nothing to go on from
+    partial.mkdir()
+    return State(
+        begin(plan.federation),
+        ClientStore(owns, device=device),
+        Rows(columns),
+        Rows(client_columns),
+    )
+
+
+def _checkpoint(state: State, partial: Path, identity: str) -> None:
+    facts = {
+        "identity": identity,
+        "versions": state.owns.flush(),
+        "counters": {name: getattr(state, name) for name in COUNTERS},
+    }
+    what = {
+        "server": state.server,
+        "rounds": state.rounds.as_tree(),
+        "clients": state.clients.as_tree(),
+    }
+    save_tree(partial / "checkpoint.safetensors", what, facts)
+    state.owns.settle()
+
+
+def _train(
+    plan: Plan, state: State, partial: Path, identity: str, every: int, report: Report
+) -> None:
+    """Play the rounds that are left."""
+    started_at, first = time.perf_counter(), state.done
+    wall, cpu = time.perf_counter(), time.process_time()
+    while state.done < plan.rounds and state.diverged_at is None:
+        _one_round(plan, state)
+        now, now_cpu = time.perf_counter(), time.process_time()
+        state.wall_seconds += now - wall
+        state.cpu_seconds += now_cpu - cpu
+        wall, cpu = now, now_cpu
+        speed = (state.done - first) / (now - started_at)
+        accuracy = state.rounds.last("test_accuracy") if state.rounds.rows else math.nan
+        left = (plan.rounds - state.done) / speed
+        report(Progress(state.done, plan.rounds, speed, left, accuracy))
+        if state.done % every == 0 and state.done < plan.rounds:
+            _checkpoint(state, partial, identity)
+
+
+def _one_round(plan: Plan, state: State) -> None:
+    federation, number = plan.federation, state.done + 1
+    state.server, played = play_round(federation, state.server, state.owns, state.done)
+    state.done = number
+    if not federation.method.pooled:  # one place: nothing travels
+        state.bytes_down += played.bytes_down
+        state.bytes_up += played.bytes_up
+    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
+    if number % plan.every and number < plan.rounds and finite:
+        return
+    ctx = context_of(federation, number - 1, played.cohort)
+    row: dict[str, float] = {
+        "round": number,
+        "learning_rate": played.learning_rate,
+        "bytes_down": 0 if federation.method.pooled else played.bytes_down,
+        "bytes_up": 0 if federation.method.pooled else played.bytes_up,
+    }
+    sizes = federation.clients.sizes
+    if plan.personal:
+        scores = [_score_client(plan, ctx, state, client) for client in range(len(sizes))]
+        row |= _summary(scores)
+        state.clients.extend(
+            {
+                "round": number,
+                "client": client,
+                "train_samples": sizes[client],
+                "test_samples": score.samples,
+                "loss": score.loss,
+                "accuracy": score.accuracy,
+            }
+            for client, score in enumerate(scores)
+        )
+    else:
+        state.clients.extend(
+            {
+                "round": number,
+                "client": client,
+                "train_samples": sizes[client],
+                "update_norm": norm,
+            }
+            for client, norm in zip(played.cohort, played.update_norms, strict=True)
+        )
+    if plan.test is not None:
+        params = federation.method.model(ctx, state.server, {})
+        score = evaluate(ctx.net, ctx.task, params, plan.test, len(plan.test))
+        row |= {"test_loss": score.loss, "test_accuracy": score.accuracy}
+    elif not plan.personal:
+        raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
+    state.rounds.add(row)
+    if not finite or not math.isfinite(row["test_loss"]):
+        state.diverged_at = number
+
+
+def _floats(what: Tree) -> Iterator[Tensor]:
+    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
+
+
+def _score_client(plan: Plan, ctx: Context, state: State, client: int) -> Score:
+    samples = plan.client_tests[client]
+    if not len(samples):
+        return Score(0, math.nan, math.nan)
+    own = own_of(plan.federation, ctx, state.owns, client)
+    params = plan.federation.method.model(ctx, state.server, own)
+    return evaluate(ctx.net, ctx.task, params, samples, len(samples))
+
+
+def _summary(scores: list[Score]) -> dict[str, float]:
+    """Over clients that have test samples; the pooled score stands in for a test set."""
+    tested = [score for score in scores if score.samples]
+    accuracies = np.array([score.accuracy for score in tested])
+    losses = np.array([score.loss for score in tested])
+    samples = np.array([score.samples for score in tested])
+    return {
+        "client_loss": float(losses.mean()),
+        "client_accuracy": float(accuracies.mean()),
+        "client_accuracy_std": float(accuracies.std()),
+        "test_loss": float(np.average(losses, weights=samples)),
+        "test_accuracy": float(np.average(accuracies, weights=samples)),
+    }
+
+
+def _finish(
+    plan: Plan, state: State, run: Mapping[str, Any], code: str, partial: Path, folder: Path
+) -> dict[str, Any]:
+    """Write the files and put the folder in its place."""
+    method = plan.federation.method
+    ctx = plan.federation.context
+    staged = partial / "finished"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
+    try:
+        state.rounds.write(staged / "rounds.parquet")
+        state.clients.write(staged / "clients.parquet")
+        model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
+        save_tree(staged / "model.safetensors", model)
+        manifest = _manifest(plan, state, run, code, staged)
+        _write_json(staged / "manifest.json", manifest)
+        _write_json(staged / "timing.json", _timing(state))
+        for file in staged.iterdir():
+            flush(file)
+    except OSError as error:
+        raise UserError(f"{folder}: could not be written: {error.strerror or error}") from error
+    _replace(staged, folder)
+    shutil.rmtree(partial)
+    return manifest
+
+
+def _replace(staged: Path, folder: Path) -> None:
+    """Rename ``staged`` to ``folder``, whatever lies there."""
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.rename(folder, old)
+    os.rename(staged, folder)
+    flush(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_json(path: Path, what: object) -> None:
+    path.write_text(json.dumps(what, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _manifest(
+    plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
+) -> dict[str, Any]:
+    meaning = {key: value for key, value in run.items() if key not in EXECUTION}
+    params = plan.federation.context.net.trainable(state.server.get("params", {}))
+    return {
+        "status": "finished" if state.diverged_at is None else "diverged",
+        "diverged_at": state.diverged_at,
+        "rounds_done": state.done,
+        "run": meaning,
+        "config_hash": _hash(meaning),
+        "code": code,
+        "executor": plan.executor,
+        "device": run["device"],
+        "threads": run["threads"],
+        "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
+        "bytes_down": state.bytes_down,
+        "bytes_up": state.bytes_up,
+        "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
+        "hardware": hardware(run["device"]),
+        "files": {file.name: sha256_of(file) for file in sorted(staged.iterdir())},
+    }
+
+
+def hardware(device: str) -> dict[str, Any]:
+    """The machine, as far as it can change the bits of a result."""
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+    if device.startswith("cuda"):
+        facts["accelerator"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.processor()
+
+
+def _timing(state: State) -> dict[str, float]:
+    return {
+        "wall_seconds": state.wall_seconds,
+        "cpu_seconds": state.cpu_seconds,
+        "rounds_per_second": state.done / state.wall_seconds if state.wall_seconds else 0.0,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "resumed": state.resumed,
+    }

@@ -1,0 +1,106 @@
+"""FedAvg of a workload twice: as one would write it in plain PyTorch, and by the engine."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from benchmarks.workloads import Workload
+from fedrepro import registry
+from fedrepro.data.batches import ClientData, Samples, Scaling
+from fedrepro.engine import Federation, begin, play_round
+from fedrepro.executors import EXECUTORS
+from fedrepro.method import Context
+from fedrepro.net import Net
+from fedrepro.store import ClientStore
+from fedrepro.task import BINARY, CLASSIFICATION
+
+
+class BareLoop:
+    """What the engine is measured against.
+
+    One module, one `torch.optim.SGD` for all clients, every client's samples in memory as floats,
+    and nothing besides training and averaging: what a person who needs one number would write.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        x, y = workload.data()
+        x = x / 255 if x.dtype == torch.uint8 else x
+        self.workload = workload
+        self.data = list(zip(x.split(workload.samples), y.split(workload.samples), strict=True))
+        self.module = workload.module()
+        self.optimizer = torch.optim.SGD(self.module.parameters(), lr=workload.lr)
+        self.parameters = list(self.module.parameters())
+        self.average = [parameter.detach().clone() for parameter in self.parameters]
+
+    def run(self, rounds: int) -> None:
+        """Go on from where the last call ended."""
+        for _ in range(rounds):
+            cohort = torch.randperm(self.workload.clients)[: self.workload.cohort].tolist()
+            total = sum(len(self.data[client][1]) for client in cohort)
+            average = [torch.zeros_like(parameter) for parameter in self.parameters]
+            for client in cohort:
+                self._train(client)
+                share = len(self.data[client][1]) / total
+                for mean, parameter in zip(average, self.parameters, strict=True):
+                    mean.add_(parameter.detach(), alpha=share)
+            self.average = average
+
+    def _train(self, client: int) -> None:
+        with torch.no_grad():
+            for parameter, mean in zip(self.parameters, self.average, strict=True):
+                parameter.copy_(mean)
+        x, y = self.data[client]
+        size = self.workload.batch_size
+        for _ in range(self.workload.epochs):
+            order = torch.randperm(len(y))
+            for inputs, targets in zip(x[order].split(size), y[order].split(size), strict=True):
+                self.optimizer.zero_grad()
+                logits = self.module(inputs)
+                if self.workload.binary:
+                    loss = functional.binary_cross_entropy_with_logits(
+                        logits.squeeze(-1), targets.to(logits.dtype)
+                    )
+                else:
+                    loss = functional.cross_entropy(logits, targets)
+                loss.backward()
+                self.optimizer.step()
+
+
+class EngineLoop:
+    """The same by the engine, whole rounds of it, as the runner calls it."""
+
+    def __init__(self, workload: Workload, executor: str, folder: Path) -> None:
+        x, y = workload.data()
+        rows = np.arange(len(y)).reshape(workload.clients, workload.samples)
+        method, server_optimizer = registry.compose("fedavg", {})
+        context = Context(
+            net=Net(workload.module()),
+            task=BINARY if workload.binary else CLASSIFICATION,
+            clients=workload.clients,
+            rounds=1_000_000,
+            epochs=workload.epochs,
+            schedule=lambda round: workload.lr,
+            server_optimizer=server_optimizer.build(),
+            server_lr=server_optimizer.lr,
+        )
+        self.federation = Federation(
+            method=method,
+            context=context,
+            clients=ClientData(Samples(x, y, Scaling(None, None)), list(rows)),
+            cohort=workload.cohort,
+            epochs=workload.epochs,
+            batch_size=workload.batch_size,
+            seed=0,
+            execute=EXECUTORS[executor],
+        )
+        self.server = begin(self.federation)
+        self.owns = ClientStore(folder)
+        self.round = 0
+
+    def run(self, rounds: int) -> None:
+        """Go on from where the last call ended."""
+        for _ in range(rounds):
+            self.server, _ = play_round(self.federation, self.server, self.owns, self.round)
+            self.round += 1

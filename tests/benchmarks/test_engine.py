@@ -1,0 +1,143 @@
+"""The engine against a bare PyTorch loop, in steps per CPU second; and how fast a run starts.
+
+`make bench` runs this: a measurement, with nothing to pass or fail, so ordinary test runs leave it
+out. The two sides take turns, so that whatever else the machine does slows both.
+"""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.loops import BareLoop, EngineLoop
+from benchmarks.workloads import WORKLOADS, Workload
+from fedrepro.files import write_atomically
+
+RESULTS = Path("results/bench")
+START = ["fedrepro", "run", "ima/fmnist-shards2-demo", "fedavg", "--seed", "1"]
+CASES = [
+    (workload, executor)
+    for workload in WORKLOADS
+    for executor in ("sequential", "vectorised")
+    # Stacked convolutions lose on a CPU, so no run there is ever given to them.
+    if executor == "sequential" or len(workload.shape) == 1 or workload.model == "twonn"
+]
+
+
+def cpu_seconds(action: Callable[[], None]) -> float:
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.benchmark(timer=time.process_time, disable_gc=False)
+@pytest.mark.parametrize(
+    ("workload", "executor"), CASES, ids=lambda case: getattr(case, "name", case)
+)
+def test_engine(workload: Workload, executor: str, benchmark, tmp_path) -> None:
+    bare, ours = BareLoop(workload), EngineLoop(workload, executor, tmp_path)
+    bare.run(1)
+    ours.run(2)  # compiles, where that is done at all
+    bare_seconds = []
+
+    def measure_bare() -> None:  # before each measurement of ours, and outside of it
+        bare_seconds.append(cpu_seconds(lambda: bare.run(workload.rounds)))
+
+    benchmark.pedantic(
+        ours.run, args=(workload.rounds,), setup=measure_bare, rounds=workload.measurements
+    )
+    own_seconds = benchmark.stats.stats.data
+    ratios = [theirs / own for theirs, own in zip(bare_seconds, own_seconds, strict=True)]
+    steps = workload.rounds * workload.steps_per_round
+    record(
+        RESULTS / "engine.json",
+        {
+            "workload": workload.name,
+            "executor": executor,
+            "title": workload.title,
+            "ratio": statistics.median(ratios),
+            "ratios": ratios,
+            "steps_per_cpu_second": steps / statistics.median(own_seconds),
+            "bare_steps_per_cpu_second": steps / statistics.median(bare_seconds),
+            "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "machine": machine(),
+            "versions": {name: version(name) for name in ("fedrepro", "torch", "numpy")}
+            | {"python": platform.python_version()},
+        },
+    )
+
+
+def test_start_of_a_run(tmp_path) -> None:
+    """From the command to the end of the first round, each time in a new process."""
+    shutil.copytree("config", tmp_path / "config")
+    seconds_to_first_round(tmp_path)  # prepares data and partition, and warms the disk's cache
+    seconds = [seconds_to_first_round(tmp_path) for _ in range(3)]
+    result = {
+        "command": " ".join(START),
+        "seconds": statistics.median(seconds),
+        "measurements": seconds,
+        "machine": machine(),
+    }
+    with write_atomically(RESULTS / "start.json") as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def seconds_to_first_round(folder: Path) -> float:
+    """Start a run in ``folder``, and end it once it says that a round is over."""
+    start = time.perf_counter()
+    process = subprocess.Popen(START, cwd=folder, stderr=subprocess.PIPE, text=True)
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if " round 1 of " in line:
+            break
+    seconds = time.perf_counter() - start
+    process.kill()
+    process.communicate()
+    assert " round 1 of " in "".join(lines[-1:]), lines
+    return seconds
+
+
+def record(path: Path, result: dict) -> None:
+    """Put ``result`` in the place of an older one of the same workload and executor."""
+    results = json.loads(path.read_text()) if path.exists() else []
+    key = (result["workload"], result["executor"])
+    results = [one for one in results if (one["workload"], one["executor"]) != key]
+    results = sorted([*results, result], key=lambda one: (one["workload"], one["executor"]))
+    with write_atomically(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def machine() -> dict:
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load": os.getloadavg()[0],
+    }
+
+
+def processor() -> str:
+    """The processor's name: on Linux from the kernel, elsewhere what Python knows."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,106 @@
+"""Local runs of FedIMA's released FedAvg, FedProx and FedNova (commit 3eaf289), in float64."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro import tree
+from fedrepro.descent import descend
+from fedrepro.method import Context, Method
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fednova import FedNova, gradient_weight
+from fedrepro.methods.fedprox import FedProx
+from fedrepro.models.classifier import Classifier
+from fedrepro.net import Net
+from fedrepro.optim import sgd
+from fedrepro.steps import Steps
+from fedrepro.tree import Tree
+
+HERE = Path(__file__).parent
+
+
+def read(name: str) -> dict[str, Any]:
+    golden: dict[str, Any] = json.loads((HERE / name).read_text())
+    return golden
+
+
+def as_params(values: dict[str, Any]) -> Tree:
+    """The golden files' names for the two layers, and ours."""
+    names = {"fc": "body.0", "classifier": "head"}
+    return {
+        f"{names[layer]}.{kind}": torch.tensor(values[f"{layer}.{kind}"], dtype=torch.float64)
+        for layer in names
+        for kind in ("weight", "bias")
+    }
+
+
+def make_context(golden: dict[str, Any]) -> Context:
+    net = Net(Classifier(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), nn.Linear(4, 3)).double())
+    return Context(
+        net=net,
+        epochs=golden["E"],
+        optimizer=sgd(golden["momentum"], golden["sgd_weight_decay"]),
+        schedule=lambda round: golden["lr0"] * golden["decay"] ** round,
+        round=golden["round"],
+        lr=golden["lr0"] * golden["decay"] ** golden["round"],
+    )
+
+
+def steps_of(golden: dict[str, Any]) -> Steps:
+    x = torch.tensor(golden["x"], dtype=torch.float64).flatten(0, 1)
+    y = torch.tensor(golden["y"]).flatten()
+    orders = [torch.arange(len(y))] * golden["E"]
+    return Steps(x, y, orders, len(golden["y"][0]), {})
+
+
+def after(method: Method, golden: dict[str, Any], sent: Tree, start: Tree) -> Tree:
+    ctx = make_context(golden)
+    theta, _ = descend(ctx, method.gradient, {"params": sent}, {}, start, steps_of(golden))
+    return theta
+
+
+def assert_same(ours: Tree, theirs: Tree, tolerance: float = 1e-12) -> None:
+    for name, leaf in theirs.items():
+        torch.testing.assert_close(ours[name], leaf, rtol=0, atol=tolerance)
+
+
+def test_learning_rate_of_the_round() -> None:
+    golden = read("local_sgd_fedprox.json")
+    ctx = make_context(golden)
+    assert FedAvg().learning_rate(ctx, golden["round"]) == pytest.approx(golden["lr_used"])
+
+
+def test_fedavg() -> None:
+    golden = read("local_sgd_fedprox.json")
+    start = as_params(golden["init"])
+    assert_same(after(FedAvg(), golden, start, start), as_params(golden["fedavg_final"]))
+
+
+def test_fedprox() -> None:
+    golden = read("local_sgd_fedprox.json")
+    sent, start = as_params(golden["fedprox_global"]), as_params(golden["init"])
+    method = FedProx(mu=golden["fedprox_mu"])
+    away = tree.square_norm(tree.subtract(start, sent))
+    assert float(method.mu / 2 * away) == pytest.approx(golden["fedprox_term_at_init"], abs=1e-12)
+    assert_same(after(method, golden, sent, start), as_params(golden["fedprox_final"]))
+
+
+def test_fednova_local() -> None:
+    golden = read("fednova.json")["local"]
+    start, ctx = as_params(golden["init"]), make_context(golden)
+    report, _ = FedNova().local(ctx, {"params": start}, {}, steps_of(golden))
+    assert float(report["weight"]) == pytest.approx(golden["a_i"], abs=1e-12)
+    assert_same(report["direction"], as_params(golden["d_i"]))
+
+
+def test_fednova_gradient_weights() -> None:
+    golden = read("fednova.json")
+    ours = gradient_weight(
+        torch.tensor(golden["fednova_taus"], dtype=torch.float64), golden["momentum"]
+    )
+    theirs: Tensor = torch.tensor(golden["a_k"], dtype=torch.float64)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)

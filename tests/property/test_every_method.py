@@ -1,0 +1,111 @@
+"""What holds for every method, every wrapper on every method, and every server optimizer.
+
+A new method gets these tests by being in its folder; nothing here names one.
+"""
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from fedrepro import registry, tree
+from fedrepro.executors import side_by_side
+from fedrepro.store import ClientStore, load_tree, save_tree
+from support.worlds import Memory, assert_close, federation, play
+
+
+def compositions() -> Iterator[str]:
+    parts = registry.parts()
+    methods = [name for name, part in parts.items() if part.kind == "method"]
+    wrappers = [part for part in parts.values() if part.kind == "wrapper"]
+    yield from methods
+    yield from (f"fedavg+{name}" for name, part in parts.items() if part.kind.startswith("server"))
+    for part in parts.values():
+        if not part.kind.startswith("server") and part.cls.divergences():
+            yield f"{part.name}@released"
+    for wrapper in wrappers:
+        for name in methods:
+            if wrapper.cls.refuses(parts[name].cls()) is None:
+                yield f"{wrapper.name}+{name}"
+        yield f"{wrapper.name}@released+fedadam"
+        yield f"{wrapper.name}+scaffold+fedyogi"
+
+
+ALL = sorted(set(compositions()))
+
+
+def test_the_list_is_not_empty() -> None:
+    assert {"fedavg", "fedprox", "scaffold", "fednova", "central", "ima+scaffold"} <= set(ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_executors_agree(name: str) -> None:
+    server, owns, _ = play(federation(name))
+    stacked, stacked_owns, _ = play(federation(name, execute=side_by_side))
+    assert_close(server, stacked)
+    assert owns.known.keys() == stacked_owns.known.keys()
+    for client, own in owns.known.items():
+        assert_close(own, stacked_owns.known[client])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_resuming_from_disk_changes_no_bit(name: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    world = federation(name)
+    server, owns, _ = play(world)
+    half_server, half_owns, done = play(world, until=3)
+    save_tree(tmp_path / "server", half_server)
+    store = ClientStore(tmp_path / "clients")
+    for client, own in half_owns.known.items():
+        store.put(client, own)
+    versions = store.flush()
+    again = ClientStore(tmp_path / "clients", versions=versions)
+    restored = Memory({c: again.get(c) if again.get(c) is not None else {} for c in owns.known})
+    restored.known = {c: own for c, own in restored.known.items() if c in half_owns.known}
+    loaded, _ = load_tree(tmp_path / "server")
+    resumed, resumed_owns, _ = play(world, state=(loaded, restored, done))
+    assert_close(server, resumed, 0)
+    for client, own in owns.known.items():
+        assert_close(own, resumed_owns.known[client], 0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_hooks_leave_arguments_and_global_randomness_alone(name: str) -> None:
+    world = federation(name)
+    server, owns, done = play(world, until=2)
+    before = copy.deepcopy((server, owns.known))
+    torch.manual_seed(0)
+    generator_state = torch.get_rng_state()
+    first, _, _ = play(world, until=3, state=(server, owns, done))
+    second, _, _ = play(world, until=3, state=(server, owns, done))
+    assert_close(before[0], server, 0)
+    for client, own in owns.known.items():
+        assert_close(before[1][client], own, 0)
+    assert_close(first, second, 0)
+    assert torch.equal(generator_state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_learns(name: str) -> None:
+    # Without momentum: SCAFFOLD's variates are not made for it (see its file).
+    world = federation(name, cohort=6, rounds=40, lr=0.1, momentum=0.0)
+    server, owns, _ = play(world)
+    ctx, method = world.context, world.method
+    pairs = [world.clients.load(client) for client in range(len(world.clients.sizes))]
+    x, y = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+
+    def accuracy(params: tree.Tree) -> float:
+        return float((ctx.net(params, x).argmax(1) == y).double().mean())
+
+    begin = play(world, until=0)[0]["params"]
+    assert accuracy(method.model(ctx, server, {})) > max(0.85, accuracy(begin))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_another_seed_gives_another_result(name: str) -> None:
+    one, _, _ = play(federation(name, seed=1), until=1)
+    other, _, _ = play(federation(name, seed=2), until=1)
+    assert any(
+        not torch.equal(a, b)
+        for a, b in zip(tree.leaves(one["params"]), tree.leaves(other["params"]), strict=True)
+    )

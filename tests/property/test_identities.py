@@ -1,0 +1,182 @@
+"""Degenerate cases (a method that becomes another) and closed forms."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedrepro import tree
+from fedrepro.descent import descend
+from fedrepro.engine import context_of, steps_of
+from fedrepro.method import Method
+from fedrepro.methods.central import Central
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fednova import FedNova, gradient_weight
+from fedrepro.methods.fedprox import FedProx
+from fedrepro.methods.ima import IMA
+from fedrepro.methods.scaffold import Scaffold
+from fedrepro.optim import sgd
+from support.worlds import SIZES, assert_close, federation, play
+
+
+@pytest.mark.parametrize(
+    ("special", "general"),
+    [
+        (FedProx(mu=0.0), FedAvg()),
+        (FedProx(mu=0.0, squared=False), FedAvg()),
+        (Scaffold(corrects=False), FedAvg()),
+        (IMA(FedAvg(), window=1, decay=0.01), FedAvg()),
+        (IMA(Scaffold(), start=1.5), Scaffold()),
+        (IMA(FedNova(), window=1, decay=0.01), FedNova()),
+    ],
+    ids=str,
+)
+def test_degenerate_case(special: Method, general: Method) -> None:
+    ours, _, _ = play(federation(method=special))
+    theirs, _, _ = play(federation(method=general))
+    assert_close(ours["params"], theirs["params"])
+
+
+def test_first_round_of_scaffold_is_fedavg() -> None:
+    """All variates start at zero."""
+    ours, _, _ = play(federation("scaffold"), until=1)
+    theirs, _, _ = play(federation("fedavg"), until=1)
+    assert_close(ours["params"], theirs["params"], 0)
+
+
+def test_scaffold_server_variate_is_the_mean_over_all_clients() -> None:
+    server, owns, _ = play(federation("scaffold", momentum=0.0, weight_decay=0.0), until=4)
+    total = tree.zeros(server["c"])
+    for own in owns.known.values():
+        total = tree.add(total, own["c"])
+    assert_close(server["c"], tree.scale(total, 1 / len(SIZES)))
+
+
+def test_scaffold_own_variate_is_the_mean_raw_gradient_of_the_path() -> None:
+    """Option II telescopes for plain SGD."""
+    world = federation("scaffold", momentum=0.0, weight_decay=0.0)
+    server, owns, _ = play(world, until=2)
+    client = next(iter(owns.known))
+    ctx = context_of(world, 2, [client])
+    method, own, sent = world.method, owns.known[client], world.method.send(ctx, server)
+    steps = steps_of(world, ctx, client)
+    _, after = method.local(ctx, sent, own, steps)
+    theta, total, count = sent["params"], tree.zeros(sent["params"]), 0
+    for batch in steps:
+        raw = Method().gradient(ctx, sent, {}, theta, batch)
+        total, count = tree.add(total, raw), count + 1
+        corrected = tree.subtract(tree.add(raw, sent["c"]), own["c"])
+        theta = tree.subtract(theta, tree.scale(corrected, ctx.lr))
+    assert_close(after["c"], tree.scale(total, 1 / count))
+
+
+def test_fednova_with_equal_steps_is_fedavg() -> None:
+    """When every client takes as many steps, the normalisation cancels."""
+    world = federation(method=FedNova(), cohort=2)
+    same = federation(method=FedAvg(), cohort=2)
+    # Clients 1 and 5 have 13 and 16 samples: two mini-batches of 8 each.
+    equal = [world.clients.load(1), world.clients.load(5)]
+    clients = replace(world.clients, tensors=equal)
+    context = replace(world.context, clients=2)
+    ours, _, _ = play(replace(world, clients=clients, context=context), until=3)
+    theirs, _, _ = play(replace(same, clients=clients, context=context), until=3)
+    assert_close(ours["params"], theirs["params"])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_fednova_weight_is_the_one_norm_of_the_momentum_recursion(momentum: float) -> None:
+    for steps in (1, 2, 7, 40):
+        velocity, total = 0.0, 0.0
+        for _ in range(steps):
+            velocity = momentum * velocity + 1
+            total += velocity
+        assert float(gradient_weight(steps, momentum)) == pytest.approx(total, rel=1e-12)
+
+
+def test_ima_averages_the_last_models_and_sends_the_mean() -> None:
+    """Algorithm 1: the window holds the method's own models, not their means (B1)."""
+    world = federation(method=IMA(FedAvg(), window=3, start=0.5, decay=0.0))
+    server, models = None, []
+    state = play(world, until=0)
+    for round in range(1, 7):
+        state = play(world, until=round, state=state)
+        server = state[0]
+        models.append(tree.take(server["ima"], -1))
+        if round > 3:
+            expected = tree.scale(tree.add(tree.add(*models[-3:-1]), models[-1]), 1 / 3)
+            assert_close(server["params"], expected)
+            assert_close(world.method.send(world.context, server)["params"], expected)
+        else:
+            assert_close(server["params"], models[-1], 0)
+
+
+def test_ima_learning_rate() -> None:
+    """0.01 * 0.99^t, and from t_s = 225 of 300 on 0.01 * 0.99^225 * 0.97^(t - 225)."""
+    method = IMA(FedAvg())
+    ctx = replace(federation().context, rounds=300, schedule=lambda round: 0.01 * 0.99**round)
+    assert method.learning_rate(ctx, 224) == pytest.approx(0.01 * 0.99**224)
+    assert method.learning_rate(ctx, 225) == pytest.approx(0.01 * 0.99**225)
+    assert method.learning_rate(ctx, 299) == pytest.approx(0.01 * 0.99**225 * 0.97**74)
+
+
+def test_ima_released_reading_departs_only_with_a_server_optimizer() -> None:
+    """B4: without an adaptive step, the mean of the clients' averages is the mean of the models."""
+    paper, _, _ = play(federation("ima+fedavg"))
+    released, _, _ = play(federation("ima@released+fedavg"))
+    assert_close(paper["params"], released["params"])
+    paper, _, _ = play(federation("ima+fedadam"))
+    released, _, _ = play(federation("ima@released+fedadam"))
+    with pytest.raises(AssertionError):
+        assert_close(paper["params"], released["params"], 1e-6)
+
+
+def test_central_is_ordinary_training() -> None:
+    """The optimizer's momentum is carried from round to round."""
+    world = federation("central")
+    server, _, _ = play(world, until=2)
+    ctx = context_of(world, 0, [0])
+    x, y = world.clients.load(0)
+    params = play(world, until=0)[0]["params"]
+    module = world.context.net.module
+    module.load_state_dict(params)
+    for round in range(2):
+        ctx = context_of(world, round, [0])
+        if round == 0:
+            reference = torch.optim.SGD(
+                module.parameters(), lr=ctx.lr, momentum=0.9, weight_decay=1e-4
+            )
+        reference.param_groups[0]["lr"] = ctx.lr
+        for batch in steps_of(world, ctx, 0):
+            reference.zero_grad()
+            torch.nn.functional.cross_entropy(module(batch["x"]), batch["y"]).backward()
+            reference.step()
+    assert_close(server["params"], dict(module.named_parameters()), 1e-12)
+    assert Central.pooled and len(y) == sum(SIZES) == len(x)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
+def test_local_training_is_torch_sgd(momentum: float, weight_decay: float) -> None:
+    world = federation(momentum=momentum, weight_decay=weight_decay)
+    ctx = context_of(world, 0, [3])
+    params = play(world, until=0)[0]["params"]
+    steps = steps_of(world, ctx, 3)
+    ours, _ = descend(ctx, Method().gradient, {"params": params}, {}, params, steps)
+    module = world.context.net.module
+    module.load_state_dict(params)
+    reference = torch.optim.SGD(
+        module.parameters(), lr=ctx.lr, momentum=momentum, weight_decay=weight_decay
+    )
+    for batch in steps:
+        reference.zero_grad()
+        torch.nn.functional.cross_entropy(module(batch["x"]), batch["y"]).backward()
+        reference.step()
+    assert_close(ours, dict(module.named_parameters()), 1e-12)
+
+
+def test_in_place_and_pure_optimizer_agree() -> None:
+    world = federation("fedprox")
+    pure = replace(
+        world, context=replace(world.context, optimizer=sgd(0.9, 1e-4)._replace(advance=None))
+    )
+    assert_close(play(world)[0], play(pure)[0], 1e-12)

@@ -1,0 +1,73 @@
+"""An HTTP server on this machine that knows Range and can be told to misbehave."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Loopback:
+    """What is served, and how.
+
+    Attributes:
+        break_after: close the connection after so many bytes of an answer's body.
+        stall: then keep it open, silent, until the server ends.
+        ranges: whether Range is understood.
+        asked: path and Range header of each request so far.
+    """
+
+    contents: dict[str, bytes]
+    address: str = ""
+    break_after: int | None = None
+    stall: bool = False
+    ranges: bool = True
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    stalled: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
+    """Serve `contents` by path, such as "/a.gz", on a free port."""
+    state = Loopback(contents)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            state.asked.append((self.path, wanted))
+            content = state.contents.get(self.path)
+            if content is None:
+                self.send_error(404)
+                return
+            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+            resumed = wanted is not None and state.ranges
+            body = content[start:] if resumed else content
+            self.send_response(206 if resumed else 200)
+            if resumed:
+                self.send_header(
+                    "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
+                )
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: state.break_after])
+            if state.stall:
+                self.wfile.flush()
+                state.stalled.set()
+                state.ended.wait(30)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield state
+    finally:
+        state.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

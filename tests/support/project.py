@@ -1,0 +1,112 @@
+"""A small project with its own copy of the package, for tests that run Snakemake for real."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+CONFIG = """\
+scale: demo
+seeds: {demo: [1], paper: [1]}
+"""
+
+EXPERIMENT = """\
+system: ima
+title: Tiny
+paper: none
+methods:
+  fedprox: {mu: 0.01}
+settings:
+  tiny:
+    dataset: mnist5k
+    partition: {scheme: iid, clients: 4}
+    model: logistic
+    rounds: 2
+    participation: 0.5
+    epochs: 1
+    batch_size: 100
+    optimizer: {lr: 0.1}
+tables:
+  table_1:
+    title: First
+    summary: {rounds: 1}
+    rows:
+      - {label: Tiny, setting: tiny}
+    columns:
+      - {label: FedAvg, method: fedavg}
+      - {label: FedProx, method: fedprox}
+  table_2:
+    title: Second
+    rows:
+      - {label: Tiny, setting: tiny}
+    columns:
+      - {label: FedAvg, method: fedavg}
+"""
+
+
+class Project:
+    """A folder with a Snakefile, configuration, sources and, in time, results."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.experiment = root / "config/experiments/ima.yaml"
+
+    @classmethod
+    def make(cls, root: Path) -> "Project":
+        """Two tables, three cells, two runs."""
+        root.mkdir()
+        ignore = shutil.ignore_patterns("__pycache__")
+        for name in ("src", "workflow"):
+            shutil.copytree(ROOT / name, root / name, ignore=ignore)
+        for name in ("templates", "captions", "published"):
+            shutil.copytree(ROOT / "reports" / name, root / "reports" / name)
+        shutil.copy(ROOT / "Snakefile", root)
+        shutil.copytree(ROOT / "workflow/profiles", root / "profiles")
+        project = cls(root)
+        project.experiment.parent.mkdir(parents=True)
+        shutil.copy(ROOT / "config/datasets.yaml", root / "config")
+        (root / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
+        project.experiment.write_text(EXPERIMENT, encoding="utf-8")
+        return project
+
+    def copy(self, root: Path) -> "Project":
+        """The same with all results, Snakemake's records and times of change."""
+        shutil.copytree(self.root, root)
+        return Project(root)
+
+    def edit(self, path: Path | str, old: str, new: str) -> None:
+        """Replace a text that stands once or more in a file."""
+        file = self.root / path
+        text = file.read_text(encoding="utf-8")
+        assert old in text, f"{path} has changed: this test must follow"
+        file.write_text(text.replace(old, new), encoding="utf-8")
+
+    def snakemake(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Call Snakemake; stderr is in stdout."""
+        return self._call("-m", "snakemake", "--cores", "2", *arguments, **variables)
+
+    def fedrepro(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Call the command; stderr is in stdout."""
+        return self._call("-m", "fedrepro", *arguments, **variables)
+
+    def due(self, *arguments: str, **variables: str) -> set[str]:
+        """The first output of every job that Snakemake would run."""
+        called = self.snakemake("-n", "--quiet", "host", *arguments, **variables)
+        assert called.returncode == 0, called.stdout
+        return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
+
+    def _call(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), **variables}
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )

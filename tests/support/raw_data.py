@@ -1,0 +1,91 @@
+"""Small raw data sets in the formats of official archives, and catalogue entries for them."""
+
+import gzip
+import hashlib
+import io
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import TypeAdapter
+
+from fedrepro.data.catalogue import DatasetSpec
+
+ADAPTER: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
+IDX_NAMES = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_labels": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_labels": "t10k-labels-idx1-ubyte",
+}
+
+
+def entry(kind: str, **keys: Any) -> DatasetSpec:
+    """A catalogue entry with what every entry needs."""
+    about = {"title": "a test", "licence": "none", "citation": "none"}
+    return ADAPTER.validate_python({"kind": kind, **about, **keys})
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def idx(array: NDArray[np.uint8]) -> bytes:
+    """An IDX file."""
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.tobytes()
+
+
+def idx_files(train: int = 60, test: int = 20, side: int = 8) -> dict[str, bytes]:
+    """Contents of MNIST's four files, by file name, with noise for images."""
+    random = np.random.RandomState(0)
+
+    def images(number: int) -> bytes:
+        return idx(random.randint(0, 256, (number, side, side)).astype(np.uint8))
+
+    def labels(number: int) -> bytes:
+        return idx((np.arange(number) % 10).astype(np.uint8))
+
+    contents = [images(train), labels(train), images(test), labels(test)]
+    return dict(zip(IDX_NAMES.values(), contents, strict=True))
+
+
+def idx_entry(contents: dict[str, bytes], base: str | None = None, **keys: Any) -> DatasetSpec:
+    """The entry for those files, gzipped at the address `base`."""
+    files = {}
+    for role, name in IDX_NAMES.items():
+        content = contents[name]
+        packed = gzip.compress(content, mtime=0)
+        files[role] = {
+            "name": name,
+            "size": len(content),
+            "sha256": sha256(content),
+            "packed": {"name": f"{name}.gz", "size": len(packed), "sha256": sha256(packed)},
+            "urls": [f"{base}/{name}.gz"] if base else [],
+        }
+    return entry("idx", class_names=[str(label) for label in range(10)], files=files, **keys)
+
+
+def write_packed(contents: dict[str, bytes], folder: Path) -> None:
+    """The files gzipped, as official archives are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
+
+
+def encoded(colour: tuple[int, int, int], side: int = 4, form: str = "PNG") -> bytes:
+    """A plain image in one colour."""
+    file = io.BytesIO()
+    Image.new("RGB", (side, side), colour).save(file, form)
+    return file.getvalue()
+
+
+def write_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path

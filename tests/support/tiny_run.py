@@ -1,0 +1,73 @@
+"""A complete run of a few seconds on made-up data; also a program, to be killed half-way.
+
+python -m support.tiny_run FOLDER COMPOSITION [key=value ...]
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrepro import runner
+from fedrepro.data.partition import Partition
+from fedrepro.data.prepared import Dataset, Split
+
+CLIENTS, CLASSES = 6, 3
+
+
+def dataset(seed: int = 0) -> Dataset:
+    """Three blobs of bytes, 2x2 images."""
+    random = np.random.default_rng(seed)
+    centres = random.integers(40, 216, (CLASSES, 4))
+
+    def split(samples: int) -> Split:
+        y = np.arange(samples) % CLASSES
+        x = (centres[y] + random.normal(0, 25, (samples, 4))).clip(0, 255).astype(np.uint8)
+        return Split(x.reshape(-1, 1, 2, 2), y.astype(np.int64), None)
+
+    return Dataset(
+        "blobs", "classification", CLASSES, (1, 2, 2), split(150), split(60), None, None, {}
+    )
+
+
+def partition(held_out: bool = False) -> Partition:
+    indices = [np.arange(client, 150, CLIENTS) for client in range(CLIENTS)]
+    train = [each[5:] for each in indices] if held_out else indices
+    test = [each[:5] for each in indices] if held_out else None
+    counts = np.zeros((CLIENTS, CLASSES), np.int64)
+    return Partition(train, test, counts, counts if held_out else None, {}, "by-hand", 0)
+
+
+def run_config(composition: str = "fedavg", **changes: Any) -> dict[str, Any]:
+    return {
+        "setting": "test/blobs", "method": composition, "composition": composition,
+        "hyperparameters": {}, "seed": 1, "dataset": "blobs", "partition": {}, "model": "logistic",
+        "rounds": 12, "participation": 0.5, "epochs": 2, "batch_size": 8,
+        "optimizer": {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}, "lr_decay": 0.99,
+        "evaluate": {"every": 1, "clients": False}, "executor": "sequential", "device": "cpu",
+        "threads": 1, "checkpoint_every": 2, **changes,
+    }  # fmt: skip
+
+
+def carry_out(
+    folder: Path, config: dict[str, Any], report: runner.Report = lambda progress: None
+) -> dict[str, Any]:
+    held_out = bool(config["evaluate"]["clients"])
+    return runner.run(config, dataset(), partition(held_out), folder, "code", report)
+
+
+def main() -> None:
+    folder, composition, *changes = sys.argv[1:]
+    values = {key: json.loads(value) for key, _, value in (each.partition("=") for each in changes)}
+
+    def say(progress: runner.Progress) -> None:
+        print(progress.round, flush=True)
+        sys.stdin.readline()  # the parent decides when the next round is played
+
+    carry_out(Path(folder), run_config(composition, **values), say)
+
+
+if __name__ == "__main__":
+    main()

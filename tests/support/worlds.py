@@ -1,0 +1,131 @@
+"""A small federation in float64 on which every property of a method can be seen."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from fedrepro import registry, tree
+from fedrepro.engine import Federation, begin, play_round
+from fedrepro.executors import Executor, sequential
+from fedrepro.method import Context, Method
+from fedrepro.models.classifier import Classifier
+from fedrepro.net import Net
+from fedrepro.optim import sgd
+from fedrepro.rng import stream
+from fedrepro.tree import Tree
+
+FEATURES, CLASSES, ROUNDS = 6, 3, 6
+SIZES = (20, 13, 7, 31, 9, 16)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Clients of unequal sizes, some with one class only."""
+
+    tensors: list[tuple[Tensor, Tensor]]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(y) for _, y in self.tensors]
+
+    def load(self, client: int) -> tuple[Tensor, Tensor]:
+        return self.tensors[client]
+
+
+@dataclass
+class Memory:
+    """Clients' states in a dict."""
+
+    known: dict[int, Tree] = field(default_factory=dict)
+
+    def get(self, client: int) -> Tree | None:
+        return self.known.get(client)
+
+    def put(self, client: int, own: Tree) -> None:
+        self.known[client] = own
+
+
+def small_net() -> Net:
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh())
+    return Net(Classifier(body, nn.Linear(8, CLASSES)).double())
+
+
+def data() -> Data:
+    rng = stream(7, "world")
+    centres = 2 * torch.randn(CLASSES, FEATURES, generator=rng, dtype=torch.float64)
+    clients = []
+    for number, size in enumerate(SIZES):
+        mixed = torch.randint(0, CLASSES, (size,), generator=rng)
+        y = mixed if number % 2 else torch.full((size,), number % CLASSES)
+        noise = torch.randn(size, FEATURES, generator=rng, dtype=torch.float64)
+        clients.append((centres[y] + noise, y))
+    return Data(clients)
+
+
+def federation(
+    composition: str = "fedavg",
+    hyperparameters: dict[str, dict[str, object]] | None = None,
+    *,
+    method: Method | None = None,
+    momentum: float = 0.9,
+    weight_decay: float = 1e-4,
+    lr: float = 0.1,
+    cohort: int = 4,
+    rounds: int = ROUNDS,
+    execute: Executor = sequential,
+    seed: int = 3,
+) -> Federation:
+    composed, server_optimizer = registry.compose(composition, hyperparameters)
+    chosen = method or composed
+    clients = data()
+    if chosen.pooled:
+        xs, ys = zip(*clients.tensors, strict=True)
+        clients = Data([(torch.cat(xs), torch.cat(ys))])
+    context = Context(
+        net=small_net(),
+        clients=len(clients.sizes),
+        rounds=rounds,
+        epochs=2,
+        optimizer=sgd(momentum, weight_decay),
+        server_optimizer=server_optimizer.build(),
+        schedule=lambda round: lr * 0.99**round,
+        server_lr=server_optimizer.lr,
+    )
+    return Federation(
+        method=chosen,
+        context=context,
+        clients=clients,
+        cohort=min(cohort, len(clients.sizes)),
+        epochs=2,
+        batch_size=8,
+        seed=seed,
+        execute=execute,
+    )
+
+
+def play(
+    world: Federation,
+    until: int | None = None,
+    state: tuple[Tree, Memory, int] | None = None,
+) -> tuple[Tree, Memory, int]:
+    """Rounds from ``state`` (or the beginning) to ``until``: server, clients' states, round."""
+    server, owns, done = state or (begin(world), Memory(), 0)
+    owns = Memory(dict(owns.known))
+    until = world.context.rounds if until is None else until
+    for round in range(done, until):
+        server, _ = play_round(world, server, owns, round)
+    return server, owns, until
+
+
+def assert_close(left: Tree, right: Tree, tolerance: float = 1e-9) -> None:
+    ours, theirs = dict(tree.named(left)), dict(tree.named(right))
+    assert ours.keys() == theirs.keys()
+    for name, leaf in ours.items():
+        torch.testing.assert_close(
+            leaf, theirs[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def with_rounds(world: Federation, rounds: int) -> Federation:
+    return replace(world, context=replace(world.context, rounds=rounds))

@@ -1,0 +1,215 @@
+"""Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from fedrepro import registry, tree
+from fedrepro.descent import descend
+from fedrepro.errors import UserError
+from fedrepro.executors import choose, side_by_side
+from fedrepro.method import Context, Method, Wrapper
+from fedrepro.methods.ima import IMA
+from fedrepro.methods.scaffold import Scaffold
+from fedrepro.models.classifier import Classifier
+from fedrepro.net import Net
+from fedrepro.optim import sgd
+from fedrepro.rng import numpy_stream, stream
+from fedrepro.steps import Steps, count, pad, shuffle, some_epochs
+from support.worlds import federation, play
+
+
+def test_streams_are_addressed_by_name() -> None:
+    def draw(*path: str | int) -> list[float]:
+        return torch.rand(3, generator=stream(1, *path)).tolist()
+
+    assert draw("shuffle", 2, 3) == draw("shuffle", 2, 3)
+    assert (
+        len({tuple(draw(*path)) for path in (("a", 1, 2), ("a", 12), ("a", 2, 1), ("b", 1, 2))})
+        == 4
+    )
+    assert numpy_stream(1, "x").random() == numpy_stream(1, "x").random()
+
+
+def test_tree_names_and_rebuilds() -> None:
+    what = {"a": {"b": torch.ones(2), "c": {}}, "d": torch.zeros(3)}
+    assert [name for name, _ in tree.named(what)] == ["a/b", "d"]
+    again = tree.rebuild(what, iter(tree.leaves(what)))
+    assert again["a"].keys() == {"b", "c"} and torch.equal(again["a"]["b"], torch.ones(2))
+    assert tree.size_in_bytes(what) == 20
+    assert float(tree.square_norm({"x": torch.tensor([3.0, 4.0])})) == 25
+
+
+@given(st.integers(1, 23), st.integers(1, 9), st.integers(1, 3), st.integers(0, 2))
+def test_padded_steps_hold_the_same_samples(
+    samples: int, batch: int, epochs: int, extra: int
+) -> None:
+    x = torch.arange(samples, dtype=torch.float32).unsqueeze(1)
+    orders = shuffle(samples, epochs, stream(1, "s"))
+    total = -(-samples // batch) * epochs
+    steps = Steps(x, torch.arange(samples), orders, batch, {"draw": torch.arange(total)})
+    padded = pad(steps, steps.per_epoch + extra)
+    assert int(count(padded)) == count(steps) == total
+    live = [index for index in range(len(padded["real"])) if padded["real"][index].any()]
+    for index, alone in zip(live, steps, strict=True):
+        real = padded["real"][index].bool()
+        assert torch.equal(padded["y"][index][real], alone["y"])
+        assert torch.equal(padded["x"][index][real], alone["x"])
+        assert int(padded["draw"][index]) == int(alone["draw"])
+    for epoch in range(epochs):
+        one = list(some_epochs(steps, epochs, epoch, epoch + 1))
+        part = some_epochs(padded, epochs, epoch, epoch + 1)
+        assert int(count(part)) == len(one)
+        assert sorted(torch.cat([step["y"] for step in one]).tolist()) == list(range(samples))
+        assert [int(step["draw"]) for step in one] == [
+            int(draw) for draw, real in zip(part["draw"], part["real"], strict=True) if real.any()
+        ]
+
+
+def batch_norm_net() -> Net:
+    body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU())
+    return Net(Classifier(body, nn.Linear(5, 3)).double())
+
+
+def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> None:
+    from dataclasses import replace
+
+    for name in ("fedavg", "scaffold", "fednova", "fedprox", "ima+fedadam"):
+        # Mini-batches of 11: none of the clients is left with a last one of a single sample.
+        world = replace(federation(name, rounds=2), batch_size=11)
+        world = replace(world, context=replace(world.context, net=batch_norm_net()))
+        before, _, _ = play(world, until=0)
+        server, owns, _ = play(world)
+        moved = {
+            key for key in before["params"]
+            if not torch.equal(before["params"][key], server["params"][key])
+        }  # fmt: skip
+        assert {"body.1.running_mean", "body.1.running_var", "body.1.weight"} <= moved
+        assert "body.1.running_mean" not in server["optimizer"].get("m", {})
+        for own in owns.known.values():
+            assert "body.1.running_mean" not in own.get("c", {})
+
+
+def test_running_statistics_cannot_be_stacked() -> None:
+    from dataclasses import replace
+
+    world = federation(execute=side_by_side)
+    world = replace(world, context=replace(world.context, net=batch_norm_net()))
+    with pytest.raises(UserError, match="GroupNorm"):
+        play(world, until=1)
+
+
+def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
+    """A method may hand the net another tree than the one that is being moved."""
+    world = federation()
+    net = world.context.net
+    theta = play(world, until=0)[0]["params"]
+    x = torch.ones(1, 6, dtype=torch.float64)
+    bound = net.bind(theta)
+    expected = net(bound, x)
+    net(tree.scale(theta, 2.0), x)
+    assert torch.equal(net(bound, x), expected)
+    assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
+
+
+def test_a_part_of_the_parameters_can_be_trained() -> None:
+    """As FedRep does: the head first, the body as it was sent."""
+    net = federation().context.net
+    theta = net.init(stream(1, "init"))
+    ctx = Context(net=net, optimizer=sgd(), lr=0.1)
+
+    def head_gradient(ctx: Context, sent, own, head, batch):  # type: ignore[no-untyped-def]
+        from fedrepro.net import differentiate
+
+        return differentiate(
+            lambda head: ctx.task.loss(ctx.net({**sent, **head}, batch["x"]), batch), head
+        )
+
+    x, y = torch.ones(4, 6, dtype=torch.float64), torch.zeros(4, dtype=torch.long)
+    steps = Steps(x, y, [torch.arange(4)], 2, {})
+    moved, _ = descend(ctx, head_gradient, theta, {}, net.head(theta), steps)
+    assert moved.keys() == {"head.weight", "head.bias"}
+    assert not torch.equal(moved["head.bias"], theta["head.bias"])
+
+
+def test_executor_is_chosen_by_a_table() -> None:
+    assert choose("auto", "linear", "cpu", 10_000_000) == "vectorised"
+    assert choose("auto", "linear", "cpu", 1_000) == "sequential"
+    assert choose("auto", "convolutional", "cpu", 10_000_000) == "sequential"
+    assert choose("vectorised", "convolutional", "cpu", 1) == "vectorised"
+    with pytest.raises(UserError, match="did you mean 'sequential'"):
+        choose("sequental", "linear", "cpu", 1)
+
+
+def test_composition() -> None:
+    method, optimizer = registry.compose("ima+fedprox+fedadam", {"fedprox": {"mu": 0.5}})
+    assert isinstance(method, IMA) and method.inner.mu == 0.5
+    assert type(optimizer).__name__ == "FedAdam"
+    method, _ = registry.compose("ima@released+fedyogi")
+    assert method.before_server_optimizer
+    assert type(method.inner).__name__ == "FedAvg"
+    scaffold, _ = registry.compose("scaffold@released")
+    assert isinstance(scaffold, Scaffold) and not scaffold.corrects
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "line"),
+    [
+        ("fedprx", {}, "did you mean 'fedprox'"),
+        ("fedprox", {"fedprox": {"nu": 1.0}}, "did you mean 'mu'"),
+        ("fedprox", {"fedprox": {"mu": "much"}}, "expected a number"),
+        ("ima", {"ima": {"window": 2.5}}, "expected a whole number"),
+        ("fedprox@printed", {}, "'paper' or 'released'"),
+        ("fedavg@released", {}, "released code departs"),
+        ("fedprox+ima", {}, "wrappers, then one method"),
+        ("fedprox+scaffold", {}, "wrappers, then one method"),
+        ("fedadam+fedyogi", {}, "wrappers, then one method"),
+        ("ima+central", {}, "can wrap, not Central"),
+        ("ima+ima+fedavg", {}, "already is a moving average"),
+        ("fedavg++ima", {}, "joined by"),
+    ],
+)
+def test_composition_that_makes_no_sense(name: str, values: dict, line: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(UserError, match=line) as caught:
+        registry.compose(name, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrapper_may_not_override_what_is_never_called() -> None:
+    with pytest.raises(TypeError, match="loss"):
+        type("Wrong", (Wrapper,), {"loss": Method.loss})
+
+
+def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "halved.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedrepro.method import Method\n\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Halved(Method):\n"
+        '    """Halved: a method of one\'s own."""\n\n'
+        "    share: float = 0.5\n\n"
+        "    def weigh(self, ctx, server, reports):\n"
+        "        weights, server = super().weigh(ctx, server, reports)\n"
+        "        return weights * self.share, server\n"
+    )
+    monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
+    method, _ = registry.compose("ima+halved", {"halved": {"share": 0.25}})
+    assert method.inner.share == 0.25
+    assert registry.parts()["halved"].paper == "Halved: a method of one's own."
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("import nowhere", "could not be imported"), ("x = 1", "exactly one dataclass")],
+)
+def test_a_broken_method_file(
+    text: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
+    with pytest.raises(UserError, match=line):
+        registry.parts()

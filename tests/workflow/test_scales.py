@@ -1,0 +1,66 @@
+"""The repository's own experiments, as Snakemake sees them."""
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.project import ROOT, Project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """All of config/, nothing computed."""
+    project = Project.make(tmp_path_factory.mktemp("whole") / "project")
+    shutil.rmtree(project.root / "config")
+    shutil.copytree(ROOT / "config", project.root / "config")
+    return project
+
+
+def jobs(project: Project, *arguments: str) -> Counter[str]:
+    """How many jobs of each rule Snakemake would run."""
+    called = project.snakemake("-n", *arguments)
+    assert called.returncode == 0, called.stdout
+    counts = called.stdout.partition("Job stats:")[2].partition("total")[0]
+    return Counter({name: int(number) for name, number in re.findall(r"(\w+) +(\d+)", counts)})
+
+
+def test_demo_is_forty_runs_on_data_that_need_no_network(project: Project) -> None:
+    counted = jobs(project)
+    assert (counted["run"], counted["download"]) == (40, 1)
+
+
+def test_the_whole_at_scale_paper(project: Project) -> None:
+    counted = jobs(project, "--config", "scale=paper")
+    assert counted["run"] == 4 * 14 * 3
+    assert counted["table"] == counted["page"] == 1
+    assert counted["partition"] == 4 * 3
+
+
+def test_one_page_by_its_name(project: Project) -> None:
+    counted = jobs(project, "reports/site/ima/table_1.html")
+    assert counted["run"] == 40
+    assert counted["site"] == 0
+
+
+def test_an_unknown_scale_is_one_line(project: Project) -> None:
+    called = project.snakemake("-n", "--config", "scale=papre")
+    assert called.returncode == 2
+    assert called.stdout.splitlines()[-1] == (
+        "fedrepro: --config: scale: 'papre': expected one of demo, paper; did you mean 'paper'?"
+    )
+    assert "Traceback" not in called.stdout
+
+
+def test_an_unknown_target_is_named(project: Project) -> None:
+    called = project.snakemake("-n", "reports/site/ima/table_11.html")
+    assert called.returncode != 0
+    assert "did you mean 'table_1'?" in called.stdout
+    assert "Traceback" not in called.stdout
+
+
+def test_profiles_are_where_snakemake_looks() -> None:
+    link = Path(ROOT / "profiles")
+    assert link.resolve() == ROOT / "workflow/profiles"

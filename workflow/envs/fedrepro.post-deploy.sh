@@ -1,0 +1,1 @@
+pip install --no-deps --no-build-isolation -e .

@@ -1,0 +1,16 @@
+# The graph of all targets, as the experiment files describe it.
+
+from fedrepro.graph import open_graph, show_holes
+
+GRAPH = open_graph(config)
+
+
+wildcard_constraints:
+    dataset=r"[A-Za-z0-9_.-]+",
+    partition=r"[A-Za-z0-9_.-]+",
+    setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+",
+    method=r"[A-Za-z0-9_.@+-]+",
+    seed=r"[0-9]+",
+    scale=r"demo|paper",
+    system=r"[A-Za-z0-9_.-]+",
+    item=r"[A-Za-z0-9_.-]+",

@@ -1,0 +1,29 @@
+# Data sets: raw files, then memory-mapped arrays.
+
+
+rule download:
+    output:
+        "results/downloads/{dataset}/files.json",
+    log:
+        "results/logs/download/{dataset}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        recipe=GRAPH.dataset_recipe,
+    shell:
+        "fedrepro --log {log} download {wildcards.dataset}"
+
+
+rule prepare:
+    input:
+        "results/downloads/{dataset}/files.json",
+    output:
+        "results/data/{dataset}/meta.json",
+    log:
+        "results/logs/prepare/{dataset}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        recipe=GRAPH.dataset_recipe,
+    shell:
+        "fedrepro --log {log} prepare {wildcards.dataset}"

@@ -1,0 +1,20 @@
+# Which samples each client holds: one file for all methods and settings that share it.
+
+
+rule partition:
+    input:
+        "results/data/{dataset}/meta.json",
+    output:
+        shares="results/partitions/{dataset}/{partition}/seed{seed}.npz",
+        histogram="results/partitions/{dataset}/{partition}/seed{seed}.json",
+    log:
+        "results/logs/partition/{dataset}/{partition}/seed{seed}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.code("fedrepro.data.partition"),
+        # That the function takes `output` keeps the name from being compared with the last run's:
+        # which of several settings it is does not matter.
+        setting=lambda wildcards, output: GRAPH.setting_of_partition(wildcards),
+    shell:
+        "fedrepro --log {log} partition {params.setting} --seed {wildcards.seed}"

@@ -1,0 +1,54 @@
+# Tables of numbers, then pages that show them.
+
+
+rule table:
+    input:
+        lambda wildcards: GRAPH.files_of_runs(wildcards, "manifest.json", "rounds.parquet"),
+    output:
+        "results/tables/{scale}/{system}/{item}.json",
+    log:
+        "results/logs/table/{scale}/{system}/{item}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.report_code,
+        definition=GRAPH.table_definition,
+        published=GRAPH.published_results,
+    shell:
+        "fedrepro --log {log} table {wildcards.system} {wildcards.item} --scale {wildcards.scale}"
+
+
+rule page:
+    input:
+        table=lambda wildcards: str(GRAPH.table(wildcards).path),
+        runs=lambda wildcards: GRAPH.files_of_runs(
+            wildcards, "manifest.json", "rounds.parquet", "clients.parquet"
+        ),
+        partitions=GRAPH.histograms,
+    output:
+        "reports/site/{system}/{item}.html",
+    log:
+        "results/logs/page/{system}/{item}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.report_code,
+        scale=GRAPH.scale,
+    shell:
+        "fedrepro --log {log} page {wildcards.system} {wildcards.item} --scale {params.scale}"
+
+
+rule site:
+    input:
+        pages=GRAPH.pages(),
+    output:
+        "reports/site/index.html",
+    log:
+        "results/logs/site.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.report_code,
+        scale=GRAPH.scale,
+    shell:
+        "fedrepro --log {log} site --scale {params.scale}"

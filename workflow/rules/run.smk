@@ -1,0 +1,27 @@
+# One run: setting x method x seed. Tables share runs.
+
+
+rule run:
+    input:
+        GRAPH.inputs_of_run,
+    output:
+        manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
+        rounds="results/runs/{setting}/{method}/seed{seed}/rounds.parquet",
+        clients="results/runs/{setting}/{method}/seed{seed}/clients.parquet",
+        model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
+        timing="results/runs/{setting}/{method}/seed{seed}/timing.json",
+    log:
+        "results/logs/run/{setting}/{method}/seed{seed}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    threads: GRAPH.bench.config.threads
+    params:
+        code=GRAPH.run_code,
+        config=GRAPH.run_definition,
+        # How a run is executed does not make it another run: functions that take `output` are
+        # not compared with the last run's.
+        device=lambda wildcards, output: GRAPH.bench.config.device,
+        executor=lambda wildcards, output: GRAPH.bench.config.executor,
+    shell:
+        "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
+        " --seed {wildcards.seed} --device {params.device} --executor {params.executor}"
