@@ -17,6 +17,7 @@ rule all:
     default_target: True
     input:
         "reports/site/index.html",
+        GRAPH.results(),
 
 
 onerror:

@@ -85,7 +85,8 @@ def _logged(path: Path | None) -> Iterator[None]:
         return
     terminal = sys.stderr
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", buffering=1) as log:
+    path.unlink(missing_ok=True)
+    with path.open("a", encoding="utf-8", buffering=1) as log:  # a traceback is appended, too
         sys.stderr = cast(IO[str], _Both(terminal, log))
         try:
             yield

@@ -7,7 +7,7 @@ arrive here inside ``torch.func.vmap``; one step of all of them is then compiled
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -46,6 +46,8 @@ def descend(
         state = ctx.optimizer.init(ctx.net.trainable(theta))
     if isinstance(steps, Steps):
         return _alone(ctx, gradient, sent, own, theta, steps, state)
+    if ctx.mode == "unrolled":
+        return _unrolled(ctx, gradient, sent, own, theta, state, steps)
     values: list[Tensor] = []
     call = _Call(ctx, gradient, *(_put(part, values) for part in (sent, own, theta, state, steps)))
     moved = iter(_SideBySide.apply(call, *values))
@@ -63,15 +65,15 @@ def _alone(
 ) -> tuple[Tree, Tree]:
     bound = ctx.net.bind(theta)
     moving = ctx.net.trainable(bound)
-    params = tree.leaves(moving)
+    # The same memory outside the graph, so that a step needs no switch of autograd's mode.
+    params = [leaf.detach() for leaf in tree.leaves(moving)]
     if ctx.optimizer.advance is None:
         for batch in steps:
             change, state = ctx.optimizer.update(
                 gradient(ctx, sent, own, bound, batch), state, moving, ctx.lr
             )
-            with torch.no_grad():
-                torch._foreach_add_(params, tree.leaves(change))
-        return tree.copy(bound), state
+            torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves(change)])
+        return tree.copy(bound), tree.copy(state)
     state = tree.copy(state)
     advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
@@ -129,12 +131,34 @@ class _SideBySide(torch.autograd.Function):
         sent_dims = tree.apply(lambda place: where[place], call.sent)
         # A tensor, because a number would be compiled in, and the rate changes every round.
         ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr))
-        step = _compiled_step() if ctx.compiled else _step
+        step = _compiled_step() if ctx.mode == "compiled" else _step
         for index in range(batches["real"].shape[1]):
             batch = {name: leaf[:, index] for name, leaf in batches.items()}
             theta, state = step(ctx, call.gradient, sent_dims, sent, own, theta, state, batch)
         moved = (*tree.leaves(theta), *tree.leaves(state))
         return moved, (0,) * len(moved)
+
+
+def _one(
+    ctx: "Context", gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, batch: Tree
+) -> tuple[Tree, Tree]:
+    """One step of one client; nothing but arithmetic, so that it can be mapped and compiled."""
+    change, after = ctx.optimizer.update(
+        gradient(ctx, sent, own, theta, batch), state, theta, ctx.lr
+    )
+    live = batch["real"].sum() > 0  # a padded step changes nothing
+    moved = tree.add(theta, change)
+    return tree.where(live, moved, theta), tree.where(live, after, state)
+
+
+def _unrolled(
+    ctx: "Context", gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, steps: Tree
+) -> tuple[Tree, Tree]:
+    """All steps of one client, to be compiled into one kernel by the executor."""
+    for index in range(steps["real"].shape[0]):
+        batch = tree.take(steps, index)
+        theta, state = _one(ctx, gradient, sent, own, theta, state, batch)
+    return theta, state
 
 
 def _step(
@@ -149,15 +173,7 @@ def _step(
 ) -> tuple[Tree, Tree]:
     """One step of all clients; ``own``, ``theta``, ``state`` and ``batch`` are [clients, ...]."""
 
-    def one(sent: Tree, own: Tree, theta: Tree, state: Tree, batch: Tree) -> tuple[Tree, Tree]:
-        change, after = ctx.optimizer.update(
-            gradient(ctx, sent, own, theta, batch), state, theta, ctx.lr
-        )
-        live = batch["real"].sum() > 0  # a padded step changes nothing
-        moved = tree.add(theta, change)
-        return tree.where(live, moved, theta), tree.where(live, after, state)
-
-    return vmap(one, in_dims=(sent_dims, 0, 0, 0, 0))(sent, own, theta, state, batch)
+    return vmap(partial(_one, ctx, gradient), in_dims=(sent_dims, 0, 0, 0, 0))(sent, own, theta, state, batch)
 
 
 @lru_cache

@@ -10,7 +10,7 @@ from fedrepro import tree
 from fedrepro.executors import Executor, sequential
 from fedrepro.method import Context, Method
 from fedrepro.rng import stream
-from fedrepro.steps import Steps, shuffle, steps_per_epoch
+from fedrepro.steps import Samples, Steps, shuffle, steps_per_epoch
 from fedrepro.tree import Tree
 
 
@@ -21,8 +21,12 @@ class Clients(Protocol):
     def sizes(self) -> list[int]:
         """Training samples of every client."""
 
-    def load(self, client: int) -> tuple[Tensor, Tensor]:
-        """Inputs [n, ...] and targets [n] of one client, on the run's device."""
+    @property
+    def samples(self) -> Samples:
+        """The samples of all clients, on the run's device."""
+
+    def rows(self, client: int) -> Tensor:
+        """Which of them are one client's, int64 [n]."""
 
 
 class Owns(Protocol):
@@ -62,13 +66,13 @@ class Round:
     Attributes:
         cohort: ids of the clients that took part.
         learning_rate: theirs.
-        update_norms: Euclidean norm of each one's movement, or NaN if it reports none.
+        reports: what they reported, leaves [cohort, ...].
         bytes_down, bytes_up: what all of them together receive and send.
     """
 
     cohort: list[int]
     learning_rate: float
-    update_norms: list[float]
+    reports: Tree
     bytes_down: int
     bytes_up: int
 
@@ -82,6 +86,8 @@ def begin(federation: Federation) -> Tree:
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
     """This round's clients: uniformly, without replacement, in the order of their ids."""
+    if federation.cohort == federation.context.clients:
+        return list(range(federation.cohort))
     rng = stream(federation.seed, "cohort", round)
     everyone = torch.randperm(federation.context.clients, generator=rng)
     return sorted(everyone[: federation.cohort].tolist())
@@ -109,19 +115,15 @@ def own_of(federation: Federation, ctx: Context, owns: Owns, client: int) -> Tre
 
 
 def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
-    """A client's mini-batches of the round."""
-    x, y = federation.clients.load(client)
-    orders = shuffle(
-        len(y), federation.epochs, stream(federation.seed, "shuffle", ctx.round, client)
-    )
-    total = steps_per_epoch(len(y), federation.batch_size) * federation.epochs
-    rng = stream(federation.seed, "draw", ctx.round, client)
+    """A client's mini-batches of the round; one stream first shuffles, then draws."""
+    rows = federation.clients.rows(client)
+    rng = stream(federation.seed, "shuffle", ctx.round, client)
+    orders = shuffle(rows, federation.epochs, rng)
+    total = steps_per_epoch(len(rows), federation.batch_size) * federation.epochs
     drawn = tree.apply(
         lambda leaf: leaf.to(federation.device), federation.method.draw(ctx, rng, total)
     )
-    return Steps(
-        x, y, [order.to(federation.device) for order in orders], federation.batch_size, drawn
-    )
+    return Steps(federation.clients.samples, orders, federation.batch_size, drawn)
 
 
 def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
@@ -141,18 +143,17 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     return server, Round(
         cohort=cohort,
         learning_rate=float(ctx.lr),
-        update_norms=_update_norms(reports),
+        reports=reports,
         bytes_down=tree.size_in_bytes(sent) * len(cohort),
         bytes_up=tree.size_in_bytes(reports),
     )
 
 
-def _update_norms(reports: Tree) -> list[float]:
-    """The norm of every client's ``delta``; all at once, so that a device is asked once."""
-    leaves = tree.leaves(reports)
-    clients = len(leaves[0])
+def update_norms(reports: Tree) -> list[float]:
+    """How far each client moved: the norm of its ``delta``, or NaN where none is reported."""
     if "delta" not in reports:
-        return [float("nan")] * clients
-    squares = [leaf.reshape(clients, -1).square().sum(1) for leaf in tree.leaves(reports["delta"])]
-    norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()
+        return [float("nan")] * len(tree.leaves(reports)[0])
+    leaves = tree.leaves(reports["delta"])
+    squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
+    norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one wait for the device
     return norms

@@ -7,14 +7,20 @@ a table and the run's size, never by a timing, because a timing would make a res
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
+import torch
 from torch.func import vmap
 
 from fedrepro import tree
 from fedrepro.errors import UserError, bad_value
 from fedrepro.method import Context, Method
-from fedrepro.steps import Steps, pad
+from fedrepro.steps import Steps, side_by_side
 from fedrepro.tree import Tree
+
+# Up to so many steps of a client, of a model with so few parameters, are compiled into one kernel:
+# there the time goes into calling kernels, not into arithmetic.
+UNROLLED, UNROLLED_PARAMETERS = 16, 20_000
 
 # (reports with leaves [cohort, ...], the cohort's states)
 Outcome = tuple[Tree, list[Tree]]
@@ -29,7 +35,7 @@ def sequential(
     return tree.stack([report for report, _ in pairs]), [own for _, own in pairs]
 
 
-def side_by_side(
+def eager(
     method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
 ) -> Outcome:
     """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
@@ -37,23 +43,13 @@ def side_by_side(
     Raises:
         UserError: for a model with running statistics, which vmap can't update.
     """
-    if ctx.net.has_buffers:
-        raise UserError(
-            "executor: 'vectorised': expected a model without running statistics (BatchNorm); "
-            "use 'sequential', or a model with GroupNorm"
-        )
-    per_epoch = max(each.per_epoch for each in steps)
-    padded = tree.stack([pad(each, per_epoch) for each in steps])
-    reports, after = vmap(lambda own, each: method.local(ctx, sent, own, each))(
-        tree.stack(list(owns)), padded
-    )
-    return reports, [tree.take(after, index) for index in range(len(steps))]
+    return _stacked(_every_client, method, ctx, sent, owns, steps)
 
 
 def vectorised(
     method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
 ) -> Outcome:
-    """:func:`side_by_side`, one step of all clients compiled into one kernel.
+    """As :func:`eager`, compiled: whole rounds where they are short, else one step of all clients.
 
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
@@ -63,7 +59,43 @@ def vectorised(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
             "install one or use 'sequential'"
         )
-    return side_by_side(method, replace(ctx, compiled=True), sent, owns, steps)
+    longest = max(len(each) for each in steps)
+    if longest <= UNROLLED and tree.numel(sent["params"]) <= UNROLLED_PARAMETERS:
+        # The rate as a tensor: a number would be compiled in, and it changes every round.
+        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr))
+        return _stacked(_compiled(), method, ctx, sent, owns, steps)
+    return _stacked(_every_client, method, replace(ctx, mode="compiled"), sent, owns, steps)
+
+
+def _stacked(
+    run: Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]],
+    method: Method,
+    ctx: Context,
+    sent: Tree,
+    owns: Sequence[Tree],
+    steps: Sequence[Steps],
+) -> Outcome:
+    if ctx.net.has_buffers:
+        raise UserError(
+            "executor: 'vectorised': expected a model without running statistics (BatchNorm); "
+            "use 'sequential', or a model with GroupNorm"
+        )
+    reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
+    if not tree.leaves(after):
+        return reports, list(owns)
+    return reports, [tree.take(after, index) for index in range(len(steps))]
+
+
+def _every_client(
+    method: Method, ctx: Context, sent: Tree, owns: Tree, steps: Tree
+) -> tuple[Tree, Tree]:
+    """``local`` of all clients; the leaves of ``owns`` and ``steps`` are [clients, ...]."""
+    return vmap(lambda own, each: method.local(ctx, sent, own, each))(owns, steps)
+
+
+@lru_cache
+def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]]:
+    return torch.compile(_every_client, fullgraph=True, dynamic=False)
 
 
 EXECUTORS: dict[str, Executor] = {"sequential": sequential, "vectorised": vectorised}

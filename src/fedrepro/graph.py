@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from fedrepro import config, fingerprint
 from fedrepro.checks import check_methods
 from fedrepro.config import Overrides, TableTarget, Workbench
+from fedrepro.data.catalogue import find_dataset
 from fedrepro.data.prepared import FORMAT
 from fedrepro.errors import UserError
 from fedrepro.typed_yaml import validate
@@ -33,18 +35,24 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
 
     Raises:
         SystemExit: with status 2 after one line on stderr, for anything that is wrong in them.
-            Of an exception in a Snakefile, Snakemake would print a traceback.
     """
     # Jobs find the `fedrepro` of the Python that runs Snakemake.
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
-    try:
+    with _one_line():
         bench = config.load(overrides=validate(Overrides, overrides, "--config"))
         check_methods(bench)
+    return Graph(bench)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """End with status 2 after one line on stderr, where Snakemake would print a traceback."""
+    try:
+        yield
     except UserError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    return Graph(bench)
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,8 @@ class Graph:
         The code that prepares data counts by its ``FORMAT`` only: else an addition to it, for
         another kind of data, would re-run everything.
         """
-        entry = self.bench.datasets[wildcards.dataset].model_dump(mode="json")
+        with _one_line():
+            entry = find_dataset(wildcards.dataset, self.bench.datasets).model_dump(mode="json")
         return fingerprint.of_text(f"{FORMAT} {json.dumps(_without(entry, DESCRIPTIVE))}")
 
     def setting_of_partition(self, wildcards: Any) -> str:
@@ -85,7 +94,8 @@ class Graph:
         )
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
-        setting = self.bench.setting(wildcards.setting)
+        with _one_line():
+            setting = self.bench.setting(wildcards.setting)
         data = f"results/data/{setting.dataset}/meta.json"
         return [data, str(setting.partition_path(int(wildcards.seed)))]
 
@@ -101,7 +111,8 @@ class Graph:
     def table(self, wildcards: Any) -> TableTarget:
         """At the wildcard ``scale`` if there is one, else at the configured scale."""
         scale = getattr(wildcards, "scale", None)
-        return self.bench.table(wildcards.system, wildcards.item, scale)
+        with _one_line():
+            return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
         """All that the experiment file says of a table and its runs, as a hash."""
@@ -135,6 +146,14 @@ class Graph:
     def pages(self) -> list[str]:
         return [str(table.page) for table in self.bench.tables().values()]
 
+    def results(self) -> list[str]:
+        """All tables and runs: named as targets, they are made again when they are deleted."""
+        tables = self.bench.tables().values()
+        runs = dict.fromkeys(run for table in tables for run in table.runs)
+        return [str(table.path) for table in tables] + [
+            str(run.folder / "manifest.json") for run in runs
+        ]
+
 
 def _without(what: Any, keys: Collection[str]) -> Any:
     """Nested dicts without some keys."""
@@ -146,8 +165,8 @@ def _without(what: Any, keys: Collection[str]) -> Any:
 def show_holes(workflow: Any) -> None:
     """After a failure: say what failed, and render what was asked for with holes in it.
 
-    Snakemake makes these files again once the missing runs are there, which are newer. After an
-    interruption there is nothing to say.
+    Snakemake is told that these files are incomplete, so that the next call makes them again. After
+    an interruption there is nothing to say.
     """
     failed = workflow.scheduler.failed
     for job in failed:
@@ -161,3 +180,4 @@ def show_holes(workflow: Any) -> None:
         for job in unfinished:
             if job.rule.name == rule:
                 subprocess.run(["bash", "-c", job.shellcmd], check=False)
+                workflow.persistence.started(job)

@@ -22,4 +22,5 @@ def keep_freed_memory() -> bool:
     except AttributeError:  # musl
         return False
     wanted = ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26))
-    return all([mallopt(option, value) == 1 for option, value in wanted])
+    taken = [mallopt(option, value) == 1 for option, value in wanted]
+    return all(taken)

@@ -7,8 +7,7 @@ clients side by side and composing methods need no help from a method's author.
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -43,7 +42,7 @@ class Context:
         cohort: ids of this round's clients, int64 [cohort].
         sizes: their numbers of training samples, float [cohort].
         server_data: inputs that the server has, for methods that distil; None elsewhere.
-        compiled: for the engine: whether clients side by side are compiled.
+        mode: for the engine: how clients side by side are compiled (:mod:`fedrepro.executors`).
     """
 
     net: Net
@@ -60,7 +59,7 @@ class Context:
     cohort: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
     server_data: Tree | None = None
-    compiled: bool = False
+    mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
 
 def divergence(default: Any, released: Any, item: str, why: str) -> Any:

@@ -1,6 +1,7 @@
 """A torch module seen as a function of its parameters."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -95,10 +96,37 @@ def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
     wanted = [leaf for leaf in every if leaf.requires_grad]
     if not wanted:  # clients side by side: plain tensors, transformed by torch.func
         return torch.func.grad(loss)(theta)
-    gradients = torch.autograd.grad(loss(theta), wanted, materialize_grads=True, allow_unused=True)
+    found = _backward(loss(theta), tuple(wanted))
+    gradients = [
+        torch.zeros_like(leaf) if gradient is None else gradient
+        for leaf, gradient in zip(wanted, found, strict=True)
+    ]
     if len(wanted) == len(every):
         return tree.rebuild(theta, iter(gradients))
     return _rebuild_trainable(theta, dict(zip(map(id, wanted), gradients, strict=True)))
+
+
+def _backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """``torch.autograd.grad(loss, wanted, allow_unused=True)`` without its checks of arguments.
+
+    They take 35 us of every step, as long as the arithmetic of a small model.
+    """
+    engine = torch.autograd.Variable._execution_engine
+    found: tuple[Tensor | None, ...] = engine.run_backward(
+        (loss,),
+        (_one(loss.dtype, loss.device),),
+        False,  # keep the graph
+        False,  # make a graph of the gradient
+        wanted,
+        True,  # allow what the loss does not depend on
+        accumulate_grad=False,
+    )
+    return found
+
+
+@lru_cache
+def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones((), dtype=dtype, device=device)
 
 
 def _rebuild_trainable(theta: Tree, gradients: dict[int, Tensor]) -> Tree:

@@ -23,7 +23,7 @@ class Optimizer(NamedTuple):
         init: parameters -> state.
         update: (gradient, state, parameters, learning rate) -> (change of the parameters, state).
         advance: the same arithmetic in place, for a client that runs alone: given the lists of
-            parameters and of the leaves of the state, (gradients, learning rate) -> nothing.
+            parameters (outside any graph) and of the leaves of the state, (gradients, learning rate) -> nothing.
             None where only ``update`` exists.
         momentum: the momentum that FedNova has to know of.
     """
@@ -31,8 +31,7 @@ class Optimizer(NamedTuple):
     init: Callable[[Tree], Tree]
     update: Callable[[Tree, Tree, Tree, Rate], tuple[Tree, Tree]]
     advance: (
-        Callable[[list[Tensor], list[Tensor]], Callable[[list[Tensor], float], None]]
-        | None
+        Callable[[list[Tensor], list[Tensor]], Callable[[list[Tensor], float], None]] | None
     ) = None
     momentum: float = 0.0
 
@@ -55,14 +54,13 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
         params: list[Tensor], velocity: list[Tensor]
     ) -> Callable[[list[Tensor], float], None]:
         def step(gradients: list[Tensor], rate: float) -> None:
-            with torch.no_grad():
-                if weight_decay:
-                    gradients = list(torch._foreach_add(gradients, params, alpha=weight_decay))
-                if momentum:
-                    torch._foreach_mul_(velocity, momentum)
-                    torch._foreach_add_(velocity, gradients)
-                    gradients = velocity
-                torch._foreach_add_(params, gradients, alpha=-rate)
+            if weight_decay:
+                gradients = list(torch._foreach_add(gradients, params, alpha=weight_decay))
+            if momentum:
+                torch._foreach_mul_(velocity, momentum)
+                torch._foreach_add_(velocity, gradients)
+                gradients = velocity
+            torch._foreach_add_(params, gradients, alpha=-rate)
 
         return step
 

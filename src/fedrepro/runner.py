@@ -29,7 +29,7 @@ from fedrepro import models, registry, tree
 from fedrepro.data.batches import ClientData, Samples, Scaling
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
-from fedrepro.engine import Federation, begin, context_of, own_of, play_round
+from fedrepro.engine import Federation, begin, context_of, own_of, play_round, update_norms
 from fedrepro.errors import UserError
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
@@ -333,7 +333,7 @@ def _one_round(plan: Plan, state: State) -> None:
                 "train_samples": sizes[client],
                 "update_norm": norm,
             }
-            for client, norm in zip(played.cohort, played.update_norms, strict=True)
+            for client, norm in zip(played.cohort, update_norms(played.reports), strict=True)
         )
     if plan.test is not None:
         params = federation.method.model(ctx, state.server, {})

@@ -35,10 +35,15 @@ class FedAvgM(ServerOptimizer):
 
 @dataclass(frozen=True)
 class Adaptive(ServerOptimizer):
+    """What the three adaptive ones share; ``initial_accumulator`` is where v starts.
+
+    None means tau squared, the least that Algorithm 2 allows.
+    """
+
     lr: float = 0.01
     beta1: float = 0.9
     tau: float = 1e-3
-    initial_accumulator: float | None = None  # None: tau squared
+    initial_accumulator: float | None = None
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         raise NotImplementedError

@@ -1,14 +1,15 @@
 """A client's mini-batches of one round, in order.
 
-A client that runs alone gets :class:`Steps`: views of its shuffled data, the last mini-batch of an
-epoch as short as it comes. Clients that run side by side get one tree of tensors
+A client that runs alone gets :class:`Steps`: views of its shuffled samples, the last mini-batch of
+an epoch as short as it comes. Clients that run side by side get one tree of tensors
 [steps, batch, ...], padded to the longest of them, in which ``real`` [steps, batch] is 1 for real
 samples; every epoch is padded by itself, so that epochs stay aligned. The functions at the end
 serve both, and a method needs no more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,20 +18,26 @@ from fedrepro import tree
 from fedrepro.tree import Tree
 
 
+class Samples(Protocol):
+    """Training samples of all clients, by row."""
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs [*rows.shape, ...] and targets [*rows.shape] of some rows."""
+
+
 @dataclass(frozen=True)
 class Steps:
     """Mini-batches ``{"x": [b, ...], "y": [b], **drawn}`` of a client that runs alone.
 
     Attributes:
-        x, y: the client's samples.
-        orders: one permutation of them per epoch.
+        samples: where the client's samples are.
+        orders: their rows, shuffled, once for every epoch.
         batch_size: samples per mini-batch; the last of an epoch may have fewer.
         drawn: what :meth:`Method.draw` drew, leaves [all steps of the round, ...].
         first: index of this object's first step in ``drawn``.
     """
 
-    x: Tensor
-    y: Tensor
+    samples: Samples
     orders: list[Tensor]
     batch_size: int
     drawn: Tree
@@ -38,7 +45,7 @@ class Steps:
 
     @property
     def per_epoch(self) -> int:
-        return steps_per_epoch(len(self.y), self.batch_size)
+        return steps_per_epoch(len(self.orders[0]), self.batch_size)
 
     def __len__(self) -> int:
         return self.per_epoch * len(self.orders)
@@ -46,9 +53,11 @@ class Steps:
     def __iter__(self) -> Iterator[Tree]:
         step = self.first
         for order in self.orders:
-            inputs = self.x[order].split(self.batch_size)
-            targets = self.y[order].split(self.batch_size)
-            for x, y in zip(inputs, targets, strict=True):
+            inputs, targets = self.samples.at(order)
+            pairs = zip(
+                inputs.split(self.batch_size), targets.split(self.batch_size), strict=True
+            )
+            for x, y in pairs:
                 yield {"x": x, "y": y, **tree.take(self.drawn, step)}
                 step += 1
 
@@ -57,32 +66,43 @@ def steps_per_epoch(samples: int, batch_size: int) -> int:
     return -(-samples // batch_size)
 
 
-def shuffle(samples: int, epochs: int, rng: torch.Generator) -> list[Tensor]:
-    """One permutation per epoch."""
-    return [torch.randperm(samples, generator=rng) for _ in range(epochs)]
+def shuffle(rows: Tensor, epochs: int, rng: torch.Generator) -> list[Tensor]:
+    """``rows`` [n] in a new order for every epoch; ``rng`` is a CPU generator."""
+    orders = [torch.randperm(len(rows), generator=rng) for _ in range(epochs)]
+    return [rows[order.to(rows.device)] for order in orders]
 
 
-def pad(steps: Steps, per_epoch: int) -> Tree:
-    """``steps`` as one tree [epochs * per_epoch, batch, ...] for running side by side."""
-    samples, width = len(steps.y), steps.batch_size
-    room = per_epoch * width
-    index = torch.zeros(len(steps.orders), room, dtype=torch.long)
-    real = torch.zeros(len(steps.orders), room, dtype=torch.float64)
-    for epoch, order in enumerate(steps.orders):
-        index[epoch, :samples] = order
-        real[epoch, :samples] = 1
-    index = index.view(-1, width).to(steps.x.device)
-    kind = steps.x.dtype if steps.x.is_floating_point() else torch.get_default_dtype()
-    position = torch.arange(len(index))
+def side_by_side(cohort: Sequence[Steps]) -> Tree:
+    """The steps of several clients as one tree [clients, epochs * steps per epoch, batch, ...]."""
+    first = cohort[0]
+    device, width, epochs = first.orders[0].device, first.batch_size, len(first.orders)
+    per_epoch = max(steps.per_epoch for steps in cohort)
+    rows = torch.zeros(
+        len(cohort), epochs, per_epoch * width, dtype=torch.long, device=device
+    )  # fmt: skip
+    for client, steps in enumerate(cohort):
+        for epoch, order in enumerate(steps.orders):
+            rows[client, epoch, : len(order)] = order
+    sizes = torch.tensor([len(steps.orders[0]) for steps in cohort], device=device)
+    real = torch.arange(rows.shape[2], device=device) < sizes[:, None, None]
+    x, y = first.samples.at(rows.view(len(cohort), -1, width))
+    kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    real = real.expand(-1, epochs, -1).reshape(len(cohort), -1, width).to(kind)
+    return {"x": x, "y": y, "real": real, **_padded_draws(cohort, per_epoch)}
+
+
+def _padded_draws(cohort: Sequence[Steps], per_epoch: int) -> Tree:
+    if not tree.leaves(cohort[0].drawn):
+        return {}
+    position = torch.arange(per_epoch * len(cohort[0].orders))
     number, within = position // per_epoch, position % per_epoch
-    # A dead step is given the draw of the last live one: any value will do.
-    source = number * steps.per_epoch + within.clamp(max=steps.per_epoch - 1)
-    return {
-        "x": steps.x[index],
-        "y": steps.y[index],
-        "real": real.view(-1, width).to(steps.x.device, kind),
-        **tree.apply(lambda leaf: leaf[source.to(leaf.device)], steps.drawn),
-    }
+
+    def padded(steps: Steps) -> Tree:
+        # A dead step is given the draw of the last live one: any value will do.
+        source = number * steps.per_epoch + within.clamp(max=steps.per_epoch - 1)
+        return tree.apply(lambda leaf: leaf[source.to(leaf.device)], steps.drawn)
+
+    return tree.stack([padded(steps) for steps in cohort])
 
 
 def count(steps: Steps | Tree) -> Tensor | int:

@@ -100,6 +100,11 @@ def weighted_sum(tree: Tree, weights: Tensor) -> Tree:
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 
+def numel(tree: Tree) -> int:
+    """How many numbers a tree holds."""
+    return sum(leaf.numel() for leaf in leaves(tree))
+
+
 def size_in_bytes(tree: Tree) -> int:
     """What the tensors of a tree occupy when sent over a wire, uncompressed."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))

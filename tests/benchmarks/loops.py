@@ -11,6 +11,7 @@ from fedrepro import registry
 from fedrepro.data.batches import ClientData, Samples, Scaling
 from fedrepro.engine import Federation, begin, play_round
 from fedrepro.executors import EXECUTORS
+from fedrepro.memory import keep_freed_memory
 from fedrepro.method import Context
 from fedrepro.net import Net
 from fedrepro.store import ClientStore
@@ -72,6 +73,7 @@ class EngineLoop:
     """The same by the engine, whole rounds of it, as the runner calls it."""
 
     def __init__(self, workload: Workload, executor: str, folder: Path) -> None:
+        keep_freed_memory()  # as the runner does; the bare loop gains from it as well
         x, y = workload.data()
         rows = np.arange(len(y)).reshape(workload.clients, workload.samples)
         method, server_optimizer = registry.compose("fedavg", {})

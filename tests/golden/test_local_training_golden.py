@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro import tree
+from fedrepro.data.batches import Samples, Scaling
 from fedrepro.descent import descend
 from fedrepro.method import Context, Method
 from fedrepro.methods.fedavg import FedAvg
@@ -53,8 +54,8 @@ def make_context(golden: dict[str, Any]) -> Context:
 def steps_of(golden: dict[str, Any]) -> Steps:
     x = torch.tensor(golden["x"], dtype=torch.float64).flatten(0, 1)
     y = torch.tensor(golden["y"]).flatten()
-    orders = [torch.arange(len(y))] * golden["E"]
-    return Steps(x, y, orders, len(golden["y"][0]), {})
+    orders = [torch.arange(len(y))] * golden["E"]  # as they come: the file has no shuffling
+    return Steps(Samples(x, y, Scaling(None, None)), orders, len(golden["y"][0]), {})
 
 
 def after(method: Method, golden: dict[str, Any], sent: Tree, start: Tree) -> Tree:

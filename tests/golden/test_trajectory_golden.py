@@ -62,7 +62,9 @@ def server_params(method: Method, golden: dict[str, Any], wrapped: bool) -> list
         now = replace(ctx, round=round, sizes=sizes, cohort=torch.tensor(cohort))
         # Clients report sent - theirs, so the file's movement changes its sign.
         deltas = [tree.scale(prescribed.movement(round, c), -1.0) for c in cohort]
-        reports = tree.stack([_report(method, golden, c, d) for c, d in zip(cohort, deltas)])
+        reports = tree.stack(
+            [_report(method, golden, c, d) for c, d in zip(cohort, deltas, strict=True)]
+        )
         weights, server = method.weigh(now, server, reports)
         server = method.step(now, server, reports, weights)
         found.append(server["params"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedrepro import registry, tree
-from fedrepro.executors import side_by_side
+from fedrepro.executors import eager
 from fedrepro.store import ClientStore, load_tree, save_tree
 from support.worlds import Memory, assert_close, federation, play
 
@@ -42,7 +42,7 @@ def test_the_list_is_not_empty() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_executors_agree(name: str) -> None:
     server, owns, _ = play(federation(name))
-    stacked, stacked_owns, _ = play(federation(name, execute=side_by_side))
+    stacked, stacked_owns, _ = play(federation(name, execute=eager))
     assert_close(server, stacked)
     assert owns.known.keys() == stacked_owns.known.keys()
     for client, own in owns.known.items():
@@ -89,7 +89,7 @@ def test_hooks_leave_arguments_and_global_randomness_alone(name: str) -> None:
 def test_it_learns(name: str) -> None:
     # Without momentum: SCAFFOLD's variates are not made for it (see its file).
     world = federation(name, cohort=6, rounds=40, lr=0.1, momentum=0.0)
-    server, owns, _ = play(world)
+    server, _, _ = play(world)
     ctx, method = world.context, world.method
     pairs = [world.clients.load(client) for client in range(len(world.clients.sizes))]
     x, y = torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])

@@ -95,7 +95,7 @@ class Project:
 
     def due(self, *arguments: str, **variables: str) -> set[str]:
         """The first output of every job that Snakemake would run."""
-        called = self.snakemake("-n", "--quiet", "host", *arguments, **variables)
+        called = self.snakemake("-n", *arguments, "--quiet", "host", **variables)
         assert called.returncode == 0, called.stdout
         return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
 

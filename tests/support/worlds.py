@@ -32,6 +32,18 @@ class Data:
     def load(self, client: int) -> tuple[Tensor, Tensor]:
         return self.tensors[client]
 
+    @property
+    def samples(self) -> "Data":
+        return self
+
+    def rows(self, client: int) -> Tensor:
+        first = sum(self.sizes[:client])
+        return torch.arange(first, first + self.sizes[client])
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = (torch.cat(parts) for parts in zip(*self.tensors, strict=True))
+        return x[rows], y[rows]
+
 
 @dataclass
 class Memory:

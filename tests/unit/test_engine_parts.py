@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from fedrepro import registry, tree
 from fedrepro.descent import descend
 from fedrepro.errors import UserError
-from fedrepro.executors import choose, side_by_side
+from fedrepro.executors import choose, eager
 from fedrepro.method import Context, Method, Wrapper
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
@@ -19,7 +19,7 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.net import Net
 from fedrepro.optim import sgd
 from fedrepro.rng import numpy_stream, stream
-from fedrepro.steps import Steps, count, pad, shuffle, some_epochs
+from fedrepro.steps import Steps, count, shuffle, side_by_side, some_epochs
 from support.worlds import federation, play
 
 
@@ -44,16 +44,25 @@ def test_tree_names_and_rebuilds() -> None:
     assert float(tree.square_norm({"x": torch.tensor([3.0, 4.0])})) == 25
 
 
-@given(st.integers(1, 23), st.integers(1, 9), st.integers(1, 3), st.integers(0, 2))
+class Rows:
+    """Samples whose input and target are their row."""
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return rows.unsqueeze(-1).to(torch.float32), rows
+
+
+@given(st.integers(1, 23), st.integers(1, 9), st.integers(1, 3), st.integers(1, 23))
 def test_padded_steps_hold_the_same_samples(
-    samples: int, batch: int, epochs: int, extra: int
+    samples: int, batch: int, epochs: int, others: int
 ) -> None:
-    x = torch.arange(samples, dtype=torch.float32).unsqueeze(1)
-    orders = shuffle(samples, epochs, stream(1, "s"))
-    total = -(-samples // batch) * epochs
-    steps = Steps(x, torch.arange(samples), orders, batch, {"draw": torch.arange(total)})
-    padded = pad(steps, steps.per_epoch + extra)
-    assert int(count(padded)) == count(steps) == total
+    def client(size: int) -> Steps:
+        orders = shuffle(torch.arange(size), epochs, stream(1, "s"))
+        total = -(-size // batch) * epochs
+        return Steps(Rows(), orders, batch, {"draw": torch.arange(total)})
+
+    steps = client(samples)
+    padded = tree.take(side_by_side([steps, client(others)]), 0)
+    assert int(count(padded)) == count(steps) == -(-samples // batch) * epochs
     live = [index for index in range(len(padded["real"])) if padded["real"][index].any()]
     for index, alone in zip(live, steps, strict=True):
         real = padded["real"][index].bool()
@@ -97,7 +106,7 @@ def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> No
 def test_running_statistics_cannot_be_stacked() -> None:
     from dataclasses import replace
 
-    world = federation(execute=side_by_side)
+    world = federation(execute=eager)
     world = replace(world, context=replace(world.context, net=batch_norm_net()))
     with pytest.raises(UserError, match="GroupNorm"):
         play(world, until=1)
@@ -129,8 +138,7 @@ def test_a_part_of_the_parameters_can_be_trained() -> None:
             lambda head: ctx.task.loss(ctx.net({**sent, **head}, batch["x"]), batch), head
         )
 
-    x, y = torch.ones(4, 6, dtype=torch.float64), torch.zeros(4, dtype=torch.long)
-    steps = Steps(x, y, [torch.arange(4)], 2, {})
+    steps = Steps(federation().clients.samples, [torch.arange(4)], 2, {})
     moved, _ = descend(ctx, head_gradient, theta, {}, net.head(theta), steps)
     assert moved.keys() == {"head.weight", "head.bias"}
     assert not torch.equal(moved["head.bias"], theta["head.bias"])
@@ -213,3 +221,30 @@ def test_a_broken_method_file(
     monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
     with pytest.raises(UserError, match=line):
         registry.parts()
+
+
+def test_gradient_is_that_of_autograd() -> None:
+    """The shortcut to autograd's engine, which has no public name, gives what grad() gives."""
+    from fedrepro.net import differentiate
+
+    net = federation().context.net
+    bound = net.bind(net.init(stream(1, "init")))
+    x, y = federation().clients.load(1)
+
+    def loss(theta: tree.Tree) -> Tensor:
+        return nn.functional.cross_entropy(net(theta, x), y)
+
+    found = torch.autograd.grad(loss(bound), tree.leaves(bound))
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(tree.leaves(differentiate(loss, bound)), found, strict=True)
+    )
+
+
+def test_gradient_of_what_the_loss_does_not_depend_on_is_zero() -> None:
+    from fedrepro.net import differentiate
+
+    theta = {"used": torch.ones(2, requires_grad=True), "unused": torch.ones(3, requires_grad=True)}
+    gradient = differentiate(lambda theta: theta["used"].sum(), theta)
+    assert torch.equal(gradient["unused"], torch.zeros(3))
+    assert torch.equal(gradient["used"], torch.ones(2))

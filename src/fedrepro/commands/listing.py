@@ -46,13 +46,18 @@ def describe_methods() -> list[dict[str, Any]]:
             if name not in bookkeeping
             and any(name in vars(cls) for cls in part.cls.__mro__ if cls.__name__ not in BASES)
         ]
+        # A switch between paper and released code is shown as a divergence.
         divergences = part.cls.divergences() if part.kind != "server optimizer" else []
         rows.append(
             {
                 "name": part.name,
                 "kind": part.kind,
                 "paper": part.paper,
-                "hyperparameters": registry.hyperparameters_of(part.cls),
+                "hyperparameters": {
+                    name: default
+                    for name, default in registry.hyperparameters_of(part.cls).items()
+                    if name not in {each.name for each in divergences}
+                },
                 "hooks": overridden,
                 "divergences": [
                     {

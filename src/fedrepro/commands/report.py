@@ -9,7 +9,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     table = subparsers.add_parser(
         "table",
         help="compute a table from its runs",
-        description="Compute the cells of a table from its run directories. Missing runs are holes.",
+        description="Compute the cells of a table from its runs. Missing runs are holes.",
         epilog="Example: fedrepro table ima table_1 --scale demo",
     )
     _add_table(table)

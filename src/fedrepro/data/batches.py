@@ -31,7 +31,7 @@ class Scaling:
         return cls(column(dataset.mean), column(dataset.std))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Inputs of any stored kind as floats; integers other than bytes (tokens) stay as they are."""
+        """Bytes as floats; other kinds (features, tokens) stay as they are."""
         if x.dtype != torch.uint8:
             return x
         scaled = x.to(torch.get_default_dtype()) / 255
@@ -61,13 +61,14 @@ class Samples:
     def __call__(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         return self.scaling(self.x[first:last]), self.y[first:last]
 
-    def some(self, indices: NDArray[np.int64]) -> "Samples":
-        """The samples at ``indices``."""
-        chosen = torch.from_numpy(indices).to(self.y.device)
-        return Samples(self.x[chosen], self.y[chosen], self.scaling)
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples of ``rows``, in whatever shape they stand."""
+        return self.scaling(self.x[rows]), self.y[rows]
 
-    def all(self) -> tuple[Tensor, Tensor]:
-        return self(0, len(self))
+    def some(self, indices: NDArray[np.int64]) -> "Samples":
+        """The samples at ``indices``, copied out."""
+        rows = torch.from_numpy(indices).to(self.y.device)
+        return Samples(self.x[rows], self.y[rows], self.scaling)
 
 
 def _tensor(array: NDArray[np.generic], device: str) -> Tensor:
@@ -75,19 +76,22 @@ def _tensor(array: NDArray[np.generic], device: str) -> Tensor:
     return torch.from_numpy(np.array(array)).to(device)
 
 
-@dataclass(frozen=True)
 class ClientData:
-    """The training data of all clients of a partition (:class:`fedrepro.engine.Clients`)."""
+    """The training data of all clients of a partition (:class:`fedrepro.engine.Clients`).
 
-    samples: Samples
-    indices: list[NDArray[np.int64]]
+    Args:
+        samples: of all of them.
+        indices: int64 [n] for each client, the rows of its samples.
+    """
 
-    @property
-    def sizes(self) -> list[int]:
-        return [len(each) for each in self.indices]
+    def __init__(self, samples: Samples, indices: list[NDArray[np.int64]]) -> None:
+        self.samples = samples
+        self.indices = indices
+        self.sizes = [len(each) for each in indices]
+        self._rows = [torch.from_numpy(each).to(samples.y.device) for each in indices]
 
-    def load(self, client: int) -> tuple[Tensor, Tensor]:
-        return self.samples.some(self.indices[client]).all()
+    def rows(self, client: int) -> Tensor:
+        return self._rows[client]
 
     def pooled(self) -> "ClientData":
         """One client that holds the data of all, each sample once."""

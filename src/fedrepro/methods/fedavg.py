@@ -1,5 +1,6 @@
-"""FedAvg (McMahan et al., AISTATS 2017, "Communication-efficient learning of deep networks from
-decentralized data", Algorithm 1).
+"""FedAvg (McMahan et al., AISTATS 2017, Algorithm 1).
+
+The paper is "Communication-efficient learning of deep networks from decentralized data".
 
 Every hook is the default of :class:`fedrepro.method.Method`: the server sends its parameters, each
 client of the cohort runs E epochs of SGD, the server averages, weighted by numbers of samples.

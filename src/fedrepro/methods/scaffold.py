@@ -2,8 +2,8 @@
 
 Control variates correct the drift of clients: every local step adds c - c_i to the gradient.
 Option II for the client's new variate: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps. Every
-client's c_i is kept. c_i is then the mean raw gradient of the client's path, for plain SGD: momentum
-rho makes it up to 1 / (1 - rho) times too long, which can make training diverge.
+client's c_i is kept. For plain SGD c_i is then the mean raw gradient of the client's path: momentum
+rho makes it up to 1 / (1 - rho) times too long, and training may diverge.
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
 variable and lost (discrepancies 14, 26). Variates cover trainable parameters only (A8).

@@ -9,7 +9,8 @@ from fedrepro.models.classifier import Classifier
 
 def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """Logistic regression: one linear layer, all of it head."""
-    return Classifier(nn.Flatten(), nn.Linear(math.prod(input_shape), outputs))
+    body = nn.Flatten() if len(input_shape) > 1 else nn.Identity()
+    return Classifier(body, nn.Linear(math.prod(input_shape), outputs))
 
 
 def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:

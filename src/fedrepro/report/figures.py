@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -85,6 +85,8 @@ def curves(
     """
     import altair as alt
 
+    if limits:
+        lines = [cut(line, limits[0]) for line in lines]
     order = list(names or [line.name for line in lines])
     marked = [row for line in lines for row in _marks(line)]
     rows = [row for line in lines for row in _rows(line)]
@@ -94,7 +96,13 @@ def curves(
     ]
     indices = [number % len(SERIES_COLOURS) for number in range(len(order))]
     domain = list(limits) if limits else alt.Undefined
-    x = alt.X("round:Q", title="round", axis=alt.Axis(tickCount=5, format="d"))
+    last = max(line.points[-1][0] for line in lines)
+    x = alt.X(
+        "round:Q",
+        title="round",
+        scale=alt.Scale(domain=[0, last], nice=False),
+        axis=alt.Axis(tickCount=5, format="d"),
+    )
     y = alt.Y(
         "value:Q",
         title=None,
@@ -199,14 +207,37 @@ def heat_map(counts: Sequence[Sequence[int]], *, description: str) -> str:
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
-    """Limits of a vertical axis that all panels share, rounded outwards to a multiple of five."""
-    values = [value for lines in panels for line in lines for _, value in line.points]
-    values += [value for lines in panels for line in lines for value in (*line.low, *line.high)]
-    values += [line.level for lines in panels for line in lines if line.level is not None]
+    """Limits of a vertical axis that all panels share, rounded outwards to a multiple of five.
+
+    The first fifth of the rounds, in which all methods rise from chance, does not count: it would
+    squeeze what comes after it.
+    """
+    values = []
+    for line in (line for lines in panels for line in lines):
+        settled = [index for index, (number, _) in enumerate(line.points) if late(line, number)]
+        values += [line.points[index][1] for index in settled]
+        values += [ends[index] for ends in (line.low, line.high) if ends for index in settled]
+        values += [line.level] if line.level is not None else []
     if not values:
         return None
     low, high = 5 * math.floor(min(values) / 5), 5 * math.ceil(max(values) / 5)
     return (low, high) if high > low else (low - 5, high + 5)
+
+
+def late(line: Line, number: float) -> bool:
+    """Whether a round lies behind the first fifth of a line's rounds."""
+    return number > line.points[-1][0] / 5
+
+
+def cut(line: Line, low: float) -> Line:
+    """The line without its points under ``low``, which only its first rounds have."""
+    kept = [index for index, (_, value) in enumerate(line.points) if value >= low]
+    return replace(
+        line,
+        points=[line.points[index] for index in kept],
+        low=[max(line.low[index], low) for index in kept] if line.low else (),
+        high=[line.high[index] for index in kept] if line.high else (),
+    )
 
 
 def average(name: str, runs: Sequence[Points], level: float | None = None) -> Line | None:
@@ -255,7 +286,7 @@ def _svg(chart: Any, description: str) -> str:
         background="transparent", font="sans-serif", padding={"left": 2, "top": 4, "right": 8}
     ).configure_axis(
         labelColor=INK, titleColor=INK, domainColor=GRID, tickColor=GRID, gridColor=GRID,
-        labelFontSize=11, titleFontSize=11, titleFontWeight="normal", titlePadding=6,
+        labelFontSize=13, titleFontSize=13, titleFontWeight="normal", titlePadding=6,
         labelPadding=4, tickSize=4, domain=False, gridOpacity=0.8,
     ).configure_view(stroke=None)  # fmt: skip
     drawn = io.StringIO()

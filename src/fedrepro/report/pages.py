@@ -1,60 +1,18 @@
 """What the templates are given: each page's content as plain values."""
 
-import json
-import statistics
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from fedrepro.config import Run, TableTarget, Workbench
-from fedrepro.errors import UserError
-from fedrepro.report import figures
-from fedrepro.report.figures import Line, Points, Style
+from fedrepro.config import TableTarget, Workbench
+from fedrepro.report import figures, scenes
 from fedrepro.report.published import PrintedCell, Published, System, label_of
-from fedrepro.report.runs import RunRecord, read_run
-from fedrepro.report.tables import COLUMN, FACTOR, UNIT
+from fedrepro.report.runs import RunRecord
+from fedrepro.report.tables import UNIT
 from fedrepro.report.verdict import rule_in_words
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One small figure among several of a row."""
-
-    title: str
-    svg: str
-
-
-@dataclass(frozen=True)
-class Curves:
-    """All learning curves of a row: panels that share axes and a key."""
-
-    panels: tuple[Panel, ...]
-    key: tuple[tuple[str, Style], ...]
-    seeds: int
-    levels: bool
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """How samples are shared out in a setting."""
-
-    svg: str
-    partition: str
-    seed: int
-    summary: str
-    most: int
-
-
-@dataclass(frozen=True)
-class Scene:
-    """The figures of a row at one scale."""
-
-    setting: str
-    curves: Curves | None
-    heat_map: HeatMap | None
 
 
 @dataclass(frozen=True)
@@ -66,8 +24,8 @@ class RowView:
     setting: str
     demo: str | None
     cells: tuple[Json, ...]
-    paper: Scene | None
-    stand_in: Scene | None
+    paper: scenes.Scene | None
+    stand_in: scenes.Scene | None
 
 
 def table_page(
@@ -75,7 +33,7 @@ def table_page(
 ) -> dict[str, Any]:
     """The content of a table's page, from its JSON and its runs."""
     columns = [column["label"] for column in table["columns"]]
-    pairs = _pairs(target)
+    pairs = scenes.pairs_of(target)
     rows = []
     for index, row in enumerate(table["rows"]):
         cells = tuple(cell for cell in table["cells"] if cell["row"] == index)
@@ -86,8 +44,8 @@ def table_page(
                 row["setting"],
                 row["demo"] if any(cell["demo"] for cell in cells) else None,
                 cells,
-                _scene(workbench, target, cells, columns, pairs, "paper"),
-                _scene(workbench, target, cells, columns, pairs, "demo"),
+                scenes.scene_of(workbench, target, cells, columns, pairs, "paper"),
+                scenes.scene_of(workbench, target, cells, columns, pairs, "demo"),
             )
         )
     system = published.systems.get(target.system)
@@ -166,159 +124,6 @@ def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
     return found
 
 
-# --- figures ------------------------------------------------------------------------------------
-
-
-def _pairs(target: TableTarget) -> list[list[tuple[int, str]]]:
-    """Which columns share a panel: a method and the same method in a wrapper.
-
-    Returns:
-        For each panel (column, name of the line); the first is the plain method.
-    """
-    names = [column.methods_at("paper") for column in target.table.columns]
-    plain = {methods: index for index, methods in enumerate(names)}
-    wrapped: dict[int, list[tuple[int, str]]] = {}
-    for index, methods in enumerate(names):
-        heads = {method.partition("+")[0] for method in methods}
-        rests = tuple(method.partition("+")[2] for method in methods)
-        if len(heads) == 1 and rests in plain:
-            wrapper = heads.pop()
-            name = f"with {wrapper.upper() if len(wrapper) < 5 else wrapper}"
-            wrapped.setdefault(plain[rests], []).append((index, name))
-    if wrapped:
-        taken = {index for pairs in wrapped.values() for index, _ in pairs}
-        return [
-            [(index, "alone"), *wrapped.get(index, [])]
-            for index in range(len(names))
-            if index not in taken
-        ]
-    labels = [column.label for column in target.table.columns]
-    if len(labels) == 1:
-        return [[(0, labels[0])]]
-    return [[(0, labels[0]), (index, "this method")] for index in range(1, len(labels))]
-
-
-def _scene(
-    workbench: Workbench,
-    target: TableTarget,
-    cells: Sequence[Json],
-    columns: Sequence[str],
-    pairs: Sequence[Sequence[tuple[int, str]]],
-    scale: str,
-) -> Scene | None:
-    """A row's figures; None where nothing was run at this scale."""
-    results = {cell["column"]: cell[scale] for cell in cells if cell[scale]}
-    if not any(run["page"] for result in results.values() for run in result["runs"]):
-        return None
-    setting = next(iter(results.values()))["setting"]
-    metric = target.table.metric
-    panels: list[tuple[str, list[Line]]] = []
-    seeds = 0
-    for pair in pairs:
-        lines = []
-        for column, name in pair:
-            runs = _curves_of(workbench.root, results.get(column), metric)
-            seeds = max(seeds, len(runs))
-            printed = next((cell["printed"] for cell in cells if cell["column"] == column), None)
-            level = printed["mean"] if printed and scale == "paper" else None
-            line = figures.average(name, runs, level) if runs else None
-            if line:
-                lines.append(line)
-        if lines:
-            panels.append((columns[_titled(pair)], lines))
-    names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
-    limits = figures.bounds([lines for _, lines in panels]) if metric == "accuracy" else None
-    drawn = tuple(
-        Panel(
-            title,
-            figures.curves(
-                lines,
-                description=_description(title, lines, metric, setting),
-                names=names,
-                limits=limits,
-                unit=UNIT[metric],
-            ),
-        )
-        for title, lines in panels
-    )
-    key = tuple((name, figures.style(number)) for number, name in enumerate(names))
-    levels = any(line.level is not None for _, lines in panels for line in lines)
-    curves = Curves(drawn, key, seeds, levels) if drawn else None
-    return Scene(setting, curves, _heat_map(workbench, setting, results))
-
-
-def _titled(pair: Sequence[tuple[int, str]]) -> int:
-    """The column that names a panel: the plain method, or the one held against the first."""
-    return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
-
-
-def _curves_of(root: Path, result: Json | None, metric: str) -> list[Points]:
-    if not result or not result["chosen"]:
-        return []
-    found = []
-    for run in result["runs"]:
-        if run["method"] == result["chosen"] and run["state"] == "finished":
-            name = Run(result["setting"], run["method"], run["seed"])
-            found.append(points_of(read_run(root, name, landed=run["landed"]), metric))
-    return found
-
-
-def points_of(record: RunRecord, metric: str) -> Points:
-    """(round, value in printed units) of a run."""
-    rounds = record.rounds.get("round", [])
-    values = record.rounds.get(COLUMN[metric], [])
-    return [(number, FACTOR[metric] * value) for number, value in zip(rounds, values, strict=False)]
-
-
-def _description(title: str, lines: Sequence[Line], metric: str, setting: str) -> str:
-    ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {UNIT[metric]}".rstrip() for line in lines
-    )
-    return f"Test {metric} by round, {title}, setting {setting}: {ends}."
-
-
-def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Json]) -> HeatMap | None:
-    """The partition of the first seed that was run, if its histogram is there."""
-    runs = (run for result in results.values() for run in result["runs"])
-    seeds = sorted({run["seed"] for run in runs if run["page"]})
-    for seed in seeds:
-        path = workbench.setting(setting).partition_path(seed).with_suffix(".json")
-        if (workbench.root / path).exists():
-            return draw_partition(workbench.root, path)
-    return None
-
-
-def draw_partition(root: Path, path: Path) -> HeatMap:
-    """A partition's histogram as a picture and a sentence.
-
-    Raises:
-        UserError: when the file is damaged.
-    """
-    try:
-        histogram = json.loads((root / path).read_text(encoding="utf-8"))
-        counts: list[list[int]] = histogram["train"]
-        sizes = [sum(row) for row in counts]
-        held = [sum(count > 0 for count in row) for row in counts]
-        name, seed = str(histogram["name"]), int(histogram["seed"])
-        classes = len(counts[0])
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
-    spread = _span(min(sizes), max(sizes))
-    summary = (
-        f"{len(counts)} clients hold {spread} training samples each (median "
-        f"{statistics.median(sizes):.0f}), of {_span(min(held), max(held))} of {classes} classes."
-    )
-    svg = figures.heat_map(counts, description=f"Samples of each class at each client. {summary}")
-    return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
-
-
-def _span(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
-
-
-# --- other pages --------------------------------------------------------------------------------
-
-
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
     """The content of the page of a published table that no experiment file covers yet."""
     cells = published.tables[system, item]
@@ -369,25 +174,34 @@ METRICS = {
 def _grid(cells: Sequence[PrintedCell]) -> dict[str, Any]:
     """Cells as rows of (data set, setting) and columns of methods."""
     methods = list(dict.fromkeys(cell.method for cell in cells))
+    settings = {cell.setting: re.split(r"\s*[,;]\s*", cell.setting) for cell in cells}
+    shared = [
+        part
+        for part in next(iter(settings.values()))
+        if len(settings) > 1 and all(part in parts for parts in settings.values())
+    ]
     rows: dict[tuple[str, str], dict[str, PrintedCell]] = {}
     for cell in cells:
-        rows.setdefault((cell.dataset, cell.setting), {})[cell.method] = cell
-    return {"methods": methods, "rows": list(rows.items())}
+        own = ", ".join(part for part in settings[cell.setting] if part not in shared)
+        rows.setdefault((cell.dataset, own), {})[cell.method] = cell
+    return {"methods": methods, "rows": list(rows.items()), "shared": shared}
 
 
-def run_page(record: RunRecord, partition: HeatMap | None) -> dict[str, Any]:
-    """The content of a run's page: its manifest, its curves, what it cost."""
+def run_page(
+    record: RunRecord, partition: scenes.HeatMap | None, uses: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    """The content of a run's page: its manifest, its curves, what it cost, who uses it."""
     manifest = record.manifest
     charts = []
     for metric, title in (("accuracy", "Test accuracy"), ("loss", "Test loss")):
-        line = figures.average(title, [points_of(record, metric)])
+        line = figures.average(title, [scenes.points_of(record, metric)])
         if line:
             svg = figures.curves(
                 [line],
-                description=_description(title, [line], metric, record.run.setting),
+                description=scenes.description_of(title, [line], metric, record.run.setting),
                 unit=UNIT[metric],
             )
-            charts.append(Panel(title, svg))
+            charts.append(scenes.Panel(title, svg))
     last = {name: values[-1] for name, values in record.rounds.items() if values}
     return {
         "record": record,
@@ -395,6 +209,7 @@ def run_page(record: RunRecord, partition: HeatMap | None) -> dict[str, Any]:
         "charts": charts,
         "last": last,
         "partition": partition,
+        "uses": uses,
         "configuration": list(flatten(manifest.get("run", {}))),
         "environment": [
             *flatten({key: manifest.get(key) for key in ("executor", "device", "dtype")}),

@@ -218,14 +218,15 @@ def _verdict(
     published: Published, printed: PrintedCell | None, result: Mapping[str, Any]
 ) -> Verdict | None:
     """None where there is nothing to compare."""
-    if printed is None or (not result["n"] and not result["hole"].startswith("diverged")):
-        return None
     chosen = [run for run in result["runs"] if run["method"] == result["chosen"]]
-    diverged = [run for run in result["runs"] if run["state"] == "diverged"]
+    counted = chosen if result["n"] else result["runs"]
+    diverged = [run for run in counted if run["state"] == "diverged"]
+    if printed is None or not (result["n"] or diverged):
+        return None
     changed = sorted({key for run in chosen if run["value"] is not None for key in run["changed"]})
     missing = len(result["methods"]) - len(result["tried"])
-    if not result["n"] or any(run["state"] == "diverged" for run in chosen):
-        return Verdict("not comparable", f"{diverged[0]['why'].capitalize()}.")
+    if diverged:
+        return Verdict("not comparable", f"Seed {diverged[0]['seed']} {diverged[0]['why']}.")
     if changed:
         return Verdict(
             "not comparable", f"The configuration has changed since, in {', '.join(changed)}."

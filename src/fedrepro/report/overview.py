@@ -1,0 +1,170 @@
+"""What the pages beside the tables show: state of all tables, ledger, cost, who uses what."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fedrepro.config import Run, TableTarget, Workbench
+from fedrepro.report.published import Published, label_of
+from fedrepro.report.runs import RunRecord, read_run
+from fedrepro.report.tables import read
+
+
+def tables_of_runs(workbench: Workbench) -> dict[Run, list[dict[str, str]]]:
+    """Run -> the tables that need it, at either scale."""
+    found: dict[Run, dict[str, dict[str, str]]] = {}
+    for scale in ("paper", "demo"):
+        for target in workbench.tables(scale).values():
+            for run in target.runs:
+                use = _use(target)
+                found.setdefault(run, {})[use["page"]] = use
+    return {run: list(uses.values()) for run, uses in found.items()}
+
+
+def _use(target: TableTarget) -> dict[str, str]:
+    """A table's address and name, where something refers to it."""
+    system = target.system.upper() if len(target.system) < 4 else target.system
+    printed = target.table.published.table if target.table.published else ""
+    return {
+        "page": f"{target.system}/{target.item}.html",
+        "label": f"{system}, {label_of(target.item, printed)}",
+    }
+
+
+def start_page(
+    workbench: Workbench,
+    published: Published,
+    targets: Mapping[tuple[str, str], TableTarget],
+    counts: Mapping[tuple[str, str], Counter[str]],
+) -> dict[str, Any]:
+    systems = []
+    keys = [*published.tables, *(key for key in targets if key not in published.tables)]
+    for name, system in published.systems.items():
+        tables = []
+        for key in keys:
+            if key[0] == name:
+                tables.append(_table_state(workbench, published, targets.get(key), key, counts))
+        whole = sum((counts.get(key, Counter()) for key in keys if key[0] == name), Counter())
+        systems.append({"about": system, "tables": tables, "counts": whole})
+    everything = sum(counts.values(), Counter())
+    own = [
+        _table_state(workbench, published, target, key, counts)
+        for key, target in targets.items()
+        if key[0] not in published.systems
+    ]
+    scale = next(iter(targets.values())).scale if targets else workbench.config.scale
+    return {"systems": systems, "own": own, "counts": everything, "scale": scale}
+
+
+def _table_state(
+    workbench: Workbench,
+    published: Published,
+    target: TableTarget | None,
+    key: tuple[str, str],
+    counts: Mapping[tuple[str, str], Counter[str]],
+) -> dict[str, Any]:
+    cells = published.tables.get(key, ())
+    caption = published.captions.get(key)
+    printed = cells[0].table if cells else key[1].removeprefix("table_")
+    demo = None
+    if target and target.scale == "demo" and (workbench.root / target.path).exists():
+        results = [cell["demo"] for cell in read(workbench.root, target.path)["cells"]]
+        there = [result for result in results if result]
+        demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
+    title = caption.title if caption else (target.table.title if target else "")
+    return {
+        "label": label_of(key[1], printed if key in published.tables else ""),
+        "title": title,
+        "page": f"{key[0]}/{key[1]}.html",
+        "covered": target is not None,
+        "counts": counts.get(key, Counter()),
+        "doubted": sum(bool(cell.doubt) for cell in cells),
+        "demo": demo,
+    }
+
+
+def ledger(published: Published) -> dict[str, Any]:
+    groups = []
+    for name, system in published.systems.items():
+        entries = [entry for entry in published.ledger if entry.system == name]
+        groups.append({"about": system, "entries": entries})
+    return {"groups": groups, "total": len(published.ledger), "label_of": _label_in(published)}
+
+
+def _label_in(published: Published) -> Callable[[str, str], str]:
+    tables = {key: cells[0].table for key, cells in published.tables.items() if cells}
+
+    def label(system: str, item: str) -> str:
+        return label_of(item, tables.get((system, item), ""))
+
+    return label
+
+
+def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
+    """All runs of this machine that tables need, at either scale, and that have been timed."""
+    runs = (
+        run
+        for scale in ("paper", "demo")
+        for target in workbench.tables(scale).values()
+        for run in target.runs
+    )
+    records = (read_run(workbench.root, run) for run in dict.fromkeys(runs))
+    return [record for record in records if record.timing]
+
+
+def cost(workbench: Workbench, own: list[RunRecord], landed: Iterable[RunRecord]) -> dict[str, Any]:
+    """What runs took, measured by themselves; per table and per setting and method."""
+    records = {record.run: record for record in own}
+    tables = []
+    for scale in ("paper", "demo"):
+        for target in workbench.tables(scale).values():
+            here = [records[run] for run in target.runs if run in records]
+            if here:
+                counts = {"runs": len(here), "wanted": len(target.runs)}
+                tables.append({**_use(target), "scale": scale, **counts, **_sum(here)})
+    reference = [record for record in landed if record.timing]
+    groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
+    for record in [*reference, *own]:
+        groups.setdefault((record.run.setting, record.run.method, record.landed), []).append(record)
+    rows = [
+        {"setting": setting, "method": method, "landed": is_landed, "records": group, **_sum(group)}
+        for (setting, method, is_landed), group in groups.items()
+    ]
+    return {
+        "tables": tables,
+        "rows": rows,
+        "reference": _sum(reference) | {"runs": len(reference)} if reference else None,
+    }
+
+
+def _sum(records: list[RunRecord]) -> dict[str, Any]:
+    gpu = [record for record in records if str(record.manifest.get("device", ""))[:4] == "cuda"]
+    return {
+        "wall": sum(float(record.timing.get("wall_seconds", 0)) for record in records),
+        "cpu": sum(float(record.timing.get("cpu_seconds", 0)) for record in records),
+        "gpu": sum(float(record.timing.get("wall_seconds", 0)) for record in gpu),
+        "memory": max(float(record.timing.get("peak_memory_bytes", 0)) for record in records),
+        "speed": sum(float(record.timing.get("rounds_per_second", 0)) for record in records)
+        / len(records),
+        "devices": sorted({str(record.manifest.get("device", "unknown")) for record in records}),
+    }
+
+
+def comment_on(source: str, field: str) -> str:
+    """The comment behind a hyperparameter's line: its meaning, or its symbol in the paper."""
+    found = re.search(rf"^    {re.escape(field)}\s*:[^#\n]*#\s*(.+)$", source, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def tables_of_parts(workbench: Workbench) -> dict[str, list[dict[str, str]]]:
+    """Part -> the tables that have it in a column."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for target in workbench.tables("paper").values():
+        use = _use(target)
+        for cell in target.cells:
+            for method in cell.methods:
+                composition, _ = workbench.compose(workbench.setting(cell.setting), method)
+                for part in composition.split("+"):
+                    found.setdefault(part.partition("@")[0], {})[use["page"]] = use
+    return {part: list(uses.values()) for part, uses in found.items()}

@@ -1,0 +1,191 @@
+"""The whole site in a browser: it loads, links, fits and says nothing on the console."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from fedrepro import config
+from fedrepro.config import Run
+from fedrepro.report import published, site, tables
+from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PHONE, DESK = 390, 1280
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site with every kind of page and cell."""
+    root = make_world(tmp_path_factory.mktemp("site"), rows=1)
+    bench, papers = config.load(root), published.load(root)
+    target = bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    shutil.rmtree(root / target.runs[3].folder)
+    paper = "ima/fmnist-shards2"
+    for seed in (1, 2, 3):
+        constant_run(bench, Run(paper, "fedavg", seed), 0.81 + 0.001 * seed)
+    constant_run(bench, Run(paper, "ima+fedavg", 1), 0.80)
+    write_run(bench, Run(paper, "fedprox", 1), curve(9, 0.3), status="diverged", landed=True)
+    write_partition(bench, paper, 1)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    site.write_site(bench, papers, "demo")
+    return root / "reports/site"
+
+
+def pages_of(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.html"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["sync_api.Browser"]:
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"no Chromium: none of {', '.join(NAMES)} is on the path")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+class Links(HTMLParser):
+    """What a page refers to, and what can be referred to in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.identifiers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value and not value.startswith("data:"):
+                self.targets.append(value)
+            if name == "id" and value:
+                self.identifiers.append(value)
+
+
+def parse(path: Path) -> Links:
+    links = Links()
+    links.feed(path.read_text(encoding="utf-8"))
+    return links
+
+
+def test_no_link_is_broken(rendered: Path) -> None:
+    parsed = {(rendered / name).resolve(): parse(rendered / name) for name in pages_of(rendered)}
+    assert len(parsed) > 50
+    for path, links in parsed.items():
+        assert len(links.identifiers) == len(set(links.identifiers)), f"{path}: an id stands twice"
+        for target in links.targets:
+            address, _, fragment = target.partition("#")
+            file = (path.parent / unquote(address)).resolve() if address else path
+            assert file.is_file(), f"{path}: {target}"
+            if fragment:
+                assert fragment in parsed[file].identifiers, f"{path}: {target}"
+
+
+def test_every_kind_of_page_is_there(rendered: Path) -> None:
+    names = pages_of(rendered)
+    for name in (
+        "index.html", "ima/table_1.html", "fedgo/table_16.html", "superfed/table_2_6.html",
+        "methods/index.html", "methods/ima.html", "discrepancies.html", "cost.html",
+        "runs/ima/fmnist-shards2-demo/ima+fedavg/seed1.html",
+        "reference/ima/fmnist-shards2/fedavg/seed2.html",
+    ):  # fmt: skip
+        assert name in names
+
+
+def test_pages_load_fit_and_are_silent(browser: "sync_api.Browser", rendered: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("requestfailed", lambda request: said.append(f"failed: {request.url}"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for name in pages_of(rendered):
+        page.goto((rendered / name).as_uri())
+        for width in (DESK, PHONE):
+            page.set_viewport_size({"width": width, "height": 844})
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{name} is {wide} px wide"
+        counts = page.evaluate(
+            "['h1', 'main', 'table:not(:has(> caption))']"
+            ".map(selector => document.querySelectorAll(selector).length)"
+        )
+        assert counts == [1, 1, 0], name
+    assert said == []
+    assert all(address.startswith(("file:", "data:")) for address in asked)
+    context.close()
+
+
+def test_the_style_sheet_applies_in_both_schemes(
+    browser: "sync_api.Browser", rendered: Path
+) -> None:
+    colours = {}
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto((rendered / "ima/table_1.html").as_uri())
+        line = page.locator(".panel path[stroke='var(--series-1)']").first
+        colours[scheme] = (
+            page.evaluate("getComputedStyle(document.body).backgroundColor"),
+            line.evaluate("line => getComputedStyle(line).stroke"),
+        )
+        context.close()
+    assert colours["light"] != colours["dark"]
+    for background, stroke in colours.values():
+        assert contrast(background, stroke) > 3
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's contrast of two colours as getComputedStyle gives them."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_words_have_enough_contrast(browser: "sync_api.Browser", rendered: Path) -> None:
+    names = ("--ink", "--soft", "--link", "--agrees", "--differs", "--open", "--demo")
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto((rendered / "index.html").as_uri())
+        read = """name => { const probe = document.createElement('i');
+          probe.style.color = `var(${name})`; document.body.append(probe);
+          return getComputedStyle(probe).color; }"""
+        paper = page.evaluate(read, "--paper")
+        for name in names:
+            assert contrast(paper, page.evaluate(read, name)) >= 4.5, (scheme, name)
+        context.close()
+
+
+def test_a_keyboard_reaches_the_content_and_the_tables(
+    browser: "sync_api.Browser", rendered: Path
+) -> None:
+    context = browser.new_context(viewport={"width": PHONE, "height": 844})
+    page = context.new_page()
+    page.goto((rendered / "ima/table_1.html").as_uri())
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+    for box in page.locator(".scroll").all():
+        assert box.get_attribute("tabindex") == "0"
+        assert box.get_attribute("aria-label") or box.get_attribute("aria-labelledby")
+    context.close()

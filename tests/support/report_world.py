@@ -1,0 +1,125 @@
+"""A checkout without results, and made-up run directories in the contract's format."""
+
+import hashlib
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import yaml
+
+from fedrepro.config import Run, TableTarget, Workbench
+from fedrepro.fingerprint import EXECUTION
+from fedrepro.report.runs import landed_folder
+
+ROOT = Path(__file__).parents[2]
+
+
+def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
+    """The committed files that reports are made from; of IMA's first table, a corner."""
+    for name in ("templates", "captions", "published"):
+        shutil.copytree(ROOT / "reports" / name, root / "reports" / name)
+    for name in ("config.yaml", "datasets.yaml", "experiments/ima.yaml"):
+        (root / "config" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "config" / name, root / "config" / name)
+    file = root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    table = experiment["tables"]["table_1"]
+    table["rows"], table["columns"] = table["rows"][:rows], table["columns"][:columns]
+    experiment["tables"] = {"table_1": table}
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    return root
+
+
+def curve(rounds: int, end: float, seed: int = 0) -> list[float]:
+    """A rising accuracy (fraction) that ends near ``end`` and wobbles a little."""
+    random = np.random.default_rng(seed)
+    steps = np.arange(1, rounds + 1)
+    rise = end - (end - 0.1) * np.exp(-6 * steps / rounds)
+    return [float(value) for value in rise + 0.02 * random.standard_normal(rounds) / np.sqrt(steps)]
+
+
+def write_run(
+    workbench: Workbench,
+    run: Run,
+    accuracies: list[float],
+    *,
+    landed: bool = False,
+    status: str = "finished",
+    **changes: Any,
+) -> Path:
+    """A run directory with this learning curve; ``changes`` go into its configuration."""
+    folder = workbench.root / (landed_folder(run) if landed else run.folder)
+    folder.mkdir(parents=True)
+    described = workbench.run_config(run.setting, run.method, run.seed) | changes
+    described = {key: value for key, value in described.items() if key not in EXECUTION}
+    count = len(accuracies)
+    columns = {
+        "round": list(range(1, count + 1)),
+        "learning_rate": [0.01 * 0.99**index for index in range(count)],
+        "test_loss": [-math.log(max(value, 1e-3)) for value in accuracies],
+        "test_accuracy": accuracies,
+        "bytes_down": [1_000_000] * count,
+        "bytes_up": [1_000_000] * count,
+    }
+    pyarrow.parquet.write_table(pa.table(columns), folder / "rounds.parquet")
+    manifest = {
+        "status": status,
+        "diverged_at": count if status == "diverged" else None,
+        "rounds_done": count,
+        "run": json.loads(json.dumps(described)),
+        "config_hash": hashlib.sha256(run.method.encode()).hexdigest(),
+        "code": hashlib.sha256(run.setting.encode()).hexdigest(),
+        "executor": "sequential",
+        "device": "cpu",
+        "dtype": "float32",
+        "parameters": 274_026,
+        "bytes_down": 1_000_000 * count,
+        "bytes_up": 1_000_000 * count,
+        "packages": {"torch": "2.9.0", "numpy": "2.1.0"},
+        "hardware": {"machine": "x86_64", "system": "Linux", "cores": 2},
+        "files": {"rounds.parquet": hashlib.sha256(b"rounds").hexdigest()},
+    }
+    timing = {
+        "wall_seconds": 0.9 * count,
+        "cpu_seconds": 0.8 * count,
+        "rounds_per_second": 1 / 0.9,
+        "peak_memory_bytes": 512_000_000,
+        "resumed": 0,
+    }
+    for name, content in (("manifest", manifest), ("timing", timing)):
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def write_partition(workbench: Workbench, setting: str, seed: int) -> None:
+    """A histogram in which every client holds two classes."""
+    path = workbench.root / workbench.setting(setting).partition_path(seed).with_suffix(".json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clients = workbench.setting(setting).partition.clients or 10
+    counts = [
+        [50 + client % 7 if label in (client % 10, (client * 3) % 10) else 0 for label in range(10)]
+        for client in range(clients)
+    ]
+    name = path.parent.name
+    histogram = {"name": name, "seed": seed, "clients": clients, "classes": 10, "train": counts}
+    path.write_text(json.dumps(histogram | {"spec": {}, "test": None}), encoding="utf-8")
+
+
+def fill(workbench: Workbench, target: TableTarget, end: float = 0.85) -> None:
+    """All runs and partitions of a table."""
+    for number, run in enumerate(target.runs):
+        rounds = workbench.setting(run.setting).rounds
+        gain = 0.03 if "ima" in run.method else 0.0
+        write_run(workbench, run, curve(rounds, end + gain, number))
+        write_partition(workbench, run.setting, run.seed)
+
+
+def constant_run(workbench: Workbench, run: Run, accuracy: float) -> None:
+    """A landed run that has the same accuracy in every round."""
+    rounds = workbench.setting(run.setting).rounds
+    write_run(workbench, run, [accuracy] * rounds, landed=True)
