@@ -1,4 +1,4 @@
-# The whole workbench as one graph of files. See DESIGN in docs/ for what depends on what.
+# The whole workbench as one graph of files: data, partitions, runs, tables, pages.
 #
 #   snakemake --cores all                                everything at the configured scale
 #   snakemake --cores all reports/site/ima/table_1.html  one table and what it needs

@@ -26,7 +26,7 @@ Each workload is trained by FedAvg twice in the same process, by turns: by the e
 PyTorch loop (one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps, one thread:
 `tests/benchmarks/loops.py`). A figure is the median ratio of their steps per CPU second: 1.00 is as
 fast as the bare loop, more is faster. The vectorised executor stacks clients and compiles the
-stacked step; compiling happens once per run and is not counted.
+stacked step; compiling happens once per run and is not counted. Neither side evaluates or records.
 
 {titles}
 
@@ -94,8 +94,9 @@ def start_line() -> str:
     start = json.loads(START.read_text())
     return (
         f"\nFrom the command to the end of a run's first round, in a new process "
-        f"(`{start['command']}`, data prepared): {start['seconds']:.1f} s of wall time, the median "
-        f"of {len(start['measurements'])}.\n"
+        f"(`{start['command']}`, data prepared): {start['seconds']:.1f} s of wall time, "
+        f"{start['cpu_seconds']:.1f} s of CPU time, medians of {len(start['measurements'])} "
+        f"(load {start['machine']['load']:.1f} on {start['machine']['cores']} cores).\n"
     )
 
 

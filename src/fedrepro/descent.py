@@ -172,7 +172,9 @@ def _step(
     batch: Tree,
 ) -> tuple[Tree, Tree]:
     """One step of all clients; ``own``, ``theta``, ``state`` and ``batch`` are [clients, ...]."""
-    return vmap(partial(_one, ctx, gradient), in_dims=(sent_dims, 0, 0, 0, 0))(sent, own, theta, state, batch)
+    return vmap(partial(_one, ctx, gradient), in_dims=(sent_dims, 0, 0, 0, 0))(
+        sent, own, theta, state, batch
+    )
 
 
 @lru_cache

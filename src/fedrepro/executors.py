@@ -31,8 +31,17 @@ def sequential(
     method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
 ) -> Outcome:
     """One client after another, each moved in place."""
-    pairs = [method.local(ctx, sent, own, each) for own, each in zip(owns, steps, strict=True)]
-    return tree.stack([report for report, _ in pairs]), [own for _, own in pairs]
+    reports: Tree = None
+    after: list[Tree] = []
+    for place, (own, each) in enumerate(zip(owns, steps, strict=True)):
+        report, moved = method.local(ctx, sent, own, each)
+        if reports is None:
+            reports = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), report)
+        # Copied to its place at once: all reports twice would be a lot of memory.
+        for stacked, leaf in zip(tree.leaves(reports), tree.leaves(report), strict=True):
+            stacked[place] = leaf
+        after.append(moved)
+    return reports, after
 
 
 def eager(

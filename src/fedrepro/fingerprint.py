@@ -23,10 +23,14 @@ EXECUTION = ("executor", "device", "threads", "checkpoint_every")
 IGNORED = ("__version__", "MODELS", "SERVER_OPTIMIZERS")
 
 
+def meaning(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's description without what only says how it is executed."""
+    return {key: value for key, value in run_config.items() if key not in EXECUTION}
+
+
 def of_config(run_config: Mapping[str, Any]) -> str:
-    """The hash of a run's description, without what only says how it is executed."""
-    meaning = {key: value for key, value in run_config.items() if key not in EXECUTION}
-    return of_text(json.dumps(meaning, sort_keys=True))
+    """The hash of a run's :func:`meaning`."""
+    return of_text(json.dumps(meaning(run_config), sort_keys=True))
 
 
 def of_code(run_config: Mapping[str, Any]) -> str:

@@ -27,6 +27,10 @@ FOREVER = 1 << 30
 class Context:
     """All that a hook may read: the federation, and the facts of this round.
 
+    ``loss``, ``gradient`` and ``local`` are compiled when clients run side by side. What they read
+    of the round (other than ``lr``) should come through ``draw`` or ``sent``, or each round would
+    be compiled anew.
+
     Attributes:
         net: the model as a function of its parameters.
         task: loss and correctness.

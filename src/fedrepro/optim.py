@@ -22,9 +22,9 @@ class Optimizer(NamedTuple):
     Attributes:
         init: parameters -> state.
         update: (gradient, state, parameters, learning rate) -> (change of the parameters, state).
-        advance: the same arithmetic in place, for a client that runs alone: given the lists of
-            parameters (outside any graph) and of the leaves of the state, (gradients, learning rate) -> nothing.
-            None where only ``update`` exists.
+        advance: the same arithmetic in place, for a client that runs alone: (parameters outside any
+            graph, leaves of the state) -> (gradients, learning rate) -> nothing. None where only
+            ``update`` exists.
         momentum: the momentum that FedNova has to know of.
     """
 

@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import torch
 
 WHOLE = {"round", "client", "train_samples", "test_samples", "bytes_down", "bytes_up"}
@@ -46,10 +44,14 @@ class Rows:
 
     def write(self, path: Path) -> None:
         """Write Parquet; equal rows give equal bytes."""
-        data: dict[str, Any] = {}
+        # Needed once, at the end of a run: its import must not delay the first round.
+        import pyarrow
+        from pyarrow import parquet
+
+        columns = {}
         for index, column in enumerate(self.columns):
+            kind = pyarrow.int64() if column in WHOLE else pyarrow.float64()
             values = [row[index] for row in self.rows]
-            data[column] = pd.array(values, dtype="float64").astype(
-                "int64" if column in WHOLE else "float64"
-            )
-        pd.DataFrame(data).to_parquet(path, index=False)
+            whole = map(int, values) if column in WHOLE else values
+            columns[column] = pyarrow.array(list(whole), kind)
+        parquet.write_table(pyarrow.table(columns), path)

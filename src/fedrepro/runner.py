@@ -6,7 +6,6 @@ nothing had happened.
 """
 
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -25,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro import metrics, models, registry, tree
+from fedrepro import fingerprint, metrics, models, registry, tree
 from fedrepro.data.batches import ClientData, Samples, Scaling
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
@@ -52,8 +51,6 @@ from fedrepro.store import ClientStore, load_tree, save_tree
 from fedrepro.task import TASKS
 from fedrepro.tree import Tree
 
-# How to run, not what is run: these may differ between equal results.
-EXECUTION = ("executor", "device", "threads", "checkpoint_every")
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
@@ -234,12 +231,8 @@ def run(
 
 def _identity(run: Mapping[str, Any], plan: Plan, code: str) -> str:
     """What a checkpoint must share with a run to be gone on from."""
-    meaning = {key: value for key, value in run.items() if key not in EXECUTION}
-    return _hash([meaning, plan.executor, run["device"], run["threads"], code])
-
-
-def _hash(what: object) -> str:
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    execution = [plan.executor, run["device"], run["threads"], code]
+    return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
 
 
 @contextmanager
@@ -462,14 +455,13 @@ def _write_json(path: Path, what: object) -> None:
 def _manifest(
     plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
 ) -> dict[str, Any]:
-    meaning = {key: value for key, value in run.items() if key not in EXECUTION}
     params = plan.federation.context.net.trainable(state.server.get("params", {}))
     return {
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,
-        "run": meaning,
-        "config_hash": _hash(meaning),
+        "run": fingerprint.meaning(run),
+        "config_hash": fingerprint.of_config(run),
         "code": code,
         "executor": plan.executor,
         "device": run["device"],

@@ -54,9 +54,7 @@ class Steps:
         step = self.first
         for order in self.orders:
             inputs, targets = self.samples.at(order)
-            pairs = zip(
-                inputs.split(self.batch_size), targets.split(self.batch_size), strict=True
-            )
+            pairs = zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
             for x, y in pairs:
                 yield {"x": x, "y": y, **tree.take(self.drawn, step)}
                 step += 1

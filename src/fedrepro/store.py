@@ -31,6 +31,7 @@ def save_tree(path: Path, what: Tree, facts: Mapping[str, Any] | None = None) ->
     with write_atomically(path) as temporary:
         try:
             save_file(_unshared(tensors), temporary, metadata)
+            temporary.chmod(0o644)  # as other results: safetensors lets nobody else read
         except SafetensorError as error:  # a full disk, mostly
             raise UserError(f"{path}: could not be written: {error}") from error
 

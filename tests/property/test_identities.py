@@ -180,3 +180,11 @@ def test_in_place_and_pure_optimizer_agree() -> None:
         world, context=replace(world.context, optimizer=sgd(0.9, 1e-4)._replace(advance=None))
     )
     assert_close(play(world)[0], play(pure)[0], 1e-12)
+
+
+def test_ima_is_its_inner_method_to_the_bit_before_it_starts() -> None:
+    """Rounds 0 to t_s - 1: the same sampling, rates, training and averages."""
+    ours, _, _ = play(federation("ima+fedprox+fedyogi"), until=4)  # t_s is 0.75 * 6, rounded
+    theirs, _, _ = play(federation("fedprox+fedyogi"), until=4)
+    assert_close(ours["params"], theirs["params"], 0)
+    assert_close(ours["optimizer"], theirs["optimizer"], 0)

@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from fedrepro.commands.console import print_table
 from fedrepro.errors import UserError, bad_value
 
 
@@ -123,22 +124,16 @@ def _datasets(arguments: argparse.Namespace) -> None:
         json.dump(rows, sys.stdout, indent=2)
         print()
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "state", "train", "test", "classes", "shape", "what", "licence"):
-        number = column in ("train", "test", "classes")
-        table.add_column(column, justify="right" if number else "left", no_wrap=column != "what")
+    header = ("name", "state", "train", "test", "classes", "shape", "what", "licence")
+    cells = []
     for row in rows:
         shape = "x".join(map(str, row["input_shape"] or []))
         counts = (
             "" if row[key] is None else f"{row[key]:,}" for key in ("train", "test", "classes")
         )
-        table.add_row(row["name"], row["state"], *counts, shape, row["title"], row["licence"])
-    console = Console()
-    console.print(table)
-    console.print("\n`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
+        cells.append((row["name"], row["state"], *counts, shape, row["title"], row["licence"]))
+    print_table(header, cells)
+    print("`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
 
 
 def _state(name: str, spec: Any) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from fedrepro.commands.console import print_table
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -125,21 +126,3 @@ def write_schemas(arguments: argparse.Namespace) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text_of(model), encoding="utf-8")
         print(path)
-
-
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as the terminal; a file gets lines that are not cut."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    table = Table(box=box.SIMPLE_HEAD, show_lines=True)
-    for name in header:
-        table.add_column(name, overflow="fold", vertical="top")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)

@@ -104,10 +104,15 @@ def progress_lines(name: str) -> "Report":
 def _dataset(workbench: Workbench, setting: str) -> "Dataset":
     from fedrepro.data.preparation import prepare
     from fedrepro.data.prepared import PREPARED, open_dataset
+    from fedrepro.data.sources import DOWNLOADS, RECORD
 
     name = workbench.setting(setting).dataset
-    if not (workbench.root / PREPARED / name / "meta.json").exists():
+    prepared = (workbench.root / PREPARED / name / "meta.json").exists()
+    if not prepared:
         _say(f"{name}: being prepared")
+    # Does nothing for data that the same entry made of the same files. Without the files, what was
+    # made of them stands.
+    if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
         prepare(name, workbench.datasets[name], workbench.config.data.archives)
     return open_dataset(name, workbench.root / PREPARED)
 

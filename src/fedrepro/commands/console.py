@@ -1,0 +1,34 @@
+"""Tables for people."""
+
+import re
+from collections.abc import Sequence
+
+SHORT = 18  # characters; a column of such cells is never folded
+NUMBER = re.compile(r"[\d,.]*")
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as the terminal, long cells folded; a file gets wider lines."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    folded = any("\n" in cell for row in rows for cell in row)
+    table = Table(box=box.SIMPLE_HEAD, show_lines=folded)
+    for name, *cells in zip(header, *rows, strict=True):
+        short = max(map(len, (name, *cells))) <= SHORT
+        number = all(NUMBER.fullmatch(cell) for cell in cells)
+        table.add_column(
+            name,
+            justify="right" if number else "left",
+            no_wrap=short,
+            overflow="fold",
+            vertical="top",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
