@@ -98,7 +98,7 @@ def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
 
 
 def _show(result: "Replay", clients: int) -> None:
-    from fedrepro.commands.listing import print_table
+    from fedrepro.commands.console import print_table
 
     header = ("round", "participants", "decision loss", "regret", "bound", "largest weights")
     rows = []
