@@ -11,16 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr, Tag, field_validator
 
 from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
 from fedrepro.data.schemes import PartitionSpec
 from fedrepro.errors import UserError, bad_value
 from fedrepro.fingerprint import EXECUTION
 from fedrepro.models import MODELS
-from fedrepro.typed_yaml import Real, Typed, Whole, expected, read_yaml, validate
+from fedrepro.typed_yaml import Real, Typed, Whole, expected, plain_or, read_yaml, validate
 
 Scale = Literal["demo", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
 Executor = Literal["auto", "sequential", "vectorised"]
 Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
@@ -105,6 +106,18 @@ class OptimizerSpec(Typed):
     weight_decay: NonNegativeReal = 0.0
 
 
+class StepDecay(Typed):
+    """A learning rate that stays the same for some rounds and is then multiplied."""
+
+    factor: Fraction
+    every: PositiveWhole = Field(description="Rounds with the same learning rate.")
+
+
+Decay = Annotated[
+    Annotated[Fraction, Tag("plain")] | Annotated[StepDecay, Tag("StepDecay")], plain_or(StepDecay)
+]
+
+
 class Evaluate(Typed):
     """When the model is evaluated, and on whose data."""
 
@@ -126,7 +139,9 @@ class Setting(Typed):
     epochs: PositiveWhole = Field(description="Passes of a client over its data in one round.")
     batch_size: PositiveWhole
     optimizer: OptimizerSpec
-    lr_decay: Fraction = Field(default=1.0, description="Factor on the learning rate per round.")
+    lr_decay: Decay = Field(
+        default=1.0, description="Factor on the learning rate per round, or every so many rounds."
+    )
     evaluate: Evaluate = Evaluate()
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
@@ -150,6 +165,28 @@ class PublishedTable(Typed):
     table: str
 
 
+class OverClients(Typed):
+    """What clients score on their own test samples, as one number over all of them.
+
+    ``average``, ``worst`` and ``best`` are in printed units (percent), the latter two over the
+    tenth of clients, but at least one, with the least or greatest scores; ``gini`` is Gini's
+    coefficient times 100, ``gap`` best less worst.
+    """
+
+    of: Literal["accuracy", "top5", "auroc"]
+    over_clients: Literal["average", "worst", "best", "gini", "gap"]
+    weighted: bool = Field(
+        default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
+    )
+
+
+Metric = Annotated[
+    Annotated[Literal["accuracy", "loss"], Tag("plain")]
+    | Annotated[OverClients, Tag("OverClients")],
+    plain_or(OverClients),
+]
+
+
 class Summary(Typed):
     """How a run's learning curve becomes one number: the mean of its last evaluated rounds."""
 
@@ -163,6 +200,7 @@ class Row(Typed):
     label: str
     setting: Name
     demo: Name | None = None
+    metric: Metric | None = Field(default=None, description="Instead of the table's metric.")
     published: dict[str, str] = Field(
         default={}, description="The printed row: its values in reports/published/."
     )
@@ -189,10 +227,13 @@ class Table(Typed):
 
     title: str
     published: PublishedTable | None = None
-    metric: Literal["accuracy", "loss"] = "accuracy"
+    metric: Metric = "accuracy"
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
+
+    def metric_of(self, row: Row) -> Metric:
+        return row.metric or self.metric
 
 
 class Experiment(Typed):
@@ -201,6 +242,7 @@ class Experiment(Typed):
     system: Name
     title: str
     paper: str
+    seeds: Seeds | None = Field(default=None, description="Instead of those of config.yaml.")
     methods: dict[str, Hyperparameters] = Field(
         default={},
         description="Hyperparameters by part name; with the key 'use', a named variant of a part.",
@@ -292,8 +334,10 @@ class Workbench:
             raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
         return self.settings[name]
 
-    def seeds(self, scale: Scale) -> tuple[int, ...]:
-        return self.config.seeds.demo if scale == "demo" else self.config.seeds.paper
+    def seeds(self, scale: Scale, system: str) -> tuple[int, ...]:
+        """The seeds of a system's runs at a scale."""
+        seeds = self.experiments[system].seeds or self.config.seeds
+        return seeds.demo if scale == "demo" else seeds.paper
 
     def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
         """The tables by (system, item), with their runs at a scale (default: the configured)."""
@@ -319,11 +363,10 @@ class Workbench:
 
     def scale(self, name: str | None) -> Scale:
         """The scale of a name; without one, the configured scale."""
-        scales: tuple[Scale, ...] = get_args(Scale)
-        for scale in scales:
+        for scale in SCALES:
             if scale == (name or self.config.scale):
                 return scale
-        raise bad_value("the command line", "scale", name, "demo or paper", scales)
+        raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
 
     def run_config(self, setting: str, method: str, seed: int) -> dict[str, Any]:
         """The resolved description of a run, as it goes into its manifest.
@@ -372,12 +415,12 @@ class Workbench:
                 column,
                 f"{system}/{row.setting_at(scale)}",
                 column.methods_at(scale),
-                self.seeds(scale),
+                self.seeds(scale, system),
             )
             for row in table.rows
             for column in table.columns
         )
-        return TableTarget(system, item, scale, table, self.seeds(scale), cells)
+        return TableTarget(system, item, scale, table, self.seeds(scale, system), cells)
 
 
 def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:

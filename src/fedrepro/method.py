@@ -80,6 +80,12 @@ class Method:
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): average models, weighted by samples."""
 
     pooled: ClassVar[bool] = False  # one client holds all data
+    full_participation: ClassVar[bool] = False  # needs every client in every round
+    weighs: ClassVar[bool] = False  # no wrapper may set its mixing coefficients: they are it
+
+    def layers(self) -> "list[Method]":
+        """This method and, for a wrapper, all that it wraps, from the outside in."""
+        return [self]
 
     @classmethod
     def divergences(cls) -> list[Field[Any]]:
@@ -183,6 +189,9 @@ class Wrapper(Method):
     def refuses(cls, inner: Method) -> str | None:
         """Why ``inner`` can't be wrapped, or None if it can."""
         return None
+
+    def layers(self) -> list[Method]:
+        return [self, *self.inner.layers()]
 
     def init(self, ctx: Context, params: Tree) -> Tree:
         return self.inner.init(ctx, params)

@@ -24,17 +24,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro import fingerprint, models, registry, tree
+from fedrepro import fingerprint, metrics, models, registry, tree
 from fedrepro.data.batches import ClientData, Samples, Scaling
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
+from fedrepro.data.standardise import standardised
 from fedrepro.engine import Federation, begin, context_of, own_of, play_round, update_norms
-from fedrepro.errors import UserError
+from fedrepro.errors import UserError, bad_value
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
 from fedrepro.files import flush, sha256_of
 from fedrepro.memory import keep_freed_memory
-from fedrepro.method import Context
+from fedrepro.method import Context, Method
 from fedrepro.net import Net
 from fedrepro.optim import sgd
 from fedrepro.record import (
@@ -44,6 +45,7 @@ from fedrepro.record import (
     ROUND_COLUMNS,
     Rows,
 )
+from fedrepro.server_optimizers import ServerOptimizer
 from fedrepro.steps import steps_per_epoch
 from fedrepro.store import ClientStore, load_tree, save_tree
 from fedrepro.task import TASKS
@@ -82,13 +84,32 @@ class Plan:
         return bool(self.client_tests)
 
 
+def compose(run: Mapping[str, Any]) -> tuple[Method, ServerOptimizer]:
+    """The method and the server optimizer that ``run`` names.
+
+    Raises:
+        UserError: for what :func:`fedrepro.registry.compose` refuses, and for a sample of clients
+            where the method needs all of them.
+    """
+    method, server_optimizer = registry.compose(run["composition"], run["hyperparameters"])
+    if run["participation"] < 1 and any(each.full_participation for each in method.layers()):
+        raise bad_value(
+            f"method {run['composition']}",
+            "participation",
+            run["participation"],
+            "1, as it decides on the losses of all clients in every round; "
+            "aaggff_d learns from a sample of clients",
+        )
+    return method, server_optimizer
+
+
 def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) -> Plan:
     """Everything that ``run`` (as ``config.run_config`` makes it) asks for.
 
     Raises:
         UserError: for what only shows when data, model and method meet.
     """
-    method, server_optimizer = registry.compose(run["composition"], run["hyperparameters"])
+    method, server_optimizer = compose(run)
     device = run["device"]
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
@@ -97,7 +118,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
     net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
 
     scaling = Scaling.of(dataset, device)
-    training = Samples.of(dataset.train, scaling, device)
+    training = Samples.of(standardised(dataset, partition), scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.pooled else clients
     tests = [training.some(each) for each in partition.test or []]
@@ -114,7 +135,6 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
     family = models.find(run["model"]).family
     executor = choose(run["executor"], family, device.partition(":")[0], client_steps)
 
-    rate, decay = run["optimizer"]["lr"], run["lr_decay"]
     context = Context(
         net=net,
         task=task,
@@ -123,7 +143,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
         epochs=run["epochs"],
         optimizer=sgd(run["optimizer"]["momentum"], run["optimizer"]["weight_decay"]),
         server_optimizer=server_optimizer.build(),
-        schedule=lambda round: rate * decay**round,
+        schedule=schedule(run["optimizer"]["lr"], run["lr_decay"]),
         server_lr=server_optimizer.lr,
     )
     federation = Federation(
@@ -145,6 +165,14 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
         run["rounds"],
         run["evaluate"]["every"],
     )
+
+
+def schedule(rate: float, decay: float | Mapping[str, Any]) -> Callable[[int], float]:
+    """The learning rate of a round, counted from 0; ``decay`` as in ``config.Setting.lr_decay``."""
+    if isinstance(decay, Mapping):
+        factor, every = decay["factor"], decay["every"]
+        return lambda round: rate * factor ** (round // every)
+    return lambda round: rate * decay**round
 
 
 @dataclass
@@ -225,8 +253,13 @@ def _alone(partial: Path) -> Iterator[None]:
 
 def _resume(partial: Path, plan: Plan, identity: str) -> State:
     """The state of the last checkpoint, or a new one."""
-    columns = PERSONAL_ROUND_COLUMNS if plan.personal else ROUND_COLUMNS
-    client_columns = PERSONAL_CLIENT_COLUMNS if plan.personal else CLIENT_COLUMNS
+    columns: tuple[str, ...] = ROUND_COLUMNS
+    client_columns: tuple[str, ...] = CLIENT_COLUMNS
+    if plan.personal:
+        further = tuple(plan.federation.context.task.measures)
+        over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
+        columns = (*PERSONAL_ROUND_COLUMNS, *over)
+        client_columns = (*PERSONAL_CLIENT_COLUMNS, *further)
     owns, checkpoint = partial / "clients", partial / "checkpoint.safetensors"
     device = plan.federation.device
     if checkpoint.exists():
@@ -315,6 +348,7 @@ def _one_round(plan: Plan, state: State) -> None:
                 "test_samples": score.samples,
                 "loss": score.loss,
                 "accuracy": score.accuracy,
+                **score.more,
             }
             for client, score in enumerate(scores)
         )
@@ -346,14 +380,17 @@ def _floats(what: Tree) -> Iterator[Tensor]:
 def _score_client(plan: Plan, ctx: Context, state: State, client: int) -> Score:
     samples = plan.client_tests[client]
     if not len(samples):
-        return Score(0, math.nan, math.nan)
+        return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
     own = own_of(plan.federation, ctx, state.owns, client)
     params = plan.federation.method.model(ctx, state.server, own)
-    return evaluate(ctx.net, ctx.task, params, samples, len(samples))
+    return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)
 
 
 def _summary(scores: list[Score]) -> dict[str, float]:
-    """Over clients that have test samples; the pooled score stands in for a test set."""
+    """Over clients that have test samples; their mean by samples stands in for a test set.
+
+    Further measures are there both ways, plain (``client_``) and weighted by samples (``test_``).
+    """
     tested = [score for score in scores if score.samples]
     accuracies = np.array([score.accuracy for score in tested])
     losses = np.array([score.loss for score in tested])
@@ -364,6 +401,13 @@ def _summary(scores: list[Score]) -> dict[str, float]:
         "client_accuracy_std": float(accuracies.std()),
         "test_loss": float(np.average(losses, weights=samples)),
         "test_accuracy": float(np.average(accuracies, weights=samples)),
+        **{
+            f"{kind}_{name}": metrics.average(
+                np.array([score.more[name] for score in tested]), samples if weighted else None
+            )
+            for name in tested[0].more
+            for kind, weighted in (("client", False), ("test", True))
+        },
     }
 
 

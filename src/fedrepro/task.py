@@ -1,28 +1,40 @@
 """What is learned: the loss of a model's output and when a prediction counts as right."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from fedrepro import metrics
 from fedrepro.tree import Tree
+
+# (logits [n, outputs], targets [n]) -> one number for all these samples
+Measure = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+WORDLESS = 4  # padding, unknown, begin and end: numbers of no words (fedrepro.data.texts)
 
 
 class Task(NamedTuple):
     """A learning task.
 
     Attributes:
-        name: "classification" or "binary".
+        name: "classification", "binary" or "next_word".
         losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
             "none", their mean for "mean".
-        hits: (logits, targets) -> whether each sample is predicted rightly [n], bool.
+        hits: (logits, targets) -> how many of each sample's predictions are right [n].
+        predictions: targets -> how many there are in all: one for each sample, but for texts.
+        measures: what else is measured on a client's own test samples, by name.
     """
 
     name: str
     losses: Callable[[Tensor, Tensor, str], Tensor]
     hits: Callable[[Tensor, Tensor], Tensor]
+    predictions: Callable[[Tensor], Tensor | int] = len
+    measures: Mapping[str, Measure] = {}
 
     def loss(self, logits: Tensor, batch: Tree) -> Tensor:
         """The mean loss over the real samples of a mini-batch.
@@ -47,12 +59,38 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
     )
 
 
+def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    """The mean over a text's words that are not padding; targets are [n, length]."""
+    each = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    there = (targets != 0).to(each.dtype)
+    losses = (each * there).sum(1) / there.sum(1).clamp(min=1)
+    return losses.mean() if reduction == "mean" else losses
+
+
+def _next_word_hits(logits: Tensor, targets: Tensor) -> Tensor:
+    return ((logits.argmax(-1) == targets) & (targets >= WORDLESS)).sum(1)
+
+
+def _auroc(logits: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    return metrics.auroc(logits[:, 0], targets)
+
+
 CLASSIFICATION = Task(
-    "classification", _cross_entropy, lambda logits, targets: logits.argmax(-1) == targets
+    "classification",
+    _cross_entropy,
+    lambda logits, targets: logits.argmax(-1) == targets,
+    measures={"top5": partial(metrics.top, 5)},
 )
 BINARY = Task(
     "binary",
     _binary_cross_entropy,
     lambda logits, targets: (logits.squeeze(-1) > 0) == targets.to(torch.bool),
+    measures={"auroc": _auroc},
 )
-TASKS = {task.name: task for task in (CLASSIFICATION, BINARY)}
+NEXT_WORD = Task(
+    "next_word",
+    _next_word_loss,
+    _next_word_hits,
+    predictions=lambda targets: (targets >= WORDLESS).sum(),
+)
+TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD)}

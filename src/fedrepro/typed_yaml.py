@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Strict, ValidationError, WrapValidator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Strict,
+    ValidationError,
+    WrapValidator,
+)
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -33,6 +40,18 @@ def expected(text: str) -> WrapValidator:
             raise PydanticCustomError("expected", "{text}", {"text": text}) from None
 
     return WrapValidator(check)
+
+
+def plain_or(model: type[BaseModel]) -> Discriminator:
+    """Tells a plain value, tagged "plain", from keys with values, tagged with the model's name.
+
+    So that errors are those of the alternative that was meant.
+    """
+
+    def tag(value: object) -> str:
+        return model.__name__ if isinstance(value, Mapping | model) else "plain"
+
+    return Discriminator(tag)
 
 
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
@@ -202,8 +221,8 @@ def _step(annotation: Any, step: int | str) -> list[Any]:
 
 
 def _tags(model: type[BaseModel]) -> set[Any]:
-    """The values of a model's literal fields, among them its discriminator."""
-    return {
+    """A model's name and the values of its literal fields, among them its discriminator."""
+    return {model.__name__} | {
         value
         for field in model.model_fields.values()
         if get_origin(field.annotation) is Literal

@@ -57,6 +57,12 @@ def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
                 state.stalled.set()
                 state.ended.wait(30)
 
+        def do_HEAD(self) -> None:
+            content = state.contents.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""
 

@@ -94,9 +94,11 @@ def federation(
     if chosen.pooled:
         xs, ys = zip(*clients.tensors, strict=True)
         clients = Data([(torch.cat(xs), torch.cat(ys))])
+    everyone = len(clients.sizes)
+    whole = any(layer.full_participation for layer in chosen.layers())
     context = Context(
         net=small_net(),
-        clients=len(clients.sizes),
+        clients=everyone,
         rounds=rounds,
         epochs=2,
         optimizer=sgd(momentum, weight_decay),
@@ -108,7 +110,7 @@ def federation(
         method=chosen,
         context=context,
         clients=clients,
-        cohort=min(cohort, len(clients.sizes)),
+        cohort=everyone if whole else min(cohort, everyone),
         epochs=2,
         batch_size=8,
         seed=seed,

@@ -124,7 +124,7 @@ def test_wrong_value(copy: Path, old: str, new: str, line: str) -> None:
         (
             "scheme: shards,",
             "scheme: shard,",
-            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of dirichlet, ",
+            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of client_dirichlet, ",
             "; did you mean 'shards'?",
         ),
         (
@@ -162,7 +162,8 @@ def test_empty_and_missing_files(copy: Path) -> None:
     (copy / IMA).write_text("", encoding="utf-8")
     with pytest.raises(UserError, match=r"the whole file.*expected keys with values"):
         config.load(copy)
-    (copy / IMA).unlink()
+    for path in (copy / config.EXPERIMENTS).iterdir():
+        path.unlink()
     with pytest.raises(UserError, match=r"expected at least one <system>\.yaml"):
         config.load(copy)
     (copy / config.CONFIG).unlink()

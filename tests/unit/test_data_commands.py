@@ -63,7 +63,7 @@ def test_download_says_what_came_from_where(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["prepare", "fmnits"], "'fmnits': expected one of cifar10, .*; did you mean 'fmnist'"),
+        (["prepare", "fmnits"], "'fmnits': expected one of berka, .*; did you mean 'fmnist'"),
         (["download", "nonsense"], "'nonsense': expected one of"),
         (["partition", "ima/fmnist-shard2"], "'ima/fmnist-shard2': expected .*did you mean"),
         (

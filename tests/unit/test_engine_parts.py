@@ -172,7 +172,7 @@ def test_composition() -> None:
         ("fedprox", {"fedprox": {"mu": "much"}}, "expected a number"),
         ("ima", {"ima": {"window": 2.5}}, "expected a whole number"),
         ("fedprox@printed", {}, "'paper' or 'released'"),
-        ("fedavg@released", {}, "released code departs"),
+        ("fednova@released", {}, "released code departs"),
         ("fedprox+ima", {}, "wrappers, then one method"),
         ("fedprox+scaffold", {}, "wrappers, then one method"),
         ("fedadam+fedyogi", {}, "wrappers, then one method"),

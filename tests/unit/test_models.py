@@ -1,10 +1,16 @@
 """Architectures: numbers of parameters as printed or counted in released code (facts/ima.md)."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from torch import nn
+from torchvision.models import efficientnet_b0
 
 from fedrepro import models
 from fedrepro.errors import UserError
+from fedrepro.models import pretrained
+from fedrepro.models.classifier import Classifier
 from fedrepro.net import Net
 from fedrepro.rng import stream
 
@@ -20,6 +26,8 @@ from fedrepro.rng import stream
         ("ima_cifar_cnn", (3, 32, 32), 10, 772_682),
         ("ima_resnet18", (3, 32, 32), 10, 11_235_786),
         ("ima_resnet18", (3, 32, 32), 100, 11_247_396),
+        ("celeba_cnn", (3, 84, 84), 1, 29_569),
+        ("m5", (1, 16_000), 35, 150_819),
     ],
 )
 def test_parameters(name: str, shape: tuple[int, ...], outputs: int, parameters: int) -> None:
@@ -31,6 +39,89 @@ def test_parameters(name: str, shape: tuple[int, ...], outputs: int, parameters:
     assert logits.shape == (2, outputs)
     assert net.head(theta) and not net.head(theta).keys() & net.body(theta).keys()
     assert net.features(theta, torch.zeros(2, *shape)).shape[0] == 2
+
+
+def count(module: nn.Module) -> int:
+    return sum(leaf.numel() for leaf in module.parameters())
+
+
+def test_stacked_lstm() -> None:
+    net = Net(models.build("stacked_lstm", (10,), 10_000))
+    assert count(net.module) == 5_565_328  # 5.57 M
+    words = torch.arange(20, dtype=torch.int32).reshape(2, 10)
+    assert net(net.init(stream(1, "init")), words).shape == (2, 10, 10_000)
+
+
+def test_efficientnet_b0() -> None:
+    module = pretrained.on_efficientnet(efficientnet_b0(weights=None).features, 8)
+    assert count(module) == 4_509_316  # 4.01 M and 62,720 x 8 + 8
+    assert module(torch.zeros(2, 3, 200, 200)).shape == (2, 8)
+
+
+def test_distilbert() -> None:
+    transformers = pytest.importorskip("transformers")
+    module = pretrained.on_distilbert(
+        transformers.DistilBertModel(transformers.DistilBertConfig()), 1
+    )
+    assert count(module) == 66_954_241
+    assert module(torch.ones(2, 2, 12, dtype=torch.int32)).shape == (2, 1)
+
+
+def test_mobilevit() -> None:
+    pytest.importorskip("timm")
+    net = Net(models.build("mobilevit", (3, 64, 64), 200))
+    assert count(net.module) == 1_015_224
+    assert net(net.init(stream(1, "init")), torch.zeros(2, 3, 64, 64)).shape == (2, 200)
+
+
+def test_learned_weights_are_kept_unless_redrawn() -> None:
+    """Discrepancy 14: the released code draws them anew."""
+
+    def network() -> Classifier:
+        body = nn.Sequential(nn.Linear(50, 40), nn.LayerNorm(40))
+        with torch.no_grad():
+            body[0].weight.fill_(7)
+            body[1].weight.fill_(7)
+        body.keeps_weights = True
+        return Classifier(body, nn.Linear(40, 2))
+
+    kept, redrawn = network(), network()
+    redrawn.redrawn = True
+    before = kept.head.weight.clone()
+    kept_theta, theta = (Net(each).init(stream(1, "init")) for each in (kept, redrawn))
+    assert (kept_theta["body.0.weight"] == 7).all()
+    assert not torch.equal(kept_theta["head.weight"], before)
+    assert (theta["body.1.weight"] == 7).all()  # no linear layer
+    assert float(theta["body.0.weight"].std()) == pytest.approx((2 / 90) ** 0.5, rel=0.05)
+    assert (theta["head.bias"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "line"),
+    [
+        ("distilbert", (2, 12), "put config.json and model.safetensors of|pip install"),
+        ("efficientnet_b0", (3, 64, 64), "put efficientnet_b0_rwightman-7f5810bc.pth"),
+    ],
+)
+def test_weights_that_can_not_be_had(
+    name: str,
+    shape: tuple[int, ...],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no network\nin this test")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=line) as raised:
+        models.build(name, shape, 1)
+    assert "\n" not in str(raised.value)
 
 
 def test_every_model_names_an_existing_file() -> None:
@@ -59,7 +150,16 @@ def test_initial_weights_come_from_the_stream_alone() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("ima_fmnist_cnn", (15,)), ("ima_cifar_cnn", (3, 8, 8)), ("ima_resnet18", (10,))],
+    [
+        ("ima_fmnist_cnn", (15,)),
+        ("ima_cifar_cnn", (3, 8, 8)),
+        ("ima_resnet18", (10,)),
+        ("m5", (1, 200)),
+        ("m5", (16_000,)),
+        ("celeba_cnn", (84,)),
+        ("stacked_lstm", (1, 10)),
+        ("distilbert", (200,)),
+    ],
 )
 def test_input_that_does_not_fit(name: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="input shape"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro import config
 from support.project import ROOT, Project
 
 
@@ -27,16 +28,26 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
     return Counter({name: int(number) for name, number in re.findall(r"(\w+) +(\d+)", counts)})
 
 
-def test_demo_is_forty_runs_on_data_that_need_no_network(project: Project) -> None:
+def runs_of(scale: str) -> set[config.Run]:
+    """Every run that some table needs, each once."""
+    tables = config.load(ROOT).tables(scale).values()
+    return {run for table in tables for run in table.runs}
+
+
+def test_the_demo_needs_no_network(project: Project) -> None:
     counted = jobs(project)
-    assert (counted["run"], counted["download"]) == (40, 1)
+    bundled = {"mnist5k", "heart"}  # in packages, one of them this one
+    settings = config.load(ROOT).settings
+    assert {settings[run.setting].dataset for run in runs_of("demo")} == bundled
+    assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(bundled))
 
 
 def test_the_whole_at_scale_paper(project: Project) -> None:
     counted = jobs(project, "--config", "scale=paper")
-    assert counted["run"] == 4 * 14 * 3
-    assert counted["table"] == counted["page"] == 1
-    assert counted["partition"] == 4 * 3
+    assert counted["run"] == len(runs_of("paper"))
+    assert counted["table"] == counted["page"] == len(config.load(ROOT).tables("paper"))
+    ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
+    assert len(ima) == 4 * 14 * 3  # settings x methods x seeds
 
 
 def test_one_page_by_its_name(project: Project) -> None:

@@ -103,7 +103,9 @@ def _partition(arguments: argparse.Namespace) -> None:
         )
     setting = load().setting(arguments.setting)
     train = open_dataset(setting.dataset).train
-    partition = make_partition(train.y, train.group, setting.partition, arguments.seed)
+    partition = make_partition(
+        train.y, train.group, setting.partition, arguments.seed, train.held_out
+    )
     path = setting.partition_path(arguments.seed)
     partition.save(path)
     sizes = partition.train_counts.sum(axis=1)

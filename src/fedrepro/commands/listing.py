@@ -38,7 +38,9 @@ def describe_methods() -> list[dict[str, Any]]:
     from fedrepro.method import Method
 
     hooks = [name for name in vars(Method) if not name.startswith("_")]
-    bookkeeping = {"pooled", "divergences", "as_released", "refuses"}
+    bookkeeping = {
+        "pooled", "full_participation", "weighs", "layers", "divergences", "as_released", "refuses"
+    }  # fmt: skip
     rows = []
     for part in registry.parts().values():
         overridden = [

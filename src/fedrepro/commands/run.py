@@ -56,11 +56,11 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro import fingerprint, registry, runner
+    from fedrepro import fingerprint, runner
 
     run_config = workbench.run_config(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
-    registry.compose(run_config["composition"], run_config["hyperparameters"])
+    runner.compose(run_config)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
@@ -123,8 +123,9 @@ def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition
     setting = workbench.setting(run.setting)
     path = workbench.root / setting.partition_path(run.seed)
     if not path.exists():
-        labels, groups = dataset.train.y, dataset.train.group
-        make_partition(labels, groups, setting.partition, run.seed).save(path)
+        data = dataset.train
+        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
+        made.save(path)
     return Partition.load(path)
 
 

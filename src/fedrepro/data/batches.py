@@ -14,6 +14,8 @@ from fedrepro.data.prepared import Dataset, Split
 class Scaling:
     """How stored values become inputs: bytes to [0, 1], then (x - mean) / std per channel.
 
+    Sound, 16 bits, becomes [-1, 1).
+
     Attributes:
         mean, std: float tensors [channels, 1, 1], or None for no normalisation.
     """
@@ -31,7 +33,9 @@ class Scaling:
         return cls(column(dataset.mean), column(dataset.std))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Bytes as floats; other kinds (features, tokens) stay as they are."""
+        """Bytes and sound as floats; other kinds (features, tokens) stay as they are."""
+        if x.dtype == torch.int16:
+            return x.to(torch.get_default_dtype()) / 32768
         if x.dtype != torch.uint8:
             return x
         scaled = x.to(torch.get_default_dtype()) / 255

@@ -27,6 +27,11 @@ Sha256 = Annotated[
     StringConstraints(pattern=r"^[0-9a-f]{64}$"),
     expected("64 lower-case hexadecimal digits"),
 ]
+Md5 = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{32}$"),
+    expected("32 lower-case hexadecimal digits"),
+]
 Url = Annotated[
     str, StringConstraints(pattern=r"^https?://\S+$"), expected("an http or https address")
 ]
@@ -34,6 +39,7 @@ Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
 TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 Pixels = Annotated[Whole, Field(ge=1), expected("a number of pixels")]
+Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 
 class Packed(Typed):
@@ -48,16 +54,26 @@ class RawFile(Typed):
     """One file that a data set is read from.
 
     Attributes:
-        size: bytes, not compressed.
+        size: bytes, not compressed; None where its authors don't say.
         sha256: of the uncompressed file, so that it holds for every source.
+        md5: instead, where its authors give nothing better.
         packed: what `urls` lead to, when that is not the file itself.
     """
 
     name: FileName
-    size: Bytes
-    sha256: Sha256
+    size: Bytes | None = None
+    sha256: Sha256 | None = None
+    md5: Md5 | None = None
     packed: Packed | None = None
     urls: tuple[Url, ...] = ()
+
+    @model_validator(mode="after")
+    def _checkable(self) -> Self:
+        if (self.sha256 is None) == (self.md5 is None):
+            raise ValueError("`sha256` or `md5`")
+        if self.packed is not None and self.size is None:
+            raise ValueError("`size` beside `packed`")
+        return self
 
 
 class Mirror(Typed):
@@ -95,7 +111,7 @@ class Described(Typed):
     licence: str
     citation: str
     homepage: Url | None = None
-    task: Literal["classification", "binary"] = "classification"
+    task: Literal["classification", "binary", "next_word"] = "classification"
     mean: PerChannel | None = None
     std: PerChannel | None = None
 
@@ -112,7 +128,6 @@ class Fetched(Described):
     """An entry whose files are fetched from `urls` or `mirrors`."""
 
     mirrors: tuple[Mirror, ...] = ()
-    class_names: tuple[str, ...]
 
     @property
     @abstractmethod
@@ -133,6 +148,7 @@ class Idx(Fetched):
     """Images and labels in the IDX format of MNIST."""
 
     kind: Literal["idx"]
+    class_names: tuple[str, ...]
     files: IdxFiles
 
     @property
@@ -145,6 +161,7 @@ class Cifar10Binary(Fetched):
     """CIFAR-10's binary version: nothing in it has to be unpickled."""
 
     kind: Literal["cifar10_binary"]
+    class_names: tuple[str, ...]
     archive: RawFile
 
     @property
@@ -160,6 +177,7 @@ class PixelCsv(Fetched):
     """
 
     kind: Literal["pixel_csv"]
+    class_names: tuple[str, ...]
     file: RawFile
     height: Pixels
     width: Pixels
@@ -214,7 +232,9 @@ class TabularCsv(Described):
         group: a column with each row's natural client; not a feature.
         split: a column with `train` or `test`; not a feature.
         drop: columns that are not features.
-        standardise: subtract the training mean and divide by the training deviation.
+        standardise: subtract the training mean and divide by the training deviation. With
+            `per_client` each client does so with its own, when a run shares the samples out; all
+            of them are then shared out, so `test_fraction` is 0 and clients hold out their own.
         test_fraction: the share of each class held out when there is no `split` (seed 0).
     """
 
@@ -224,12 +244,183 @@ class TabularCsv(Described):
     group: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
-    standardise: bool = True
+    standardise: bool | Literal["per_client"] = True
     test_fraction: TestFraction = 0.2
 
 
+class HeartDisease(Fetched):
+    """UCI's heart disease data of four hospitals in one CSV, each row's hospital by its position.
+
+    Slope, ca and thal, which two hospitals hardly ever recorded, are dropped.
+
+    Attributes:
+        hospitals: rows of each, in the file's order: the natural clients.
+        missing: `mean`: the hospital's mean of the column (a category's cut to a whole number), as
+            in AAggFF's released code, 920 rows; `drop`: rows with a missing value are dropped, as
+            in FLamby, 740 rows.
+    """
+
+    kind: Literal["heart_disease"]
+    file: RawFile
+    hospitals: dict[Name, Count]
+    missing: Literal["mean", "drop"] = "mean"
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.file]
+
+
+class Berka(Fetched):
+    """The loans of the PKDD'99 financial data: an archive of tables such as loan.asc.
+
+    Attributes:
+        leave_out: regions that are no clients.
+    """
+
+    kind: Literal["berka"]
+    archive: RawFile
+    leave_out: tuple[str, ...] = ()
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.archive]
+
+
+class QuestionPairs(Fetched):
+    """Medical question pairs: rows of doctor, question, question, label (1: they mean the same).
+
+    Attributes:
+        tokenizer: a folder with the vocab.txt of an uncased BERT model.
+        length: tokens of a pair, padded or cut.
+    """
+
+    kind: Literal["question_pairs"]
+    file: RawFile
+    tokenizer: str
+    length: Annotated[Whole, Field(ge=8), expected("a whole number of at least 8")]
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.file]
+
+
+class CelebaFiles(Typed):
+    """What LEAF makes its CelebA of."""
+
+    identities: RawFile
+    attributes: RawFile
+    images: RawFile
+
+
+class Celeba(Fetched):
+    """CelebA as LEAF uses it: who smiles; a celebrity is a client.
+
+    Attributes:
+        attribute: what is predicted.
+        minimum: celebrities with fewer images are dropped.
+        side: images are resized to `side` x `side`.
+    """
+
+    kind: Literal["celeba"]
+    files: CelebaFiles
+    attribute: str = "Smiling"
+    minimum: Count = 5
+    side: Pixels = 84
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.files.identities, self.files.attributes, self.files.images]
+
+
+class SpeechCommands(Fetched):
+    """Google's Speech Commands: WORD/SPEAKER_nohash_NUMBER.wav; a speaker is a client.
+
+    The clips of validation_list.txt and testing_list.txt are left out (torchaudio's `training`).
+
+    Attributes:
+        samples: of a clip, padded with silence.
+    """
+
+    kind: Literal["speech_commands"]
+    class_names: tuple[str, ...]
+    archive: RawFile
+    samples: Count = 16_000
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.archive]
+
+
+class IsicFiles(Typed):
+    """ISIC 2019's three files, and HAM10000's table that tells its hospitals apart."""
+
+    images: RawFile
+    labels: RawFile
+    metadata: RawFile
+    ham: RawFile
+
+
+class Isic(Fetched):
+    """ISIC 2019: skin lesions of 8 kinds from FLamby's 6 centres.
+
+    Attributes:
+        side: of the square in the middle of an image whose shorter side is `shorter`.
+        leave_out: images that are not used.
+    """
+
+    kind: Literal["isic2019"]
+    class_names: tuple[str, ...]
+    files: IsicFiles
+    centres: tuple[str, ...]
+    shorter: Pixels = 224
+    side: Pixels = 200
+    leave_out: tuple[str, ...] = ()
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.files.images, self.files.labels, self.files.metadata, self.files.ham]
+
+
+class TinyImageNet(Fetched):
+    """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
+
+    kind: Literal["tiny_imagenet"]
+    archive: RawFile
+    side: Pixels = 64
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        return [self.archive]
+
+
+class LeafReddit(Described):
+    """LEAF's tokenised Reddit: folders train and test of JSON; a user is a client.
+
+    Attributes:
+        path: a folder, or an archive of one.
+        words: of the vocabulary, the most frequent of the training text.
+    """
+
+    kind: Literal["leaf_reddit"]
+    path: str
+    words: Count = 10_000
+
+
 DatasetSpec = Annotated[
-    Idx | Cifar10Binary | PixelCsv | JpegParquet | ImageFolder | TabularCsv,
+    Idx
+    | Cifar10Binary
+    | PixelCsv
+    | JpegParquet
+    | ImageFolder
+    | TabularCsv
+    | HeartDisease
+    | Berka
+    | QuestionPairs
+    | Celeba
+    | SpeechCommands
+    | Isic
+    | TinyImageNet
+    | LeafReddit,
     Field(discriminator="kind"),
 ]
 

@@ -18,6 +18,7 @@ class Samples:
     x: NDArray[Any]
     y: NDArray[Any]
     group: NDArray[Any] | None = None
+    held_out: NDArray[Any] | None = None
 
     def take(self, mask: NDArray[np.bool_]) -> "Samples":
         """The samples where `mask` is true."""
@@ -30,7 +31,8 @@ class Content:
     """A whole data set in memory.
 
     Attributes:
-        notes: what a reader wants kept in meta.json, such as the names of features.
+        notes: what a reader wants kept in meta.json, such as the names of features, and
+            `client_standardised`, the columns that clients standardise.
     """
 
     train: Samples

@@ -4,6 +4,7 @@ import http.client
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,11 +22,11 @@ from rich.progress import (
 )
 
 from fedrepro.data.folders import cannot_write
-from fedrepro.files import sha256_of
 
 PATIENCE = 10  # seconds without an answer or a byte
 TRIES = 3  # connections for one file; each goes on where the last one broke
 BLOCK = 1 << 16
+HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
 
 
 class SourceError(Exception):
@@ -62,10 +63,16 @@ class Fetcher:
     ) -> None:
         self._progress.stop()
 
-    def fetch(self, url: str, part: Path, size: int, sha256: str) -> Path:
+    def fetch(
+        self, url: str, part: Path, size: int | None, fault: Callable[[Path], str | None]
+    ) -> Path:
         """Have all of `url` in the file `part`, adding to what an earlier call left in it.
 
         A part that turns out to be wrong is removed, so that the next call starts afresh.
+
+        Args:
+            size: bytes; None: as many as the server says.
+            fault: what is wrong with a whole file, such as its checksum.
 
         Raises:
             SourceError: when the server doesn't answer, or gives something else.
@@ -76,14 +83,33 @@ class Fetcher:
             raise SourceError(self._unreachable[host])
         if not self._watched:
             print(f"{self._name}: fetching {url}", file=sys.stderr)
+        size = self._length(url) if size is None else size
         task = self._progress.add_task(f"{self._name}: {part.stem}", total=size)
         try:
-            return self._insist(url, part, size, sha256, task)
+            return self._insist(url, part, size, fault, task)
         except SourceError:
             self._progress.remove_task(task)  # the next source has a bar of its own
             raise
 
-    def _insist(self, url: str, part: Path, size: int, sha256: str, task: TaskID) -> Path:
+    def _length(self, url: str) -> int:
+        """How many bytes the server says that `url` has."""
+        host = urlsplit(url).netloc
+        request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                length = answer.headers.get("Content-Length", "")
+        except urllib.error.HTTPError as error:
+            raise SourceError(f"{url}: status {error.code}") from None
+        except (OSError, http.client.HTTPException) as error:
+            self._unreachable[host] = f"{host}: {getattr(error, 'reason', None) or error}"
+            raise SourceError(self._unreachable[host]) from None
+        if not length.isdecimal():
+            raise SourceError(f"{url}: the server does not say how long it is")
+        return int(length)
+
+    def _insist(
+        self, url: str, part: Path, size: int, fault: Callable[[Path], str | None], task: TaskID
+    ) -> Path:
         """Connect up to `TRIES` times."""
         host, reason = urlsplit(url).netloc, ""
         for _ in range(TRIES):
@@ -107,16 +133,17 @@ class Fetcher:
                 if found == before:
                     break
                 continue
-            if found == size and sha256_of(part) == sha256:
+            wrong = fault(part) if found == size else f"{found} bytes, not {size}"
+            if wrong is None:
                 return part
             part.unlink()
-            raise SourceError(f"{url}: wrong checksum: not the {size} bytes with sha256 {sha256}")
+            raise SourceError(f"{url}: wrong checksum: {wrong}")
         raise SourceError(reason)
 
     def _continue(self, url: str, part: Path, size: int, task: TaskID) -> None:
         """One connection: append what comes; returns at its end, whole or not."""
         have = part.stat().st_size if part.is_file() else 0
-        headers = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
+        headers = dict(HEADERS)
         if have:
             headers["Range"] = f"bytes={have}-"
         request = urllib.request.Request(url, headers=headers)

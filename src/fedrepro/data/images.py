@@ -115,10 +115,10 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, progress: Callable[[float],
     unknown = sorted(set(split.tolist()) - {"train", "test"})
     if unknown:
         raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
-    first = _decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3)
+    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3)
     images = np.empty((len(table), *first.shape), np.uint8)
     for row, encoded in enumerate(table["jpeg"]):
-        image = _decode(encoded.as_py(), f"{path}: row {row}", 3)
+        image = decode(encoded.as_py(), f"{path}: row {row}", 3)
         if image.shape != first.shape:
             raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
         images[row] = image
@@ -159,7 +159,7 @@ def read_image_folder(
     for split, pairs in files.items():
         x = np.empty((len(pairs), spec.channels, spec.height, spec.width), np.uint8)
         for row, (image, _) in enumerate(pairs):
-            x[row] = _decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
+            x[row] = decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
             done += 1
             progress(done / total)
         splits[split] = Samples(x, np.array([number for _, number in pairs], np.int64))
@@ -175,10 +175,22 @@ def _folders(path: Path) -> list[str]:
     return sorted(child.name for child in path.iterdir() if child.is_dir()) if path.is_dir() else []
 
 
-def _decode(
-    encoded: bytes, where: object, channels: int, size: tuple[int, int] | None = None
+def decode(
+    encoded: bytes,
+    where: object,
+    channels: int,
+    size: tuple[int, int] | Callable[[int, int], tuple[int, int]] | None = None,
 ) -> NDArray[Any]:
-    """An encoded image as uint8 [channels, height, width], resized to (width, height) if given."""
+    """An encoded image as uint8 [channels, height, width].
+
+    Args:
+        where: what errors call it.
+        channels: 3 (red, green, blue) or 1 (grey).
+        size: (width, height) that it is resized to, or what gives them from those that it has.
+
+    Raises:
+        UserError: when it is no image or a damaged one.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -186,6 +198,8 @@ def _decode(
             pixels = image.convert("RGB" if channels == 3 else "L")
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
         raise UserError(f"{where}: can't be read as an image: {error}") from None
+    if callable(size):
+        size = size(*pixels.size)
     if size is not None and pixels.size != size:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
     array = np.asarray(pixels)

@@ -17,6 +17,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.schemes import (
+    ClientDirichlet,
     Dirichlet,
     GroupedDirichlet,
     Iid,
@@ -114,38 +115,53 @@ class Partition:
 
 
 def make_partition(
-    labels: NDArray[Any], groups: NDArray[Any] | None, spec: PartitionSpec, seed: int
+    labels: NDArray[Any],
+    groups: NDArray[Any] | None,
+    spec: PartitionSpec,
+    seed: int,
+    held_out: NDArray[Any] | None = None,
 ) -> Partition:
     """Share out samples among clients.
 
     Args:
-        labels: int [n], the class of each sample.
+        labels: int [n], the class of each sample; of samples with several, such as the words of a
+            text [n, length], only their number is shown.
         groups: int [n], each sample's natural client, for the scheme `natural`.
         spec: the scheme, as in an experiment file.
         seed: of numpy's legacy generator, so a number below 2**32.
+        held_out: bool [n], the test samples that a data set itself marks, for `given_test`.
 
     Raises:
         UserError: when the request can't be met.
     """
     labels = np.asarray(labels)
+    labels = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
     if labels.size == 0:
         raise UserError(f"partition {spec.name}: there are no samples to share out")
-    clients = _assign(labels, groups, spec, RandomState(seed))
-    empty = next((number for number, indices in enumerate(clients) if len(indices) == 0), None)
-    if empty is not None:
+    given_test = isinstance(spec, Natural) and spec.given_test
+    if given_test and held_out is None:
         raise UserError(
-            f"partition {spec.name}: client {empty} would get no samples: "
-            f"expected fewer clients than {len(clients)}"
+            f"partition {spec.name}: given_test: True: the data set marks no test samples: "
+            "expected False, with a `test_fraction`"
         )
+    clients = _assign(labels, groups, spec, RandomState(seed))
+    _refuse_empty(clients, spec)
     test = None
     if spec.test_fraction:
         # A stream of its own: with or without held-out samples, a client holds the same ones.
         random = RandomState([seed, 1])
         pairs = [
-            _hold_out(number, indices, labels, spec, random)
+            _hold_out_of_group(number, indices, labels, spec, seed)
+            if isinstance(spec, Natural) and spec.stratified
+            else _hold_out(number, indices, labels, spec, random)
             for number, indices in enumerate(clients)
         ]
         clients, test = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if given_test:
+        marked = np.asarray(held_out, dtype=np.bool_)
+        test = [indices[marked[indices]] for indices in clients]
+        clients = [indices[~marked[indices]] for indices in clients]
+        _refuse_empty(clients, spec)
     classes = int(labels.max()) + 1
     return Partition(
         train=clients,
@@ -156,6 +172,15 @@ def make_partition(
         name=spec.name,
         seed=seed,
     )
+
+
+def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
+    empty = next((number for number, indices in enumerate(clients) if len(indices) == 0), None)
+    if empty is not None:
+        raise UserError(
+            f"partition {spec.name}: client {empty} would get no samples: "
+            f"expected fewer clients than {len(clients)}"
+        )
 
 
 def _assign(
@@ -193,13 +218,15 @@ def _assign(
                 expectation = f"at most {classes}, the number of classes"
                 raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
             return by_labels(labels, spec.clients, spec.classes_per_client, random)
+        case ClientDirichlet():
+            return client_dirichlet(labels, spec.clients, spec.alpha, random)
         case Natural():
             if groups is None:
                 raise UserError(
                     f"{where}: scheme: 'natural': the data set has no groups: "
                     "expected one with a `group` column in config/datasets.yaml"
                 )
-            return natural(np.asarray(groups), spec.clients, random)
+            return natural(np.asarray(groups), spec.clients, random, spec.minimum)
         case _:
             assert_never(spec)
 
@@ -344,19 +371,68 @@ def by_labels(
     return [np.concatenate(client).astype(np.int64) for client in pieces]
 
 
-def natural(groups: NDArray[Any], clients: int | None, random: RandomState) -> list[Indices]:
+def client_dirichlet(
+    labels: NDArray[Any], clients: int, alpha: float, random: RandomState
+) -> list[Indices]:
+    """Equal shares N/K of samples in Dirichlet(alpha * share of each class) proportions."""
+    order = [
+        random.permutation(np.flatnonzero(labels == label)) for label in range(labels.max() + 1)
+    ]
+    left = np.array([len(member) for member in order])
+    share = left / left.sum()
+    dealt = []
+    for _ in range(clients):
+        proportions = _dirichlet_of_small(alpha * share, random)
+        hand: list[Indices] = []
+        wanted = len(labels) // clients
+        while wanted:
+            open_classes = proportions * (left > 0)
+            if not open_classes.sum() > 0:
+                open_classes = np.where(left > 0, share, 0.0)
+            take = np.minimum(random.multinomial(wanted, open_classes / open_classes.sum()), left)
+            for label in np.flatnonzero(take):
+                start = len(order[label]) - left[label]
+                hand.append(order[label][start : start + take[label]])
+            left -= take
+            wanted -= int(take.sum())
+        dealt.append(np.concatenate(hand).astype(np.int64))
+    return dealt
+
+
+def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDArray[np.float64]:
+    """A Dirichlet draw in logarithms: at small alpha numpy's Gamma draws underflow to 0/0.
+
+    A Gamma(a) variable is one of Gamma(a + 1) times U ** (1 / a).
+    """
+    there = np.flatnonzero(alpha > 0)
+    a = alpha[there]
+    logs = np.log(random.standard_gamma(a + 1)) + np.log1p(-random.random_sample(len(a))) / a
+    drawn = np.zeros(len(alpha))
+    drawn[there] = np.exp(logs - logs.max())
+    return drawn / drawn.sum()  # type: ignore[no-any-return]
+
+
+def natural(
+    groups: NDArray[Any], clients: int | None, random: RandomState, minimum: int = 1
+) -> list[Indices]:
     """One client for each group, in the groups' order; `clients` draws so many of them.
 
     Raises:
         UserError: when there are fewer groups than clients.
     """
-    names = np.unique(groups)
+    names, sizes = np.unique(groups, return_counts=True)
+    names = names[sizes >= minimum]
+    if len(names) == 0:
+        raise bad_value("partition natural", "minimum", minimum, f"at most {sizes.max()}")
     if clients is not None:
         if clients > len(names):
             expectation = f"at most {len(names)}, the number of groups"
             raise bad_value("partition natural", "clients", clients, expectation)
         names = np.sort(random.choice(names, clients, replace=False))
-    return [np.flatnonzero(groups == name) for name in names]
+    order = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[order], names, side="right")
+    starts = np.searchsorted(groups[order], names, side="left")
+    return [order[first:last] for first, last in zip(starts, ends, strict=True)]
 
 
 def _hold_out(
@@ -372,6 +448,51 @@ def _hold_out(
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
     chosen = stratified_choice(own, wanted, random)
     return indices[~chosen], indices[chosen]
+
+
+def _hold_out_of_group(
+    client: int, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
+) -> tuple[Indices, Indices]:
+    """A group's training and test samples, as scikit-learn's `train_test_split` with this seed.
+
+    AAggFF's released code takes them so, each client from a stream that starts anew, and with a
+    handful of small clients the results depend on the split more than on the method.
+
+    Raises:
+        UserError: when a class has one sample. Other schemes deal out single samples too, at
+            random; here it is how the data are.
+    """
+    own = labels[indices]
+    values, counts = np.unique(own, return_counts=True)
+    if counts.min() == 1:
+        raise UserError(
+            f"partition {spec.name}: client {client} has a single sample of class "
+            f"{values[counts.argmin()]}, which can't be both trained on and tested with: "
+            "expected `stratified: false`, or other data"
+        )
+    random = RandomState(seed)
+    wanted = int(np.ceil(spec.test_fraction * len(own)))
+    kept = _drawn_mode(counts, len(own) - wanted, random)
+    _drawn_mode(counts - kept, wanted, random)  # all that is left, but its draws count
+    chosen = np.ones(len(own), dtype=np.bool_)
+    for value, count in zip(values, kept, strict=True):
+        chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
+    return indices[~chosen], indices[chosen]
+
+
+def _drawn_mode(counts: Indices, wanted: int, random: RandomState) -> Indices:
+    """`wanted` in proportion to `counts` by largest remainders, ties by lot (scikit-learn's)."""
+    exact = counts / counts.sum() * wanted
+    quota = np.floor(exact)
+    remainder, lacking = exact - quota, int(wanted - quota.sum())
+    for value in np.unique(remainder)[::-1]:
+        if lacking == 0:
+            break
+        (ties,) = np.where(remainder == value)
+        lucky = random.choice(ties, size=min(len(ties), lacking), replace=False)
+        quota[lucky] += 1
+        lacking -= len(lucky)
+    return np.asarray(quota, dtype=np.int64)
 
 
 def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:

@@ -11,13 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue import (
+    Berka,
+    Celeba,
     Cifar10Binary,
     DatasetSpec,
+    HeartDisease,
     Idx,
     ImageFolder,
+    Isic,
     JpegParquet,
+    LeafReddit,
     PixelCsv,
+    QuestionPairs,
+    SpeechCommands,
     TabularCsv,
+    TinyImageNet,
 )
 from fedrepro.data.content import Content, Samples
 from fedrepro.data.folders import cannot_write, only_one, whole_folder
@@ -26,6 +34,8 @@ from fedrepro.data.sources import DOWNLOADS, Raw, download
 from fedrepro.errors import UserError
 
 Progress = Callable[[float], None]
+
+STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
 
 
 def prepare(
@@ -106,6 +116,38 @@ def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Con
             from fedrepro.data.tables import read_tabular_csv
 
             return read_tabular_csv(spec, raw.path)
+        case HeartDisease():
+            from fedrepro.data.medical import read_heart_disease
+
+            return read_heart_disease(spec, raw.path)
+        case Isic():
+            from fedrepro.data.medical import read_isic
+
+            return read_isic(spec, raw.path, scratch, progress)
+        case Berka():
+            from fedrepro.data.berka import read_berka
+
+            return read_berka(spec, raw.path, scratch)
+        case QuestionPairs():
+            from fedrepro.data.texts import read_question_pairs
+
+            return read_question_pairs(spec, raw.path)
+        case LeafReddit():
+            from fedrepro.data.texts import read_leaf_reddit
+
+            return read_leaf_reddit(spec, raw.path, scratch)
+        case Celeba():
+            from fedrepro.data.celeba import read_celeba
+
+            return read_celeba(spec, raw.path, scratch, progress)
+        case SpeechCommands():
+            from fedrepro.data.sound import read_speech_commands
+
+            return read_speech_commands(spec, raw.path, scratch, progress)
+        case TinyImageNet():
+            from fedrepro.data.tiny_imagenet import read_tiny_imagenet
+
+            return read_tiny_imagenet(spec, raw.path, scratch, progress)
         case _:
             assert_never(spec)
 
@@ -163,10 +205,12 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
 
 
 def _write_split(folder: Path, split: str, samples: Samples) -> dict[str, Any]:
-    x = samples.x if samples.x.dtype == np.uint8 else samples.x.astype(np.float32)
+    x = samples.x if samples.x.dtype in STORED else samples.x.astype(np.float32)
     arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(np.int64)}
     if samples.group is not None:
         arrays["group"] = samples.group.astype(np.int64)
+    if samples.held_out is not None:
+        arrays["held_out"] = samples.held_out.astype(np.bool_)
     written = {f"{split}_{key}": array for key, array in arrays.items()}
     return {
         "samples": len(samples.y),

@@ -19,14 +19,17 @@ class Split:
     """The samples for training or for testing, in arrays that are read from disk as needed.
 
     Attributes:
-        x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables.
-        y: int64 [n], the class of each sample.
+        x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
+            [n, 1, samples] for sound, int32 [n, ...] for the numbers of words.
+        y: int64 [n], the class of each sample; [n, length] for the next words of a text.
         group: int64 [n], the natural client of each sample, or None.
+        held_out: bool [n], the samples that the data set marks for testing, or None.
     """
 
     x: NDArray[Any]
     y: NDArray[np.int64]
     group: NDArray[np.int64] | None
+    held_out: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -37,10 +40,11 @@ class Dataset:
     """A prepared data set.
 
     Attributes:
-        task: "classification", or "binary" (two classes, judged by AUROC and the like).
+        task: "classification", "binary" (two classes, one logit) or "next_word".
         input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
         mean: for each channel, subtracted after uint8 is divided by 255; None: not applied.
         std: for each channel, divided by after that; None: not applied.
+        client_standardised: the columns that each client standardises with its own training rows.
         meta: all of meta.json; `content_sha256` in it identifies the data.
     """
 
@@ -53,6 +57,7 @@ class Dataset:
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     meta: dict[str, Any]
+    client_standardised: tuple[int, ...] = ()
 
 
 def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
@@ -77,6 +82,9 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
                 group=_map(folder, f"{split}_group", about)
                 if f"{split}_group" in about["arrays"]
                 else None,
+                held_out=_map(folder, f"{split}_held_out", about)
+                if f"{split}_held_out" in about["arrays"]
+                else None,
             )
             for split, about in meta["splits"].items()
         }
@@ -90,6 +98,7 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             mean=None if meta["mean"] is None else tuple(meta["mean"]),
             std=None if meta["std"] is None else tuple(meta["std"]),
             meta=meta,
+            client_standardised=tuple(meta.get("client_standardised", ())),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged(folder, error) from None

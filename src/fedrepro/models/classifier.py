@@ -24,6 +24,7 @@ def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:
     Raises:
         UserError: if it can't take such a sample.
     """
+    body.eval()  # BatchNorm can't train on one sample, and must not learn from this one
     try:
         with torch.no_grad():
             return int(body(torch.zeros(1, *input_shape)).shape[1])
@@ -31,6 +32,8 @@ def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:
         raise bad_value(
             "model", "input shape", input_shape, "images large enough for its layers"
         ) from error
+    finally:
+        body.train()
 
 
 def require_image(name: str, input_shape: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Convolutional networks of two 5x5 convolutions: McMahan's, and IMA's for FMNIST and CIFAR-10."""
+"""Small convolutional networks: McMahan's, IMA's for FMNIST and CIFAR-10, LEAF's for CelebA."""
 
 from torch import nn
 
@@ -52,3 +52,21 @@ def mcmahan_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         *convolutions, nn.Linear(features_of(convolutions, input_shape), 512), nn.ReLU()
     )
     return Classifier(body, nn.Linear(512, outputs))
+
+
+def celeba_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """LEAF's CNN for CelebA in AAggFF's code: 29,569 parameters at 3x84x84 and one logit.
+
+    Four 3x3 convolutions of 32 channels without bias, each with BatchNorm, pooling and ReLU.
+    """
+    require_image("LEAF's CNN", input_shape)
+    layers: list[nn.Module] = []
+    for inputs in (input_shape[0], 32, 32, 32):
+        layers += [
+            nn.Conv2d(inputs, 32, 3, padding=1, bias=False),
+            nn.BatchNorm2d(32),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+        ]
+    body = nn.Sequential(*layers, nn.Flatten())
+    return Classifier(body, nn.Linear(features_of(body, input_shape), outputs))

@@ -20,13 +20,40 @@ def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
         weight.uniform_(-bound, bound, generator=rng)
 
 
+def _redraw(module: nn.Module, rng: torch.Generator) -> None:
+    """Xavier-normal weights, zero biases, and BatchNorm's scale from N(1, 1); the rest is kept."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+            nn.init.xavier_normal_(layer.weight, generator=rng)
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.weight.normal_(1.0, 1.0, generator=rng)
+        else:
+            continue
+        if layer.bias is not None:
+            layer.bias.zero_()
+
+
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
     """Overwrite all parameters and buffers of ``module`` in place, in the order of its layers.
+
+    A part with the attribute ``keeps_weights`` has learned them elsewhere and keeps them; a module
+    that is ``redrawn`` loses them as in AAggFF's released code (discrepancy 14).
 
     Raises:
         TypeError: for a layer with parameters whose default rule is not known here.
     """
+    kept = {
+        layer
+        for part in module.modules()
+        if getattr(part, "keeps_weights", False)
+        for layer in part.modules()
+    }
+    if getattr(module, "redrawn", False):
+        _redraw(module, rng)
+        return
     for layer in module.modules():
+        if layer in kept:
+            continue
         if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
             _uniform_fan_in(layer, rng)
         elif isinstance(layer, nn.Embedding):

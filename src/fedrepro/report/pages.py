@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config import TableTarget, Workbench
+from fedrepro.config import SCALES, Metric, TableTarget, Workbench
 from fedrepro.report import figures, scenes
-from fedrepro.report.published import PrintedCell, Published, System, label_of
+from fedrepro.report.measures import measure_of
+from fedrepro.report.published import KEYS, PrintedCell, Published, System, label_of
 from fedrepro.report.runs import RunRecord
-from fedrepro.report.tables import UNIT
 from fedrepro.report.verdict import rule_in_words
 
 Json = Mapping[str, Any]
@@ -21,6 +21,8 @@ class RowView:
 
     label: str
     anchor: str
+    metric: str
+    unit: str
     setting: str
     demo: str | None
     cells: tuple[Json, ...]
@@ -41,6 +43,8 @@ def table_page(
             RowView(
                 row["label"],
                 f"row-{index + 1}",
+                row["metric"],
+                row["unit"],
                 row["setting"],
                 row["demo"] if any(cell["demo"] for cell in cells) else None,
                 cells,
@@ -57,7 +61,7 @@ def table_page(
         "methods": _methods(workbench, target),
         "counts": _counts(table["cells"]),
         "rule": rule_in_words(system.spread) if system else (),
-        "seeds": {"demo": workbench.seeds("demo"), "paper": workbench.seeds("paper")},
+        "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stand_ins": sorted(
             {
                 workbench.setting(row["demo"]).dataset
@@ -99,7 +103,8 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
 
 
 def _counts(cells: Iterable[Json]) -> dict[str, int]:
-    cells = list(cells)
+    """Counts over cells; of columns that answer the same printed cell the first one counts."""
+    cells = _answers(cells)
     words = [cell["verdict"]["word"] for cell in cells if cell["verdict"]]
     return {
         "printed": sum(cell["printed"] is not None for cell in cells),
@@ -110,6 +115,17 @@ def _counts(cells: Iterable[Json]) -> dict[str, int]:
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
     }
+
+
+def _answers(cells: Iterable[Json]) -> list[Json]:
+    found: list[Json] = []
+    seen = set()
+    for cell in cells:
+        name = cell["printed"] and tuple(cell["printed"][key] for key in KEYS)
+        if name is None or name not in seen:
+            found.append(cell)
+        seen.add(name)
+    return found
 
 
 def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
@@ -144,6 +160,10 @@ def printed_page(published: Published, system: str, item: str) -> dict[str, Any]
     }
 
 
+METRICS_OF_A_RUN: tuple[tuple[Metric, str], ...] = (
+    ("accuracy", "Test accuracy"),
+    ("loss", "Test loss"),
+)
 METRICS = {
     "acc1": "Top-1 accuracy, %",
     "acc5": "Top-5 accuracy, %",
@@ -193,13 +213,14 @@ def run_page(
     """The content of a run's page: its manifest, its curves, what it cost, who uses it."""
     manifest = record.manifest
     charts = []
-    for metric, title in (("accuracy", "Test accuracy"), ("loss", "Test loss")):
-        line = figures.average(title, [scenes.points_of(record, metric)])
+    for metric, title in METRICS_OF_A_RUN:
+        measure = measure_of(metric)
+        line = figures.average(title, [measure.series(record)])
         if line:
             svg = figures.curves(
                 [line],
-                description=scenes.description_of(title, [line], metric, record.run.setting),
-                unit=UNIT[metric],
+                description=scenes.description_of(title, [line], measure, record.run.setting),
+                unit=measure.unit,
             )
             charts.append(scenes.Panel(title, svg))
     last = {name: values[-1] for name, values in record.rounds.items() if values}

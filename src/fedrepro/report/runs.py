@@ -45,7 +45,15 @@ class RunRecord:
     @cached_property
     def rounds(self) -> dict[str, list[float]]:
         """rounds.parquet: column -> values; empty where there is no such file."""
-        path = self.root / self.folder / "rounds.parquet"
+        return self._columns("rounds.parquet")
+
+    @cached_property
+    def clients(self) -> dict[str, list[float]]:
+        """clients.parquet: column -> values; empty where there is no such file."""
+        return self._columns("clients.parquet")
+
+    def _columns(self, name: str) -> dict[str, list[float]]:
+        path = self.root / self.folder / name
         if not path.exists():
             return {}
         import pyarrow.parquet
@@ -54,7 +62,7 @@ class RunRecord:
             columns: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
         except (OSError, ValueError) as error:
             first_line = str(error).partition("\n")[0]
-            raise UserError(f"{self.folder}/rounds.parquet: damaged: {first_line}") from None
+            raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
         return {
             name: [math.nan if value is None else float(value) for value in values]
             for name, values in columns.items()

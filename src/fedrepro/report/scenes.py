@@ -11,8 +11,8 @@ from fedrepro.config import Run, TableTarget, Workbench
 from fedrepro.errors import UserError
 from fedrepro.report import figures
 from fedrepro.report.figures import Line, Points, Style
-from fedrepro.report.runs import RunRecord, read_run
-from fedrepro.report.tables import COLUMN, FACTOR, UNIT
+from fedrepro.report.measures import Measure, measure_of
+from fedrepro.report.runs import read_run
 
 Json = Mapping[str, Any]
 
@@ -97,13 +97,14 @@ def scene_of(
     if not any(run["page"] for result in results.values() for run in result["runs"]):
         return None
     setting = next(iter(results.values()))["setting"]
-    metric = target.table.metric
+    metric = target.table.metric_of(target.table.rows[cells[0]["row"]])
+    measure = measure_of(metric)
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
     for pair in pairs:
         lines = []
         for column, name in pair:
-            runs = _curves_of(workbench.root, results.get(column), metric)
+            runs = _curves_of(workbench.root, results.get(column), measure)
             seeds = max(seeds, len(runs))
             printed = next((cell["printed"] for cell in cells if cell["column"] == column), None)
             level = printed["mean"] if printed and scale == "paper" else None
@@ -119,10 +120,10 @@ def scene_of(
             title,
             figures.curves(
                 lines,
-                description=description_of(title, lines, metric, setting),
+                description=description_of(title, lines, measure, setting),
                 names=names,
                 limits=limits,
-                unit=UNIT[metric],
+                unit=measure.unit,
             ),
         )
         for title, lines in panels
@@ -138,29 +139,22 @@ def _titled(pair: Sequence[tuple[int, str]]) -> int:
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
 
 
-def _curves_of(root: Path, result: Json | None, metric: str) -> list[Points]:
+def _curves_of(root: Path, result: Json | None, measure: Measure) -> list[Points]:
     if not result or not result["chosen"]:
         return []
-    found = []
+    found: list[Points] = []
     for run in result["runs"]:
         if run["method"] == result["chosen"] and run["state"] == "finished":
             name = Run(result["setting"], run["method"], run["seed"])
-            found.append(points_of(read_run(root, name, landed=run["landed"]), metric))
+            found.append(measure.series(read_run(root, name, landed=run["landed"])))
     return found
 
 
-def points_of(record: RunRecord, metric: str) -> Points:
-    """(round, value in printed units) of a run."""
-    rounds = record.rounds.get("round", [])
-    values = record.rounds.get(COLUMN[metric], [])
-    return [(number, FACTOR[metric] * value) for number, value in zip(rounds, values, strict=False)]
-
-
-def description_of(title: str, lines: Sequence[Line], metric: str, setting: str) -> str:
+def description_of(title: str, lines: Sequence[Line], measure: Measure, setting: str) -> str:
     ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {UNIT[metric]}".rstrip() for line in lines
+        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
     )
-    return f"Test {metric} by round, {title}, setting {setting}: {ends}."
+    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."
 
 
 def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Json]) -> HeatMap | None:

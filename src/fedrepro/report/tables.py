@@ -6,7 +6,6 @@ that stands in at scale demo and never does.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,13 +16,10 @@ from fedrepro.errors import UserError
 from fedrepro.files import write_atomically
 from fedrepro.fingerprint import EXECUTION
 from fedrepro.report.estimate import Estimate
+from fedrepro.report.measures import Measure, last, measure_of
 from fedrepro.report.published import PrintedCell, Published
 from fedrepro.report.runs import RunRecord, read_run
 from fedrepro.report.verdict import Verdict, judge
-
-COLUMN = {"accuracy": "test_accuracy", "loss": "test_loss"}
-FACTOR = {"accuracy": 100.0, "loss": 1.0}  # papers print accuracies in percent
-UNIT = {"accuracy": "%", "loss": ""}
 
 Json = dict[str, Any]
 
@@ -50,12 +46,12 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         "scale": target.scale,
         "title": table.title,
         "published_table": table.published.table if table.published else None,
-        "metric": table.metric,
-        "unit": UNIT[table.metric],
         "summary": table.summary.model_dump(),
         "rows": [
             {
                 "label": row.label,
+                "metric": (measure := measure_of(table.metric_of(row))).words,
+                "unit": measure.unit,
                 "setting": f"{target.system}/{row.setting}",
                 "demo": f"{target.system}/{row.demo}" if row.demo else None,
             }
@@ -85,12 +81,9 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     return published.find(target.system, target.table.published.table, wanted)
 
 
-def value_of(record: RunRecord, metric: str, rounds: int) -> float | None:
+def value_of(record: RunRecord, measure: Measure, rounds: int) -> float | None:
     """The mean of the last ``rounds`` evaluated rounds, in printed units; None without a number."""
-    values = record.rounds.get(COLUMN[metric], [])[-rounds:]
-    if record.state != "finished" or not values or not all(map(math.isfinite, values)):
-        return None
-    return FACTOR[metric] * math.fsum(values) / len(values)
+    return last(measure.series(record), rounds) if record.state == "finished" else None
 
 
 def _cell(
@@ -135,15 +128,16 @@ def _printed(printed: PrintedCell | None) -> Json | None:
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
     """One cell's runs of all its methods, and the number of the best of them."""
     rounds = target.table.summary.rounds
+    measure = measure_of(target.table.metric_of(cell.row))
     by_method: dict[str, list[Json]] = {}
     for method in cell.methods:
-        by_method[method] = [_run(workbench, target, run, rounds) for run in cell.runs(method)]
+        by_method[method] = [_run(workbench, run, measure, rounds) for run in cell.runs(method)]
     estimates = {
         method: Estimate.of(values)
         for method, runs in by_method.items()
         if (values := [run["value"] for run in runs if run["value"] is not None])
     }
-    best = max if target.table.metric == "accuracy" else min
+    best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else cell.methods
     troubles = _troubles(by_method[method] for method in shown)
@@ -163,7 +157,7 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
     return result | (asdict(estimates[chosen]) if chosen else {})
 
 
-def _run(workbench: Workbench, target: TableTarget, run: Run, rounds: int) -> Json:
+def _run(workbench: Workbench, run: Run, measure: Measure, rounds: int) -> Json:
     record = find_run(workbench.root, run)
     changed = _changed(workbench, record) if record.manifest else []
     return {
@@ -171,7 +165,7 @@ def _run(workbench: Workbench, target: TableTarget, run: Run, rounds: int) -> Js
         "seed": run.seed,
         "state": record.state,
         "why": record.why,
-        "value": value_of(record, target.table.metric, rounds),
+        "value": value_of(record, measure, rounds),
         "landed": record.landed,
         "changed": changed,
         "folder": record.folder.as_posix(),

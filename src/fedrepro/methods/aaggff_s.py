@@ -1,0 +1,73 @@
+"""AAggFF-S (Hahn et al., ICML 2024, Algorithm 2), for clients that all take part. A wrapper.
+
+The server learns the mixing coefficients by the online Newton step (eq. 7) on the decision loss
+-log(1 + <p, r>), where r_i is client i's loss before training, set in relation to the mean and put
+through a distribution function into [C1, C2] (eq. 8). alpha = 4 K L and beta = 1 / (4 L) with
+L = C2 / (1 + C1), Lemma 4.1; by default C1 = 0 and C2 = 1 / K (discrepancy 9).
+
+Released code: 1 (objective not centred, alpha twice), 2 (first coefficients 1, not 1 / K), 3
+(normal distribution function reversed), 13 (growing server learning rate). 14, pre-trained weights
+drawn anew, is the model's matter, not the server's.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedrepro.aggregation import online_newton, regret
+from fedrepro.aggregation.responses import Array, responses
+from fedrepro.decision import Decider, Decision, Observed, check_response, refused
+from fedrepro.errors import bad_value
+from fedrepro.method import Method, Wrapper, divergence
+
+
+@dataclass(frozen=True)
+class AAggFFS(Decider, Wrapper):
+    """AAggFF-S (Hahn et al., ICML 2024, Algorithm 2, eqs. 7 and 8)."""
+
+    full_participation: ClassVar[bool] = True
+
+    cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
+    lower: float = 0.0  # C1
+    upper: float | None = None  # C2; None: 1 / K
+    centred: bool = divergence(
+        True, released=False, item="1", why="quadratic not centred at past decisions, alpha twice"
+    )
+    uniform_start: bool = divergence(
+        True, released=False, item="2", why="the first coefficients are all 1, not 1 / K"
+    )
+    rising_normal: bool = divergence(
+        True, released=False, item="3", why="the normal distribution function falls, 1.5 to 0.5"
+    )
+
+    def __post_init__(self) -> None:
+        check_response("method aaggff_s", self.cdf, self.lower, self.upper)
+
+    @classmethod
+    def refuses(cls, inner: Method) -> str | None:
+        return refused(inner)
+
+    def bounds(self, clients: int) -> tuple[float, float]:
+        """C1 and C2."""
+        upper = 1 / clients if self.upper is None else self.upper
+        if upper <= self.lower:
+            raise bad_value("method aaggff_s", "lower", self.lower, f"less than upper, {upper:g}")
+        return self.lower, upper
+
+    def regret_bound(self, rounds: int, clients: int, share: float) -> float:
+        """Theorem 5.1."""
+        return regret.newton_bound(rounds, clients, regret.lipschitz(*self.bounds(clients)))
+
+    def memory(self, clients: int) -> dict[str, Array]:
+        self.bounds(clients)
+        return online_newton.begin(clients, 1 / clients if self.uniform_start else 1.0)
+
+    def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
+        clients, (lower, upper) = observed.clients, self.bounds(observed.clients)
+        response = responses(observed.losses, self.cdf, lower, upper, self.rising_normal)
+        gradient = -response / (1 + memory["decision"] @ response)
+        constant = regret.lipschitz(lower, upper)
+        alpha, beta = 4 * clients * constant, 1 / (4 * constant)
+        after = online_newton.learn(memory, gradient, alpha, beta, self.centred)
+        return Decision(np.copy(after["decision"]), after, response, gradient)

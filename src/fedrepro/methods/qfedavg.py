@@ -1,0 +1,52 @@
+"""q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation", Algorithm 2; solves q-FFL).
+
+With n_i the clients' sizes, L = 1 / lr and d_i = L (w - w_i), the server moves by
+sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its coefficients, of which Table 1 of
+Hahn et al. (ICML 2024) speaks, are proportional to n_i F_i^q; their released code leaves n_i out
+(discrepancy 11) and lets L grow with the server's learning rate (13).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.aggregation.responses import Array
+from fedrepro.decision import LOSS, Decider, Decision, Observed, proportional
+from fedrepro.method import Context, Method, divergence
+from fedrepro.server_rate import growing
+from fedrepro.tree import Tree
+
+LEAST_LOSS = 1e-10  # a loss of zero has no power q - 1
+
+
+@dataclass(frozen=True)
+class QFedAvg(Decider):
+    """q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation in federated learning")."""
+
+    q: float = 1.0
+    sample_weighted: bool = divergence(
+        True, released=False, item="11", why="coefficients without the clients' sizes"
+    )
+
+    def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
+        losses = np.maximum(observed.losses, LEAST_LOSS)
+        powers = (losses / losses.max()) ** self.q
+        return Decision(proportional(powers, observed.sizes if self.sample_weighted else None), {})
+
+    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+        """Coefficients whose sum is the length of the step, at most 1."""
+        coefficients, server = super().weigh(ctx, server, reports)
+        growth = 1.0 if self.constant_server_lr else growing(ctx).server_lr / ctx.server_lr
+        losses = reports[LOSS].nan_to_num(nan=torch.inf, posinf=torch.inf).to(coefficients)
+        losses = losses.clamp(min=LEAST_LOSS)
+        deltas = ctx.net.trainable(reports["delta"])
+        squares = [leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)]
+        curvature = growth / float(ctx.lr) * torch.stack(squares).sum(0).to(coefficients)
+        return coefficients / (coefficients * (1 + self.q * curvature / losses)).sum(), server
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        # The server's learning rate stands in L alone, so that it must not lengthen the step.
+        return Method.step(self, ctx, server, reports, weights)

@@ -1,0 +1,28 @@
+"""TERM, tilted empirical risk minimisation (Li et al., ICLR 2021), as in Table 1 of Hahn et al.
+
+p_i is proportional to n_i exp(tilt F_i). The released code of Hahn et al. (ICML 2024) leaves n_i
+out (discrepancy 11).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrepro.aggregation.responses import Array
+from fedrepro.decision import Decider, Decision, Observed, proportional
+from fedrepro.method import divergence
+
+
+@dataclass(frozen=True)
+class TERM(Decider):
+    """TERM (Li et al., ICLR 2021, "Tilted empirical risk minimization")."""
+
+    tilt: float = 1.0
+    sample_weighted: bool = divergence(
+        True, released=False, item="11", why="coefficients without the clients' sizes"
+    )
+
+    def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
+        tilted = self.tilt * observed.losses
+        tilted = np.exp(tilted - tilted.max())
+        return Decision(proportional(tilted, observed.sizes if self.sample_weighted else None), {})

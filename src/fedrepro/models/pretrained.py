@@ -1,0 +1,137 @@
+"""Networks that start from weights learned elsewhere, which are kept (discrepancy 14).
+
+AAggFF's released code draws them anew, as the models whose names end in ``_redrawn`` do.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedrepro.errors import UserError, bad_value
+from fedrepro.models.classifier import Classifier, require_image
+
+DISTILBERT = "distilbert-base-uncased"
+FOLDER = Path("data", DISTILBERT)
+EFFICIENTNET = "efficientnet_b0_rwightman-7f5810bc.pth"
+
+
+class _FirstToken(nn.Module):
+    """A transformer's features of [CLS], the first token; inputs [n, 2, length]: tokens, mask."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.encoder(x[:, 0], attention_mask=x[:, 1])[0][:, 0]
+        return found
+
+
+def on_distilbert(encoder: nn.Module, outputs: int) -> Classifier:
+    """AAggFF's head on a DistilBERT: 768, ReLU, dropout 0.1, one logit."""
+    width = int(encoder.config.dim)  # type: ignore[arg-type]
+    head = nn.Sequential(
+        nn.Linear(width, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, outputs)
+    )
+    return Classifier(_FirstToken(encoder), head)
+
+
+def distilbert(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """DistilBERT (Sanh et al., 2019) with its weights: 66,954,241 parameters for one logit.
+
+    Raises:
+        UserError: when transformers is not installed, or the weights are not to be had.
+    """
+    if len(input_shape) != 2 or input_shape[0] != 2:
+        raise bad_value("DistilBERT", "input shape", input_shape, "(2, length): tokens and mask")
+    try:
+        from transformers import DistilBertModel
+    except ImportError:
+        raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
+    local = (FOLDER / "config.json").is_file()
+    try:
+        encoder: Any = DistilBertModel.from_pretrained(str(FOLDER) if local else DISTILBERT)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"distilbert: its weights can't be had ({_first_line(error)}): put config.json and "
+            f"model.safetensors of {DISTILBERT} into {FOLDER}"
+        ) from None
+    model = on_distilbert(encoder.train(), outputs)
+    model.body.keeps_weights = True  # type: ignore[assignment]
+    return model
+
+
+def distilbert_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """DistilBERT as AAggFF's released code has it: linear layers drawn anew (xavier-normal)."""
+    model = distilbert(input_shape, outputs)
+    model.redrawn = True  # type: ignore[assignment]
+    return model
+
+
+def on_efficientnet(features: nn.Module, outputs: int) -> Classifier:
+    """AAggFF's head on EfficientNet-B0: pooled to 7 x 7, dropout 0.1, one linear layer."""
+    body = nn.Sequential(features, nn.AdaptiveAvgPool2d(7), nn.Flatten())
+    return Classifier(body, nn.Sequential(nn.Dropout(0.1), nn.Linear(1280 * 7 * 7, outputs)))
+
+
+def efficientnet_b0(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """EfficientNet-B0 (Tan and Le, 2019) with its weights: 4,509,316 parameters for 8 classes.
+
+    Raises:
+        UserError: when the weights are not to be had.
+    """
+    require_image("EfficientNet-B0", input_shape)
+    from torchvision.models import efficientnet_b0 as build
+
+    try:
+        features = build(weights="DEFAULT", progress=False).features
+    except (OSError, RuntimeError) as error:  # the latter: a file with another checksum
+        raise UserError(
+            f"efficientnet_b0: its weights can't be had ({_first_line(error)}): put {EFFICIENTNET} "
+            f"of torchvision into {Path(torch.hub.get_dir()) / 'checkpoints'}"
+        ) from None
+    model = on_efficientnet(features, outputs)
+    model.body.keeps_weights = True  # type: ignore[assignment]
+    return model
+
+
+def efficientnet_b0_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """EfficientNet-B0 as AAggFF's released code has it: nearly all weights drawn anew."""
+    model = efficientnet_b0(input_shape, outputs)
+    model.redrawn = True  # type: ignore[assignment]
+    return model
+
+
+class _MobileViTBody(nn.Module):
+    """All of a MobileViT but its last layer."""
+
+    def __init__(self, whole: Any) -> None:
+        super().__init__()
+        self.whole = whole
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.whole(x)
+        return features
+
+
+def mobilevit(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """MobileViT-XXS (Mehta and Rastegari, ICLR 2022), from timm, not pre-trained.
+
+    1,015,224 parameters for 200 classes. The paper does not say which of the three sizes it used.
+
+    Raises:
+        UserError: when timm is not installed.
+    """
+    require_image("MobileViT", input_shape)
+    try:
+        import timm
+    except ImportError:
+        raise UserError("timm is not installed: run `pip install fedrepro[vision]`") from None
+    whole: Any = timm.create_model("mobilevit_xxs", in_chans=input_shape[0], num_classes=0)
+    return Classifier(_MobileViTBody(whole), nn.Linear(whole.num_features, outputs))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

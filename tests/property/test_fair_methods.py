@@ -1,0 +1,219 @@
+"""The fairness-aware methods in a federation: degenerate cases, composition, bad input."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from fedrepro import registry, runner, tree
+from fedrepro.decision import LOSS, MEMORY, Decider, loss_before_training
+from fedrepro.engine import context_of, play_round, steps_of
+from fedrepro.errors import UserError
+from fedrepro.method import Method
+from fedrepro.methods.aaggff_d import AAggFFD
+from fedrepro.methods.aaggff_s import AAggFFS
+from fedrepro.methods.afl import AFL
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fedmgda import FedMGDA
+from fedrepro.methods.fedprox import FedProx
+from fedrepro.methods.ima import IMA
+from fedrepro.methods.propfair import PropFair
+from fedrepro.methods.qfedavg import QFedAvg
+from fedrepro.methods.term import TERM
+from fedrepro.net import Net
+from fedrepro.server_rate import growing
+from support.worlds import Memory, assert_close, federation, play
+
+
+class Uniform(FedAvg):
+    def weigh(self, ctx, server, reports):  # type: ignore[no-untyped-def]
+        return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
+
+
+@pytest.mark.parametrize(
+    ("special", "general"),
+    [
+        (QFedAvg(q=0.0), FedAvg()),
+        (TERM(tilt=0.0), FedAvg()),
+        (QFedAvg(q=0.0, sample_weighted=False), Uniform()),
+        (TERM(tilt=0.0, sample_weighted=False), Uniform()),
+        (AFL(lr=0.0), Uniform()),
+        (PropFair(baseline=1e9), FedAvg()),  # the loss itself, but for its scale: see lr below
+        (FedAvg(sample_weighted=False), Uniform()),
+        (AAggFFS(inner=FedAvg(), lower=1.0, upper=1 + 1e-9), Uniform()),
+        (AAggFFD(inner=FedAvg(), lower=1.0, upper=1 + 1e-9), Uniform()),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_degenerate_case(special: Method, general: Method) -> None:
+    whole = any(layer.full_participation for layer in special.layers())
+    cohort = 6 if whole else 4
+    ours = federation(method=special, cohort=cohort, weight_decay=0.0)
+    if isinstance(special, PropFair):  # -log(1 - l / M) is l / M for large M
+        grown = replace(ours.context, schedule=lambda round: 1e9 * 0.1 * 0.99**round)
+        ours = replace(ours, context=grown)
+    theirs = federation(method=general, cohort=cohort, weight_decay=0.0)
+    assert_close(play(ours)[0]["params"], play(theirs)[0]["params"], 1e-6)
+
+
+def test_fedmgda_without_freedom_follows_the_mean_direction() -> None:
+    world = federation(method=FedMGDA(radius=0.0))
+    before, owns, _ = play(world, until=0)
+    after, played = play_round(world, before, Memory(), 0)
+    moves = [tree.take(played.reports["delta"], index) for index in range(4)]
+    total = tree.zeros(moves[0])
+    for move in moves:
+        total = tree.add(total, tree.scale(move, 1 / float(tree.square_norm(move)) ** 0.5))
+    expected = tree.subtract(before["params"], tree.scale(total, 1 / 4))
+    assert_close(after["params"], expected)
+    assert not owns.known
+
+
+@pytest.mark.parametrize("name", ["aaggff_s", "aaggff_d"])
+@pytest.mark.parametrize(
+    "rest", ["fedprox", "scaffold", "fednova", "fedavg+fedadam", "fedavg+fedyogi",
+             "fedavg+fedadagrad", "propfair", "fedadam"]
+)  # fmt: skip
+@pytest.mark.parametrize("fidelity", ["", "@released"])
+def test_plug_and_play(name: str, rest: str, fidelity: str) -> None:
+    server, _, _ = play(federation(f"{name}{fidelity}+{rest}"), until=4)
+    assert all(leaf.isfinite().all() for leaf in tree.leaves(server))
+    assert abs(float(server[MEMORY]["decision"].sum()) - 1) < 1e-9
+    plain, _, _ = play(federation(f"{rest}", cohort=6 if name == "aaggff_s" else 4), until=4)
+    with pytest.raises(AssertionError):
+        assert_close(server["params"], plain["params"], 1e-6)
+
+
+def test_moving_average_around_a_learned_mixture() -> None:
+    """ima+aaggff_s+fedavg: the window averages the models that the mixture made."""
+    mixed = federation("aaggff_s+fedavg")
+    ima = federation("ima+aaggff_s+fedavg", {"ima": {"window": 3, "start": 0.5, "decay": 0.01}})
+    assert isinstance(ima.method, IMA) and isinstance(ima.method.inner, AAggFFS)
+    half, _, _ = play(mixed, until=3)
+    assert_close(play(ima, until=3)[0]["params"], half["params"])
+    server, _, _ = play(ima)
+    mean = tree.apply(lambda leaf: leaf.mean(0), server["ima"])
+    assert_close(server["params"], mean)
+    other = federation("aaggff_s+ima+fedavg", {"ima": {"window": 3, "start": 0.5, "decay": 0.01}})
+    assert_close(play(other)[0]["params"], server["params"])
+
+
+def test_loss_is_the_received_models_on_all_samples_before_training() -> None:
+    world = federation("aaggff_d")
+    server, owns, _ = play(world, until=2)
+    _, played = play_round(world, server, owns, 2)
+    for index, client in enumerate(played.cohort):
+        x, y = world.clients.load(client)
+        expected = nn.functional.cross_entropy(world.context.net(server["params"], x), y)
+        assert float(played.reports[LOSS][index]) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_loss_is_taken_in_evaluation_mode() -> None:
+    world = federation("aaggff_d")
+    net = Net(nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.9)).double())
+    ctx = replace(context_of(world, 0, [0]), net=net)
+    params = net.init(torch.Generator().manual_seed(1))
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    loss = loss_before_training(ctx, params, steps_of(world, ctx, 0))
+    x, y = world.clients.load(0)
+    expected = nn.functional.cross_entropy(x @ params["0.weight"].T + params["0.bias"], y)
+    assert float(loss) == pytest.approx(float(expected))
+    assert torch.equal(before, torch.get_rng_state()) and net.module.training
+
+
+@pytest.mark.parametrize("name", ["aaggff_s", "aaggff_d", "afl", "term", "qfedavg"])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_teaches_nothing(name: str, bad: float) -> None:
+    world = federation(name)
+    server, _, _ = play(world, until=2)
+    ctx = context_of(world, 2, list(range(6)))
+    reports = {
+        "delta": tree.apply(lambda leaf: torch.ones(6, *leaf.shape), server["params"]),
+        LOSS: torch.tensor([1.0, bad, 1.0, 1.0, 1.0, 1.0]),
+    }
+    weights, after = world.method.weigh(ctx, server, reports)
+    assert after is server and bool(weights.isfinite().all())
+    if name != "qfedavg":
+        assert weights.tolist() == pytest.approx((ctx.sizes / ctx.sizes.sum()).tolist())
+
+
+def test_server_rate_of_the_released_code() -> None:
+    """Discrepancy 13: what the clients' rate loses, the server's gains; asked for twice, once."""
+    ctx = replace(federation().context, schedule=lambda round: 0.1 * 0.5**round, round=3)
+    assert growing(ctx).server_lr == 8.0 == growing(growing(ctx)).server_lr
+    world = federation("aaggff_s@released+fedavg")
+    double = federation("aaggff_s@released+fedavg@released")
+    assert_close(play(world)[0]["params"], play(double)[0]["params"], 0)
+    slow, fast = FedAvg(), FedAvg(constant_server_lr=False)
+    one, two = (play(federation(method=each), until=1)[0]["params"] for each in (slow, fast))
+    assert_close(one, two, 0)  # the first round is the same
+    with pytest.raises(AssertionError):
+        assert_close(
+            play(federation(method=slow), until=3)[0]["params"],
+            play(federation(method=fast), until=3)[0]["params"],
+        )
+
+
+def test_released_fedavg_counts_every_client_of_a_sample_the_same() -> None:
+    """Discrepancy 12: only where clients are sampled."""
+    method = FedAvg(sample_weighted=False)
+    assert_close(
+        play(federation(method=method, cohort=6))[0], play(federation("fedavg", cohort=6))[0], 0
+    )
+    with pytest.raises(AssertionError):
+        assert_close(play(federation(method=method))[0], play(federation("fedavg"))[0], 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "items"),
+    [
+        ("aaggff_s", {"1", "2", "3", "13"}),
+        ("aaggff_d", {"2", "3", "4", "13"}),
+        ("afl", {"13"}),
+        ("term", {"11", "13"}),
+        ("qfedavg", {"11", "13"}),
+        ("fedmgda", {"13"}),
+        ("propfair", {"12", "13"}),
+        ("fedavg", {"12", "13"}),
+        ("fedprox", {"21"}),
+    ],
+)
+def test_every_departure_of_the_released_code_is_a_field(name: str, items: set[str]) -> None:
+    cls = registry.parts()[name].cls
+    assert {each.metadata["item"] for each in cls.divergences()} == items
+    released = registry.compose(f"{name}@released")[0]
+    for each in cls.divergences():
+        assert getattr(released, each.name) == each.metadata["released"] != each.default
+
+
+@pytest.mark.parametrize("wrapper", ["aaggff_s", "aaggff_d"])
+@pytest.mark.parametrize(
+    "inner", ["afl", "qfedavg", "term", "fedmgda", "central", "aaggff_d+fedavg"]
+)
+def test_wrappers_refuse_what_weighs_its_clients_itself(wrapper: str, inner: str) -> None:
+    with pytest.raises(UserError, match="a method that it can wrap"):
+        registry.compose(f"{wrapper}+{inner}")
+
+
+@pytest.mark.parametrize("name", ["aaggff_s", "ima+aaggff_s+fedavg", "afl"])
+def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
+    run = {"composition": name, "hyperparameters": {}, "participation": 0.1}
+    with pytest.raises(UserError, match=r"participation: 0.1: expected 1, .*aaggff_d") as caught:
+        runner.compose(run)
+    assert "\n" not in str(caught.value)
+    runner.compose({**run, "participation": 1.0})
+    runner.compose({**run, "composition": "aaggff_d+fedavg"})
+
+
+def test_propfair_above_its_baseline_has_a_finite_gradient() -> None:
+    world = federation(method=PropFair(baseline=1e-3))
+    server, _, _ = play(world, until=2)
+    assert all(leaf.isfinite().all() for leaf in tree.leaves(server))
+
+
+def test_fedprox_keeps_its_own_released_reading() -> None:
+    released = FedProx().as_released()
+    assert released == FedProx(squared=False)
+    assert isinstance(registry.compose("aaggff_s")[0], Decider)
