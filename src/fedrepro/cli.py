@@ -4,7 +4,7 @@ import argparse
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
@@ -66,12 +66,15 @@ class _Both:
         self.terminal, self.log = terminal, log
 
     def write(self, text: str) -> int:
-        self.log.write(text)
-        return self.terminal.write(text)
+        written = self.terminal.write(text)
+        with suppress(OSError):  # a full disk: what a person must see was said above
+            self.log.write(text)
+        return written
 
     def flush(self) -> None:
-        self.log.flush()
         self.terminal.flush()
+        with suppress(OSError):
+            self.log.flush()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.terminal, name)

@@ -31,7 +31,7 @@ EXPERIMENTS = Path("config/experiments")
 
 
 PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
-Seed = Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
 PositiveReal = Annotated[
     Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")
 ]

@@ -132,8 +132,11 @@ class _SideBySide(torch.autograd.Function):
         # A tensor, because a number would be compiled in, and the rate changes every round.
         ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr))
         step = _compiled_step() if ctx.mode == "compiled" else _step
-        for index in range(batches["real"].shape[1]):
-            batch = {name: leaf[:, index] for name, leaf in batches.items()}
+        # Steps first, each contiguous: how many there are must not show in a step's strides, or
+        # every round with another longest client would be compiled anew.
+        by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
+        for index in range(by_step["real"].shape[0]):
+            batch = tree.take(by_step, index)
             theta, state = step(ctx, call.gradient, sent_dims, sent, own, theta, state, batch)
         moved = (*tree.leaves(theta), *tree.leaves(state))
         return moved, (0,) * len(moved)

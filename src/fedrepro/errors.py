@@ -19,3 +19,9 @@ def bad_value(
 ) -> UserError:
     """The line for a wrong value: the file or command, the key, the value, what was expected."""
     return UserError(f"{where}: {key}: {value!r}: expected {expected}{nearest(value, choices)}")
+
+
+def at_least(method: str, key: str, value: float, least: float) -> None:
+    """Raises UserError unless a hyperparameter is a finite number of at least ``least``."""
+    if not least <= value < float("inf"):
+        raise bad_value(f"method {method}", key, value, f"a finite number of at least {least:g}")

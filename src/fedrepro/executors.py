@@ -63,7 +63,8 @@ def vectorised(
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
     """
-    if shutil.which("c++") is None and shutil.which("g++") is None:
+    on_cpu = tree.leaves(sent)[0].device.type == "cpu"
+    if on_cpu and shutil.which("c++") is None and shutil.which("g++") is None:
         raise UserError(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
             "install one or use 'sequential'"
@@ -104,6 +105,8 @@ def _every_client(
 
 @lru_cache
 def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]]:
+    # One compilation for every number of steps that a round's longest client can have.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * UNROLLED)
     return torch.compile(_every_client, fullgraph=True, dynamic=False)
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +14,7 @@ from typing import Any
 from fedrepro import config, fingerprint
 from fedrepro.checks import check_methods
 from fedrepro.config import Overrides, TableTarget, Workbench
-from fedrepro.data.catalogue import find_dataset
+from fedrepro.data.catalogue import find_dataset, meaning_of
 from fedrepro.data.prepared import FORMAT
 from fedrepro.errors import UserError
 from fedrepro.typed_yaml import validate
@@ -22,9 +22,6 @@ from fedrepro.typed_yaml import validate
 REPORT_FOLDERS = tuple(
     Path("reports", name) for name in ("templates", "captions", "published", "reference")
 )
-
-# What an entry of config/datasets.yaml may say otherwise without the data being others.
-DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed")
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -81,8 +78,8 @@ class Graph:
         another kind of data, would re-run everything.
         """
         with _one_line():
-            entry = find_dataset(wildcards.dataset, self.bench.datasets).model_dump(mode="json")
-        return fingerprint.of_text(f"{FORMAT} {json.dumps(_without(entry, DESCRIPTIVE))}")
+            entry = meaning_of(find_dataset(wildcards.dataset, self.bench.datasets))
+        return fingerprint.of_text(f"{FORMAT} {json.dumps(entry)}")
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting that shares a data set in the wanted way."""
@@ -153,13 +150,6 @@ class Graph:
         return [str(table.path) for table in tables] + [
             str(run.folder / "manifest.json") for run in runs
         ]
-
-
-def _without(what: Any, keys: Collection[str]) -> Any:
-    """Nested dicts without some keys."""
-    if not isinstance(what, dict):
-        return what
-    return {key: _without(value, keys) for key, value in what.items() if key not in keys}
 
 
 def show_holes(workflow: Any) -> None:

@@ -20,8 +20,6 @@ from fedrepro.steps import Steps
 from fedrepro.task import CLASSIFICATION, Task
 from fedrepro.tree import Tree
 
-FOREVER = 1 << 30
-
 
 @dataclass(frozen=True)
 class Context:

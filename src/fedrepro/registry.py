@@ -6,6 +6,7 @@ your own is searched too when the environment variable FEDREPRO_METHODS names on
 
 import importlib.util
 import inspect
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -155,7 +156,14 @@ def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:
             if isinstance(value, bool) or not isinstance(value, right):
                 expected = "a whole number" if whole else "a number"
                 raise bad_value(f"method {name}", key, value, expected)
-        elif default is not None and type(value) is not type(default):
+            if not math.isfinite(value):
+                raise bad_value(f"method {name}", key, value, "a finite number")
+        elif default is None:
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise bad_value(f"method {name}", key, value, "a number or null")
+        elif type(value) is not type(default):
             raise bad_value(f"method {name}", key, value, f"a {type(default).__name__}")
     return part.cls(**values)
 

@@ -6,6 +6,7 @@ nothing had happened.
 """
 
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -76,6 +77,7 @@ class Plan:
     executor: str
     test: Samples | None
     client_tests: list[Samples]
+    client_sizes: list[int]
     rounds: int
     every: int
 
@@ -117,6 +119,11 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
     outputs = 1 if task.name == "binary" else dataset.classes
     net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
 
+    if not partition.fits(dataset.train.y):
+        raise UserError(
+            f"partition {partition.name}: it was not made from the present data set "
+            f"{dataset.name}: make it again (fedrepro partition SETTING --seed {run['seed']})"
+        )
     scaling = Scaling.of(dataset, device)
     training = Samples.of(standardised(dataset, partition), scaling, device)
     clients = ClientData(training, partition.train)
@@ -162,6 +169,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
         executor,
         Samples.of(dataset.test, scaling, device) if dataset.test else None,
         tests if run["evaluate"]["clients"] else [],
+        [len(each) for each in partition.train],
         run["rounds"],
         run["evaluate"]["every"],
     )
@@ -223,24 +231,47 @@ def run(
     plan = make_plan(run, dataset, partition)
     partial = folder.with_name(f"{folder.name}.partial")
     with _alone(partial):
-        identity = _identity(run, plan, code)
+        data = _data_of(dataset, partition)
+        identity = _identity(run, plan, code, data)
         state = _resume(partial, plan, identity)
         _train(plan, state, partial, identity, run["checkpoint_every"], report)
-        return _finish(plan, state, run, code, partial, folder)
+        try:
+            return _finish(plan, state, run, code, data, partial, folder)
+        except OSError as error:
+            raise _not_written(folder, error) from error
 
 
-def _identity(run: Mapping[str, Any], plan: Plan, code: str) -> str:
+def _not_written(folder: Path, error: OSError) -> UserError:
+    return UserError(f"{folder}: could not be written: {error.strerror or error}")
+
+
+def _data_of(dataset: Dataset, partition: Partition) -> dict[str, Any]:
+    """What identifies the samples of a run, and which client holds which."""
+    digest = hashlib.sha256()
+    for indices in (*partition.train, *(partition.test or [])):
+        digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
+    return {
+        "content_sha256": dataset.meta.get("content_sha256"),
+        "partition_sha256": digest.hexdigest(),
+    }
+
+
+def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     """What a checkpoint must share with a run to be gone on from."""
-    execution = [plan.executor, run["device"], run["threads"], code]
+    execution = [plan.executor, run["device"], run["threads"], code, data, torch.__version__]
     return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
 
 
 @contextmanager
 def _alone(partial: Path) -> Iterator[None]:
     """Keep a second process off the same run."""
-    partial.mkdir(parents=True, exist_ok=True)
     lock = partial.with_name(f".{partial.name}.lock")
-    with lock.open("w") as file:
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        opened = lock.open("w")
+    except OSError as error:
+        raise _not_written(partial, error) from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -274,8 +305,11 @@ def _resume(partial: Path, plan: Plan, identity: str) -> State:
             )
             state.resumed += 1
             return state
-    shutil.rmtree(partial)  # another code or configuration: nothing to go on from
-    partial.mkdir()
+    try:
+        shutil.rmtree(partial)  # another code, configuration or data: nothing to go on from
+        partial.mkdir()
+    except OSError as error:
+        raise _not_written(partial, error) from error
     return State(
         begin(plan.federation),
         ClientStore(owns, device=device),
@@ -338,13 +372,14 @@ def _one_round(plan: Plan, state: State) -> None:
     }
     sizes = federation.clients.sizes
     if plan.personal:
-        scores = [_score_client(plan, ctx, state, client) for client in range(len(sizes))]
+        everyone = range(len(plan.client_tests))
+        scores = [_score_client(plan, ctx, state, client) for client in everyone]
         row |= _summary(scores)
         state.clients.extend(
             {
                 "round": number,
                 "client": client,
-                "train_samples": sizes[client],
+                "train_samples": plan.client_sizes[client],
                 "test_samples": score.samples,
                 "loss": score.loss,
                 "accuracy": score.accuracy,
@@ -381,7 +416,8 @@ def _score_client(plan: Plan, ctx: Context, state: State, client: int) -> Score:
     samples = plan.client_tests[client]
     if not len(samples):
         return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
-    own = own_of(plan.federation, ctx, state.owns, client)
+    holder = 0 if plan.federation.method.pooled else client
+    own = own_of(plan.federation, ctx, state.owns, holder)
     params = plan.federation.method.model(ctx, state.server, own)
     return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)
 
@@ -412,7 +448,13 @@ def _summary(scores: list[Score]) -> dict[str, float]:
 
 
 def _finish(
-    plan: Plan, state: State, run: Mapping[str, Any], code: str, partial: Path, folder: Path
+    plan: Plan,
+    state: State,
+    run: Mapping[str, Any],
+    code: str,
+    data: Mapping[str, Any],
+    partial: Path,
+    folder: Path,
 ) -> dict[str, Any]:
     """Write the files and put the folder in its place."""
     method = plan.federation.method
@@ -420,18 +462,15 @@ def _finish(
     staged = partial / "finished"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
-    try:
-        state.rounds.write(staged / "rounds.parquet")
-        state.clients.write(staged / "clients.parquet")
-        model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
-        save_tree(staged / "model.safetensors", model)
-        manifest = _manifest(plan, state, run, code, staged)
-        _write_json(staged / "manifest.json", manifest)
-        _write_json(staged / "timing.json", _timing(state))
-        for file in staged.iterdir():
-            flush(file)
-    except OSError as error:
-        raise UserError(f"{folder}: could not be written: {error.strerror or error}") from error
+    state.rounds.write(staged / "rounds.parquet")
+    state.clients.write(staged / "clients.parquet")
+    model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
+    save_tree(staged / "model.safetensors", model)
+    manifest = {**_manifest(plan, state, run, code, staged), "data": data}
+    _write_json(staged / "manifest.json", manifest)
+    _write_json(staged / "timing.json", _timing(state))
+    for file in staged.iterdir():
+        flush(file)
     _replace(staged, folder)
     shutil.rmtree(partial)
     return manifest

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedrepro import runner
 from fedrepro.data.partition import Partition
@@ -36,8 +37,13 @@ def partition(held_out: bool = False) -> Partition:
     indices = [np.arange(client, 150, CLIENTS) for client in range(CLIENTS)]
     train = [each[5:] for each in indices] if held_out else indices
     test = [each[:5] for each in indices] if held_out else None
-    counts = np.zeros((CLIENTS, CLASSES), np.int64)
-    return Partition(train, test, counts, counts if held_out else None, {}, "by-hand", 0)
+    y = np.arange(150) % CLASSES
+
+    def counts(rows: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+        return np.array([np.bincount(y[each], minlength=CLASSES) for each in rows])
+
+    test_counts = counts(test) if test else None
+    return Partition(train, test, counts(train), test_counts, {}, "by-hand", 0)
 
 
 def run_config(composition: str = "fedavg", **changes: Any) -> dict[str, Any]:
@@ -52,10 +58,13 @@ def run_config(composition: str = "fedavg", **changes: Any) -> dict[str, Any]:
 
 
 def carry_out(
-    folder: Path, config: dict[str, Any], report: runner.Report = lambda progress: None
+    folder: Path,
+    config: dict[str, Any],
+    report: runner.Report = lambda progress: None,
+    data: Dataset | None = None,
 ) -> dict[str, Any]:
     held_out = bool(config["evaluate"]["clients"])
-    return runner.run(config, dataset(), partition(held_out), folder, "code", report)
+    return runner.run(config, data or dataset(), partition(held_out), folder, "code", report)
 
 
 def main() -> None:

@@ -179,6 +179,11 @@ def test_composition() -> None:
         ("ima+central", {}, "can wrap, not Central"),
         ("ima+ima+fedavg", {}, "already is a moving average"),
         ("fedavg++ima", {}, "joined by"),
+        ("ima", {"ima": {"window": 0}}, "at least 1"),
+        ("ima", {"ima": {"decay": 2.0}}, "below 1"),
+        ("fedprox", {"fedprox": {"mu": -1.0}}, "at least 0"),
+        ("fedprox", {"fedprox": {"mu": float("nan")}}, "finite"),
+        ("fedadam", {"fedadam": {"initial_accumulator": "x"}}, "a number or null"),
     ],
 )
 def test_composition_that_makes_no_sense(name: str, values: dict, line: str) -> None:  # type: ignore[type-arg]
@@ -248,3 +253,39 @@ def test_gradient_of_what_the_loss_does_not_depend_on_is_zero() -> None:
     gradient = differentiate(lambda theta: theta["used"].sum(), theta)
     assert torch.equal(gradient["unused"], torch.zeros(3))
     assert torch.equal(gradient["used"], torch.ones(2))
+
+
+@pytest.mark.parametrize("epochs", [1, 4])  # short enough to be unrolled, and not
+def test_rounds_of_many_lengths_under_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, epochs: int
+) -> None:
+    """The number of steps differs from round to round; the tracing backend runs no C++ compiler."""
+    from dataclasses import replace
+    from functools import partial
+
+    from fedrepro import descent, executors
+    from support.worlds import Data, assert_close
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    for cached in (descent._compiled_step, executors._compiled):
+        cached.cache_clear()
+    sizes = [8 * number for number in range(1, 13)]  # 1 to 12 mini-batches
+    x = torch.randn(sum(sizes), 6, generator=stream(1, "x")).double()
+    y = torch.arange(sum(sizes)) % 3
+    parts = list(zip(x.split(sizes), y.split(sizes), strict=True))
+
+    def world(execute: executors.Executor) -> object:
+        base = federation("scaffold", cohort=2, rounds=16, momentum=0.0, lr=0.01)
+        context = replace(base.context, clients=len(sizes), epochs=epochs)
+        clients = Data(parts)
+        return replace(base, clients=clients, context=context, epochs=epochs, execute=execute)
+
+    try:
+        assert_close(
+            play(world(executors.vectorised))[0]["params"],  # type: ignore[arg-type]
+            play(world(executors.sequential))[0]["params"],  # type: ignore[arg-type]
+            1e-6,  # the rate is a float32 tensor in the one and a Python number in the other
+        )
+    finally:
+        for cached in (descent._compiled_step, executors._compiled):
+            cached.cache_clear()

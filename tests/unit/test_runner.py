@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from fedrepro.errors import UserError
 from fedrepro.files import sha256_of
 from fedrepro.store import load_tree
 from support.tiny_disk import tiny_disk
-from support.tiny_run import carry_out, run_config
+from support.tiny_run import carry_out, dataset, run_config
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 
@@ -211,3 +212,29 @@ def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
     ours = pd.read_parquet(tmp_path / "vectorised" / "rounds.parquet")
     theirs = pd.read_parquet(tmp_path / "sequential" / "rounds.parquet")
     assert ours["test_loss"].to_numpy() == pytest.approx(theirs["test_loss"].to_numpy(), rel=1e-4)
+
+
+def test_a_checkpoint_of_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    with pytest.raises(Stop):
+        carry_out(folder, run_config(), stop_after(7))
+    other = replace(dataset(), meta={"content_sha256": "another"})
+    seen: list[int] = []
+    manifest = carry_out(folder, run_config(), lambda p: seen.append(p.round), other)
+    assert seen[0] == 1
+    assert manifest["data"]["content_sha256"] == "another"
+
+
+def test_a_partition_of_other_data_is_one_line(tmp_path: Path) -> None:
+    other = dataset()
+    other = replace(other, train=replace(other.train, y=other.train.y[::-1].copy()))
+    with pytest.raises(UserError, match="not made from the present data set"):
+        carry_out(tmp_path / "x", run_config(), data=other)
+
+
+def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
+    config = run_config("central", evaluate={"every": 12, "clients": True})
+    carry_out(tmp_path / "x", config)
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert clients["client"].tolist() == list(range(6))
+    assert set(clients["train_samples"]) == {20}

@@ -40,9 +40,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    if arguments.seed < 0:
+    if not 0 <= arguments.seed < 2**32:
         where = "the command line"
-        raise bad_value(where, "--seed", arguments.seed, "a whole number of at least 0")
+        raise bad_value(where, "--seed", arguments.seed, "a whole number from 0 to 4294967295")
     chosen = {"device": arguments.device, "executor": arguments.executor}
     overrides = validate(config.Overrides, chosen, "the command line")
     workbench = config.load(overrides=overrides)

@@ -1,9 +1,9 @@
 """The data sets that config/datasets.yaml names: where each comes from and how it is read."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -449,3 +449,19 @@ def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
     if name not in known:
         raise bad_value(CATALOGUE, "data set", name, f"one of {', '.join(sorted(known))}", known)
     return known[name]
+
+
+# What an entry may say otherwise without the data being others.
+DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed")
+
+
+def meaning_of(spec: DatasetSpec) -> Any:
+    """What an entry says of the data themselves, as nested dicts."""
+    return _without(spec.model_dump(mode="json"), DESCRIPTIVE)
+
+
+def _without(what: Any, keys: Collection[str]) -> Any:
+    """Nested dicts without some keys."""
+    if not isinstance(what, dict):
+        return what
+    return {key: _without(value, keys) for key, value in what.items() if key not in keys}

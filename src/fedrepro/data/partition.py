@@ -57,6 +57,17 @@ class Partition:
     name: str
     seed: int
 
+    def fits(self, labels: NDArray[Any]) -> bool:
+        """Whether samples with these classes are those that were shared out."""
+        for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
+            if rows is None or counts is None:
+                continue
+            if max(int(each.max(initial=0)) for each in rows) >= len(labels):
+                return False
+            if not np.array_equal(_counts(rows, labels, counts.shape[1]), counts):
+                return False
+        return True
+
     def save(self, path: Path) -> None:
         """Write `path` (.npz) and the classes of each client beside it (.json).
 
@@ -266,8 +277,8 @@ def dirichlet(
                 random.shuffle(indices)
             return joined
     raise UserError(
-        f"partition: dirichlet: in {DIRICHLET_TRIES} draws no client of {clients} always had "
-        f"{minimum} samples at alpha {alpha:g}: lower `minimum`, or use the scheme "
+        f"partition: dirichlet: none of {DIRICHLET_TRIES} draws gave each of {clients} clients "
+        f"at least {minimum} samples at alpha {alpha:g}: lower `minimum`, or use the scheme "
         "`grouped_dirichlet`"
     )
 

@@ -26,6 +26,7 @@ from fedrepro.data.catalogue import (
     SpeechCommands,
     TabularCsv,
     TinyImageNet,
+    meaning_of,
 )
 from fedrepro.data.content import Content, Samples
 from fedrepro.data.folders import cannot_write, only_one, whole_folder
@@ -66,7 +67,7 @@ def prepare(
             The folder is then as it was.
     """
     raw = download(name, spec, archives, root=downloads)
-    recipe = _digest({"format": FORMAT, "spec": spec.model_dump(mode="json"), "raw": raw.sha256})
+    recipe = _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw.sha256})
     folder = root / name
     with only_one(folder):
         if not again and _made_by(folder, recipe):

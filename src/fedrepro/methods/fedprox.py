@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro import tree
+from fedrepro.errors import at_least
 from fedrepro.method import Context, divergence
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.tree import Tree
@@ -28,6 +29,9 @@ class FedProx(FedAvg):
     squared: bool = divergence(
         True, released=False, item="21", why="mu * sum of layer norms instead of mu/2 * |.|^2"
     )
+
+    def __post_init__(self) -> None:
+        at_least("fedprox", "mu", self.mu, 0)
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
         away = tree.subtract(ctx.net.trainable(theta), ctx.net.trainable(sent["params"]))

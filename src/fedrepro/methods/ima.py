@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedrepro import tree
+from fedrepro.errors import at_least, bad_value
 from fedrepro.method import Context, Method, Wrapper, divergence
 from fedrepro.optim import Optimizer, Rate
 from fedrepro.tree import Tree
@@ -48,6 +49,12 @@ class IMA(Wrapper):
         item="B4",
         why="the window holds client averages, before the server optimizer's step",
     )
+
+    def __post_init__(self) -> None:
+        at_least("ima", "window", self.window, 1)
+        at_least("ima", "start", self.start, 0)
+        if not 0 <= self.decay < 1:
+            raise bad_value("method ima", "decay", self.decay, "a number from 0 and below 1")
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:
