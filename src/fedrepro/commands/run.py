@@ -122,8 +122,8 @@ def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition
 
     setting = workbench.setting(run.setting)
     path = workbench.root / setting.partition_path(run.seed)
-    if not path.exists():
-        data = dataset.train
+    data = dataset.train
+    if not path.exists() or not Partition.load(path).fits(data.y):
         made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
         made.save(path)
     return Partition.load(path)

@@ -59,6 +59,7 @@ class Partition:
 
     def fits(self, labels: NDArray[Any]) -> bool:
         """Whether samples with these classes are those that were shared out."""
+        labels = _one_dimensional(labels)
         for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
             if rows is None or counts is None:
                 continue
@@ -146,7 +147,7 @@ def make_partition(
         UserError: when the request can't be met.
     """
     labels = np.asarray(labels)
-    labels = labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
+    labels = _one_dimensional(labels)
     if labels.size == 0:
         raise UserError(f"partition {spec.name}: there are no samples to share out")
     given_test = isinstance(spec, Natural) and spec.given_test
@@ -518,6 +519,11 @@ def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) ->
     for value, count in zip(values, quota, strict=True):
         mask[random.permutation(np.flatnonzero(labels == value))[:count]] = True
     return mask
+
+
+def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:
+    """Texts, whose target is at every word, are of one class."""
+    return labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
 
 
 def _counts(clients: list[Indices], labels: NDArray[Any], classes: int) -> Indices:
