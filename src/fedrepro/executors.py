@@ -63,7 +63,7 @@ def vectorised(
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
     """
-    on_cpu = tree.leaves(sent)[0].device.type == "cpu"
+    on_cpu = ctx.sizes.device.type == "cpu"
     if on_cpu and shutil.which("c++") is None and shutil.which("g++") is None:
         raise UserError(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
@@ -93,7 +93,8 @@ def _stacked(
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
     if not tree.leaves(after):
         return reports, list(owns)
-    return reports, [tree.take(after, index) for index in range(len(steps))]
+    # Copied: a view would keep the states of the whole cohort in memory as long as itself.
+    return reports, [tree.copy(tree.take(after, index)) for index in range(len(steps))]
 
 
 def _every_client(

@@ -61,6 +61,10 @@ class Net:
         """The part of ``theta`` that does not belong to the head."""
         return {name: leaf for name, leaf in theta.items() if not name.startswith("head.")}
 
+    def ordered(self, theta: Tree) -> Tree:
+        """``theta``, all of the model, with its names in the order of the module's."""
+        return {name: theta[name] for name in self._bound}
+
     def trainable(self, theta: Tree) -> Tree:
         """``theta`` without buffers, at whatever depth of the tree the names stand."""
         if not self._buffers or not isinstance(theta, dict):
