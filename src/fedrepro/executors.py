@@ -50,7 +50,8 @@ def eager(
     """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
 
     Raises:
-        UserError: for a model with running statistics, which vmap can't update.
+        UserError: for a model with BatchNorm: the padding of a short mini-batch would count in its
+            statistics, and vmap can't update running ones.
     """
     return _stacked(_every_client, method, ctx, sent, owns, steps)
 
@@ -85,10 +86,10 @@ def _stacked(
     owns: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    if ctx.net.has_buffers:
+    if ctx.net.mixes_samples:
         raise UserError(
-            "executor: 'vectorised': expected a model without running statistics (BatchNorm); "
-            "use 'sequential', or a model with GroupNorm"
+            "executor: 'vectorised': expected a model without BatchNorm, whose statistics "
+            "padding would change; use 'sequential', or a model with GroupNorm"
         )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
     if not tree.leaves(after):

@@ -74,8 +74,10 @@ class Net:
         }
 
     @property
-    def has_buffers(self) -> bool:
-        return bool(self._buffers)
+    def mixes_samples(self) -> bool:
+        """Whether a sample's output depends on the other samples of its mini-batch."""
+        normalisers = nn.modules.batchnorm._BatchNorm
+        return any(isinstance(layer, normalisers) for layer in self.module.modules())
 
     def bind(self, theta: Tree) -> Tree:
         """A copy of ``theta`` that a client may move in place, and that requires gradients.
