@@ -23,6 +23,7 @@ from fedrepro.data.schemes import (
     Iid,
     Labels,
     Natural,
+    PairedShards,
     PartitionSpec,
     Shards,
 )
@@ -205,6 +206,11 @@ def _assign(
     match spec:
         case Iid():
             return iid(len(labels), spec.clients, random)
+        case PairedShards():
+            if 2 * spec.clients > len(labels):
+                at_most = f"at most {len(labels) // 2}, two samples for each client"
+                raise bad_value(where, "clients", spec.clients, at_most)
+            return paired_shards(labels, spec.clients)
         case Shards():
             wanted = spec.clients * spec.classes_per_client
             if wanted > len(labels):
@@ -259,6 +265,14 @@ def shards(
     size = len(labels) // (clients * shards_per_client)
     dealt = random.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
+
+
+def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
+    """Shards i and i + K of 2 K equal ones for client i; left-overs go to nobody."""
+    order = np.argsort(labels, kind="stable").astype(np.int64)
+    size = len(labels) // (2 * clients)
+    dealt = order[: 2 * clients * size].reshape(2, clients, size)
+    return [np.concatenate([dealt[0, client], dealt[1, client]]) for client in range(clients)]
 
 
 def dirichlet(

@@ -59,6 +59,19 @@ class Shards(Scheme):
         return ["shards", f"clients{self.clients}", f"classes{self.classes_per_client}"]
 
 
+class PairedShards(Scheme):
+    """SuPerFed's pathological split: 2 K shards of the samples sorted by class, nothing drawn.
+
+    Client i holds shards i and i + K, so that it has two classes, at a border between them three.
+    """
+
+    scheme: Literal["paired_shards"]
+    clients: Count
+
+    def _parts(self) -> list[str]:
+        return ["paired_shards", f"clients{self.clients}"]
+
+
 class Dirichlet(Scheme):
     """Each class shared out in Dirichlet(alpha) proportions (Hsu et al. 2019, as in FedLab).
 
@@ -147,6 +160,6 @@ class Natural(Scheme):
 
 
 PartitionSpec = Annotated[
-    Iid | Shards | Dirichlet | GroupedDirichlet | Labels | ClientDirichlet | Natural,
+    Iid | Shards | PairedShards | Dirichlet | GroupedDirichlet | Labels | ClientDirichlet | Natural,
     Field(discriminator="scheme"),
 ]
