@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, PrivateAttr, Tag, field_validator
 
 from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
-from fedrepro.data.schemes import PartitionSpec
+from fedrepro.data.schemes import PartitionSpec, Share
 from fedrepro.errors import UserError, bad_value
 from fedrepro.fingerprint import EXECUTION
 from fedrepro.models import MODELS
@@ -125,6 +125,16 @@ class Evaluate(Typed):
     clients: bool = Field(default=False, description="Also on each client's own test split.")
 
 
+class Noise(Typed):
+    """Labels that are wrong on purpose: the next class, or any other one."""
+
+    kind: Literal["pair", "symmetric"]
+    rate: Share = Field(description="The probability that a label is wrong.")
+    everywhere: bool = Field(
+        default=False, description="Also on clients' own test samples, as SuPerFed's code does."
+    )
+
+
 class Setting(Typed):
     """Data set + partition + model + optimisation + rounds."""
 
@@ -143,6 +153,7 @@ class Setting(Typed):
         default=1.0, description="Factor on the learning rate per round, or every so many rounds."
     )
     evaluate: Evaluate = Evaluate()
+    noise: Noise | None = None
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )
@@ -376,7 +387,9 @@ class Workbench:
         without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
         """
         spec = self.setting(setting)
-        described = spec.model_dump(mode="json", exclude={"extends", "methods"})
+        # Without noise there is no key: runs from before there was such a thing stay the same.
+        unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
+        described = spec.model_dump(mode="json", exclude=unsaid)
         composition, hyperparameters = self.compose(spec, method)
         execution = {key: getattr(self.config, key) for key in EXECUTION}
         return {

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from fedrepro import fingerprint, metrics, models, registry, tree
 from fedrepro.data.batches import ClientData, Samples, Scaling
+from fedrepro.data.noise import with_noise
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
 from fedrepro.data.standardise import standardised
@@ -135,7 +136,9 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
             f"{dataset.name}: make it again (fedrepro partition SETTING --seed {run['seed']})"
         )
     scaling = Scaling.of(dataset, device)
-    training = Samples.of(standardised(dataset, partition), scaling, device)
+    split = standardised(dataset, partition)
+    split = with_noise(split, partition, dataset.classes, run.get("noise"), run["seed"])
+    training = Samples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.pooled else clients
     tests = [training.some(each) for each in partition.test or []]
