@@ -73,6 +73,15 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
     return Optimizer(init, update, advance, momentum)
 
 
+def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:
+    """How many gradients long a path of ``steps`` is: FedNova's a_i (eq. 7), a float64 scalar.
+
+    The 1-norm of the weights that SGD with momentum gives to its gradients; without, ``steps``.
+    """
+    tau = torch.as_tensor(steps, dtype=torch.float64)
+    return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
+
+
 def adaptive(
     second_moment: Callable[[Tensor, Tensor], Tensor],
     beta1: float,

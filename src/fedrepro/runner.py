@@ -126,7 +126,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
     device = run["device"]
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
-    task = TASKS[dataset.task]
+    task = TASKS[dataset.task].with_batch_size(run["batch_size"])
     outputs = 1 if task.name == "binary" else dataset.classes
     net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
 
