@@ -68,6 +68,8 @@ def test_cifar10_binary(tmp_path: Path) -> None:
     assert np.array_equal(dataset.train.x.reshape(10, -1), rows[:10, 1:])
     assert dataset.test is not None
     assert np.array_equal(dataset.test.x.reshape(2, -1), rows[10:, 1:])
+    smaller = cifar10(tmp_path, files).model_copy(update={"side": 28})
+    assert prepared(tmp_path, smaller, tmp_path / "archives").input_shape == (3, 28, 28)
     for fault in ({**files, names[2]: files[names[2]][:-1]}, dict(list(files.items())[1:])):
         with pytest.raises(
             UserError, match=r"cifar\.tar\.gz: data_batch_.+ is (missing|truncated)"

@@ -126,6 +126,8 @@ TRAIN = "train/all_data_0_niid_0_keep_0_train_9.json"
         ({"user_data": {"f": {"x": []}}}, "not in LEAF's format: KeyError"),
         (raw.users(f=(raw.written(1, 2), [0])), "2 samples and 1 labels of f"),
         (raw.users(f=([[0.5] * 783], [0])), "not in LEAF's format: ValueError"),
+        (raw.users(f=([[0.5] * 392] * 2, [0, 1])), "not in LEAF's format: ValueError"),
+        (raw.users(f=(raw.written(1), [[0]])), "a label is no whole number"),
         (raw.users(f=([["a"] * 784], [0])), "not in LEAF's format: ValueError"),
         (raw.users(f=([[1.5] * 784], [0])), "a pixel is not between 0 and 1"),
         (raw.users(f=([[float("nan")] * 784], [0])), "a pixel is not between 0 and 1"),
@@ -142,7 +144,13 @@ def test_leaf_without_its_folders_or_samples(tmp_path: Path) -> None:
         ({"train/a.json": raw.users()}, "expected folders train and test with LEAF's JSON"),
         ({"train/a.json": raw.users(), "test/a.json": raw.users(f=([], []))}, "no samples"),
     ):
-        refused(tmp_path, line, raw.leaf(tmp_path, "femnist", files))
+        spec = raw.leaf(tmp_path, "femnist", files)
+        refused(tmp_path, line, spec)
+    whole = (tmp_path / "femnist.zip").read_bytes()
+    (tmp_path / "femnist.zip").write_bytes(whole[: len(whole) // 2])
+    refused(tmp_path, "femnist.zip: truncated", spec)
+    (tmp_path / "femnist.zip").unlink()
+    refused(tmp_path, "there is no .*femnist.zip: put the file there", spec)
 
 
 def text(numbers: Any) -> str:

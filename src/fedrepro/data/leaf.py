@@ -73,13 +73,13 @@ def read_leaf_femnist(path: Path, scratch: Path) -> Content:
     """
 
     def image_and_label(x: Any, y: Any) -> tuple[Array, Array]:
-        images = np.array(x, np.float64).reshape(-1, 1, SIDE, SIDE)
+        images = np.array(x, np.float64).reshape(len(x), 1, SIDE, SIDE)
         if not ((images >= 0) & (images <= 1)).all():
             raise ValueError("a pixel is not between 0 and 1")
         whole = np.rint(images * 255)
         exact = np.abs(images * 255 - whole).max(initial=0) < 1e-4  # what float32 leaves
         labels = np.array(y)
-        if labels.size and not np.issubdtype(labels.dtype, np.integer):
+        if labels.ndim != 1 or (labels.size and not np.issubdtype(labels.dtype, np.integer)):
             raise ValueError("a label is no whole number")
         return whole.astype(np.uint8) if exact else images.astype(np.float32), labels
 
