@@ -20,6 +20,7 @@ from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.ima import IMA
 from fedrepro.models.classifier import Classifier
 from fedrepro.net import Net
+from fedrepro.optim import gradient_weight
 from fedrepro.tree import Tree
 
 HERE = Path(__file__).parent

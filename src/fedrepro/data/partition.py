@@ -206,11 +206,6 @@ def _assign(
     match spec:
         case Iid():
             return iid(len(labels), spec.clients, random)
-        case PairedShards():
-            if 2 * spec.clients > len(labels):
-                at_most = f"at most {len(labels) // 2}, two samples for each client"
-                raise bad_value(where, "clients", spec.clients, at_most)
-            return paired_shards(labels, spec.clients)
         case Shards():
             wanted = spec.clients * spec.classes_per_client
             if wanted > len(labels):
@@ -220,6 +215,11 @@ def _assign(
                 expectation = f"{at_most}, there are {len(labels)})"
                 raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
             return shards(labels, spec.clients, spec.classes_per_client, random)
+        case PairedShards():
+            if 2 * spec.clients > len(labels):
+                expectation = f"at most {len(labels) // 2}, half of the number of samples"
+                raise bad_value(where, "clients", spec.clients, expectation)
+            return paired_shards(labels, spec.clients)
         case Dirichlet():
             if spec.minimum * spec.clients > len(labels):
                 equal_share = len(labels) // spec.clients
@@ -268,11 +268,10 @@ def shards(
 
 
 def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
-    """Shards i and i + K of 2 K equal ones for client i; left-overs go to nobody."""
+    """SuPerFed's pathological split: of 2K shards sorted by class client i holds i and i + K."""
     order = np.argsort(labels, kind="stable").astype(np.int64)
-    size = len(labels) // (2 * clients)
-    dealt = order[: 2 * clients * size].reshape(2, clients, size)
-    return [np.concatenate([dealt[0, client], dealt[1, client]]) for client in range(clients)]
+    cut = np.array_split(order, 2 * clients)
+    return [np.concatenate(pair) for pair in zip(cut[:clients], cut[clients:], strict=True)]
 
 
 def dirichlet(
