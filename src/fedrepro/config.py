@@ -176,6 +176,13 @@ class PublishedTable(Typed):
     table: str
 
 
+# Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
+# weight; at the one of 0, .1 .. 1 whose accuracy is best on average, the same for all clients; or
+# as SuPerFed's code has it (discrepancies 23 and 24): every client's accuracy at the weight that is
+# best on its own test samples, all else the greatest value over the weights that any client chose.
+Mix = Literal["fixed", "best", "released"]
+
+
 class OverClients(Typed):
     """What clients score on their own test samples, as one number over all of them.
 
@@ -184,10 +191,13 @@ class OverClients(Typed):
     coefficient times 100, ``gap`` best less worst.
     """
 
-    of: Literal["accuracy", "top5", "auroc"]
+    of: Literal["accuracy", "top5", "auroc", "loss", "ece", "mce", "ece_batch", "mce_batch"]
     over_clients: Literal["average", "worst", "best", "gini", "gap"]
     weighted: bool = Field(
         default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
+    )
+    mix: Mix = Field(
+        default="fixed", description="At which mixture, where clients mix two models of theirs."
     )
 
 
@@ -227,6 +237,7 @@ class Column(Typed):
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
     demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
     published: str | None = Field(default=None, description="The printed name of the column.")
+    mix: Mix | None = Field(default=None, description="Instead of the metric's mixture.")
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
@@ -243,8 +254,12 @@ class Table(Typed):
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
 
-    def metric_of(self, row: Row) -> Metric:
-        return row.metric or self.metric
+    def metric_of(self, row: Row, column: Column | None = None) -> Metric:
+        """What a row measures, in a column as far as that has a say."""
+        metric = row.metric or self.metric
+        if isinstance(metric, OverClients) and column and column.mix:
+            return metric.model_copy(update={"mix": column.mix})
+        return metric
 
 
 class Experiment(Typed):

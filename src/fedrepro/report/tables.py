@@ -128,7 +128,7 @@ def _printed(printed: PrintedCell | None) -> Json | None:
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
     """One cell's runs of all its methods, and the number of the best of them."""
     rounds = target.table.summary.rounds
-    measure = measure_of(target.table.metric_of(cell.row))
+    measure = measure_of(target.table.metric_of(cell.row, cell.column))
     by_method: dict[str, list[Json]] = {}
     for method in cell.methods:
         by_method[method] = [_run(workbench, run, measure, rounds) for run in cell.runs(method)]
