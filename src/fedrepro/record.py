@@ -1,10 +1,12 @@
-"""What a run measures, round by round, and the two Parquet files that it becomes."""
+"""What a run measures, round by round, and the Parquet files that it becomes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+
+LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
 
 WHOLE = {"round", "client", "train_samples", "test_samples", "bytes_down", "bytes_up"}
 
@@ -13,6 +15,7 @@ ROUND_COLUMNS = (
 )  # fmt: skip
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
+DECISION_COLUMNS = ("round", "client", "loss", "weight")
 PERSONAL_CLIENT_COLUMNS = ("round", "client", "train_samples", "test_samples", "loss", "accuracy")
 
 

@@ -30,7 +30,7 @@ from fedrepro.data.batches import ClientData, Samples, Scaling
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
 from fedrepro.data.standardise import standardised
-from fedrepro.engine import Federation, begin, context_of, own_of, play_round, update_norms
+from fedrepro.engine import Federation, Round, begin, context_of, own_of, play_round, update_norms
 from fedrepro.errors import UserError, bad_value
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
@@ -41,6 +41,8 @@ from fedrepro.net import Net
 from fedrepro.optim import sgd
 from fedrepro.record import (
     CLIENT_COLUMNS,
+    DECISION_COLUMNS,
+    LOSS,
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
     ROUND_COLUMNS,
@@ -191,6 +193,7 @@ class State:
     owns: ClientStore
     rounds: Rows
     clients: Rows
+    decisions: Rows  # of methods that decide from losses; else it stays empty
     done: int = 0
     diverged_at: int | None = None
     bytes_down: int = 0
@@ -213,7 +216,7 @@ def run(
     code: str,
     report: Report = lambda progress: None,
 ) -> dict[str, Any]:
-    """Carry a run out and leave its five files in ``folder``.
+    """Carry a run out and leave its files in ``folder``.
 
     Args:
         run: what to do, as ``config.run_config`` makes it.
@@ -301,6 +304,7 @@ def _resume(partial: Path, plan: Plan, identity: str) -> State:
                 ClientStore(owns, facts["versions"], device),
                 Rows.from_tree(columns, saved["rounds"]),
                 Rows.from_tree(client_columns, saved["clients"]),
+                Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
                 **facts["counters"],
             )
             state.resumed += 1
@@ -315,6 +319,7 @@ def _resume(partial: Path, plan: Plan, identity: str) -> State:
         ClientStore(owns, device=device),
         Rows(columns),
         Rows(client_columns),
+        Rows(DECISION_COLUMNS),
     )
 
 
@@ -328,6 +333,7 @@ def _checkpoint(state: State, partial: Path, identity: str) -> None:
         "server": state.server,
         "rounds": state.rounds.as_tree(),
         "clients": state.clients.as_tree(),
+        "decisions": state.decisions.as_tree(),
     }
     save_tree(partial / "checkpoint.safetensors", what, facts)
     state.owns.settle()
@@ -360,6 +366,7 @@ def _one_round(plan: Plan, state: State) -> None:
     if not federation.method.pooled:  # one place: nothing travels
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
+    _record_decision(state, played)
     finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
     if number % plan.every and number < plan.rounds and finite:
         return
@@ -406,6 +413,17 @@ def _one_round(plan: Plan, state: State) -> None:
     state.rounds.add(row)
     if not finite or not math.isfinite(row["test_loss"]):
         state.diverged_at = number
+
+
+def _record_decision(state: State, played: Round) -> None:
+    """What the clients' losses were before they trained, and how they were then mixed."""
+    if LOSS not in played.reports:
+        return
+    columns = (played.cohort, played.reports[LOSS].tolist(), played.weights.tolist())
+    state.decisions.extend(
+        {"round": state.done, "client": client, "loss": loss, "weight": weight}
+        for client, loss, weight in zip(*columns, strict=True)
+    )
 
 
 def _floats(what: Tree) -> Iterator[Tensor]:
@@ -464,6 +482,8 @@ def _finish(
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
     state.clients.write(staged / "clients.parquet")
+    if state.decisions.rows:
+        state.decisions.write(staged / "decisions.parquet")
     model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
     save_tree(staged / "model.safetensors", model)
     manifest = {**_manifest(plan, state, run, code, staged), "data": data}
