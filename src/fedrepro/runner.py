@@ -526,6 +526,7 @@ def _manifest(
         "device": run["device"],
         "threads": run["threads"],
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "clients": plan.federation.context.clients,
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
         "bytes_up": state.bytes_up,

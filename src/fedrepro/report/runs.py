@@ -52,6 +52,16 @@ class RunRecord:
         """clients.parquet: column -> values; empty where there is no such file."""
         return self._columns("clients.parquet")
 
+    @cached_property
+    def decisions(self) -> dict[str, list[float]]:
+        """decisions.parquet: column -> values; empty where the method decides on nothing."""
+        return self._columns("decisions.parquet")
+
+    @cached_property
+    def mixtures(self) -> dict[str, list[float]]:
+        """mixtures.parquet: column -> values; empty where the method mixes no models."""
+        return self._columns("mixtures.parquet")
+
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
         if not path.exists():
