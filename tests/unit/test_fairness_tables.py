@@ -107,7 +107,8 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
 def test_a_part_of_a_table_counts_once(bench: config.Workbench) -> None:
     papers = published.load(ROOT)
     counted = coverage.count(bench, papers)
-    assert counted["aaggff", "table_7_heart"]["printed"] == 20
+    half = counted["aaggff", "table_7_heart"]
+    assert [half[name] for name in ("printed", "computed", "agree")] == [20, 20, 20]
     whole = [row for row in coverage.rows_of(counted, papers) if row["system"] == "aaggff"]
     assert whole[-1]["printed"] == 271
     assert published.label_of("table_7_heart", "7") == "Table 7, Heart"
