@@ -60,8 +60,8 @@ def render(target: TableTarget, papers: published.Published) -> str:
         [
             *lines,
             "",
-            f"Cells within the printed spread: {sums}. Our spread over the printed one, median over",
-            f"the cells: {spreads}.",
+            f"Cells within the printed spread: {sums}. Our spread over the printed one, median",
+            f"over the cells: {spreads}.",
             "",
         ]
     )

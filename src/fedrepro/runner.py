@@ -34,7 +34,7 @@ from fedrepro.engine import Federation, Round, begin, context_of, own_of, play_r
 from fedrepro.errors import UserError, bad_value
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
-from fedrepro.files import flush, sha256_of
+from fedrepro.files import flush, lock_of, sha256_of
 from fedrepro.memory import keep_freed_memory
 from fedrepro.method import Context, Method
 from fedrepro.net import Net
@@ -268,7 +268,7 @@ def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, 
 @contextmanager
 def _alone(partial: Path) -> Iterator[None]:
     """Keep a second process off the same run."""
-    lock = partial.with_name(f".{partial.name}.lock")
+    lock = lock_of(partial)
     try:
         partial.mkdir(parents=True, exist_ok=True)
         opened = lock.open("w")

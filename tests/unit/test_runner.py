@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from fedrepro import runner
+from fedrepro.commands.run import progress_lines
 from fedrepro.decision import Observed
 from fedrepro.errors import UserError
 from fedrepro.files import sha256_of
@@ -262,3 +263,13 @@ def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
     assert clients["client"].tolist() == list(range(6))
     assert set(clients["train_samples"]) == {20}
+
+
+def test_no_accuracy_is_shown_before_the_first_evaluation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for accuracy in (float("nan"), 0.5):
+        progress_lines("x")(runner.Progress(3, 9, 2.0, 3.0, accuracy))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "x: round 3 of 9, 2.00 rounds/s, 3 s left"
+    assert second == f"{first}, accuracy 50.00%"

@@ -230,17 +230,21 @@ def _verdict(
     if printed is None or not (result["n"] or diverged):
         return None
     changed = sorted({key for run in chosen if run["value"] is not None for key in run["changed"]})
-    missing = len(result["methods"]) - len(result["tried"])
+    # One that diverged has been run, and was not the best.
+    tried = {run["method"] for run in result["runs"] if run["state"] == "diverged"}
+    tried |= {*result["tried"]}
     if diverged:
         return Verdict("not comparable", f"Seed {diverged[0]['seed']} {diverged[0]['why']}.")
     if changed:
         return Verdict(
             "not comparable", f"The configuration has changed since, in {', '.join(changed)}."
         )
-    if missing:
-        there, wanted = len(result["tried"]), len(result["methods"])
+    if len(tried) < len(result["methods"]):
+        there, wanted = len(tried), len(result["methods"])
+        are = "is" if there == 1 else "are"
         return Verdict(
-            "not comparable", f"The printed number is the best of {wanted}; {there} of them is run."
+            "not comparable",
+            f"The printed number is the best of {wanted}; {there} of them {are} run.",
         )
     ours = Estimate(result["n"], result["mean"], result["std"], result["half_width"])
     return judge(printed, ours, published.systems[printed.system].spread)

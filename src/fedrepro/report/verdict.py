@@ -137,7 +137,7 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
         *first,
         "Numbers that are neither percentages nor fractions, such as rounds or a loss, have our "
         "interval alone. A limit is never tighter than half a unit of the last printed digit.",
-        "Not comparable are cells with a run that diverged, with fewer methods than the printed "
-        "best is chosen from, or from another configuration than the published one. A number at "
-        "scale demo has no verdict.",
+        "Not comparable are cells with a run that diverged, of the one method or the best of "
+        "several, with methods not yet run of those that the printed best is chosen from, or from "
+        "another configuration than the published one. A number at scale demo has no verdict.",
     )
