@@ -6,6 +6,7 @@ from typing import Any
 
 ENGINE = Path("results/bench/engine.json")
 START = Path("results/bench/start.json")
+AGGREGATION = Path("results/bench/aggregation.json")
 PAGE = Path("docs/benchmarks.md")
 WORKLOADS = ("W1", "W2", "W3", "W4")
 
@@ -20,7 +21,7 @@ PEERS = {
 TEXT = """\
 # Benchmarks
 
-Rendered by `make bench` from `results/bench/engine.json`; not typed.
+Rendered by `make bench` from `results/bench/*.json`; not typed.
 
 Each workload is trained by FedAvg twice in the same process, by turns: by the engine and by a bare
 PyTorch loop (one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps, one thread:
@@ -37,7 +38,21 @@ stacked step; compiling happens once per run and is not counted. Neither side ev
 {details}
 
 {machine}
-{start}"""
+{start}{aggregation}"""
+
+DECISIONS = """
+## One decision on mixing coefficients
+
+{decisions}
+
+CPU time is the median of 15 decisions on synthetic losses on one core; memory is the most that one
+decision takes, both states counted (`tests/benchmarks/test_aggregation.py`). AAggFF-D is linear in
+the number of clients.
+
+{replay}
+
+{machine}
+"""
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -100,6 +115,39 @@ def start_line() -> str:
     )
 
 
+def aggregation_section() -> str:
+    """What AAggFF's two rules take, by the number of clients; nothing where it is not measured."""
+    if not AGGREGATION.exists():
+        return ""
+    measured = json.loads(AGGREGATION.read_text())
+    decisions = sorted(
+        (one for one in measured if "clients" in one),
+        key=lambda one: (one["executor"], one["clients"]),
+    )
+    rows = [
+        [
+            one["executor"],
+            f"{one['clients']:,}",
+            f"{one['sampled']:,}",
+            f"{1000 * one['seconds']:.3g} ms",
+            f"{one['bytes'] / 1e6:.3g} MB",
+        ]
+        for one in decisions
+    ]
+    whole = [one for one in measured if one["workload"].startswith("replay-")]
+    lines = []
+    for one in whole:
+        clients, rounds = one["workload"].removeprefix("replay-").split("x")
+        lines.append(
+            f"{int(rounds):,} rounds of {int(clients):,} clients, replayed by {one['executor']}: "
+            f"{one['seconds']:.0f} s of CPU time."
+        )
+    head = ["rule", "clients", "taking part", "CPU time", "memory"]
+    return DECISIONS.format(
+        decisions=table(head, rows), replay="\n".join(lines), machine=machine_line(measured)
+    )
+
+
 def main() -> None:
     measured = sorted(
         json.loads(ENGINE.read_text()), key=lambda one: (one["workload"], one["executor"])
@@ -112,6 +160,7 @@ def main() -> None:
         details=details,
         machine=machine_line(measured),
         start=start_line(),
+        aggregation=aggregation_section(),
     )
     PAGE.write_text(page)
     print(f"\n{ratios}\n\n{details}\n{start_line()}\n{PAGE} is rendered anew")

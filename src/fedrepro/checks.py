@@ -56,3 +56,8 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                         setting = workbench.setting(f"{system}/{row.setting}")
                         where = f"{file}: tables.{item}.columns.{number}.method"
                         yield where, *workbench.compose(setting, method)
+        for item, figure in experiment.figures.items():
+            needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))
+            for name, method in needs:
+                setting = workbench.setting(f"{system}/{name}")
+                yield f"{file}: figures.{item}", *workbench.compose(setting, method)

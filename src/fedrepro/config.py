@@ -5,13 +5,13 @@
 resolved description of every run. Nothing here imports torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, PrivateAttr, Tag, field_validator
+from pydantic import Field, PrivateAttr, Tag, field_validator, model_validator
 
 from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
 from fedrepro.data.schemes import PartitionSpec, Share
@@ -215,19 +215,24 @@ class Summary(Typed):
     rounds: PositiveWhole = 1
 
 
-class Row(Typed):
-    """One setting of a table; at scale demo the setting named by ``demo`` stands in for it."""
+class Place(Typed):
+    """One setting of a figure; at scale demo the setting named by ``demo`` stands in for it."""
 
     label: str
     setting: Name
     demo: Name | None = None
+
+    def setting_at(self, scale: Scale) -> str:
+        return self.demo if scale == "demo" and self.demo else self.setting
+
+
+class Row(Place):
+    """One setting of a table and what is measured there."""
+
     metric: Metric | None = Field(default=None, description="Instead of the table's metric.")
     published: dict[str, str] = Field(
         default={}, description="The printed row: its values in reports/published/."
     )
-
-    def setting_at(self, scale: Scale) -> str:
-        return self.demo if scale == "demo" and self.demo else self.setting
 
 
 class Column(Typed):
@@ -262,6 +267,130 @@ class Table(Typed):
         return metric
 
 
+class Responses(Typed):
+    """A table of responses of distribution functions to losses: computed, nothing is run."""
+
+    kind: Literal["responses"]
+    title: str
+
+
+class ClientStatistics(Typed):
+    """A table of what clients hold, counted in data that have been prepared."""
+
+    kind: Literal["client_statistics"]
+    title: str
+    settings: dict[str, Name] = Field(description="The setting of each printed data set.")
+
+
+Computed = Annotated[Responses | ClientStatistics, Field(discriminator="kind")]
+
+
+class Charts(Typed):
+    """A panel for each row; in it a bar, or a learning curve, for each column."""
+
+    kind: Literal["bars", "lines"]
+    title: str
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    rows: list[Row] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [
+            (row.setting_at(scale), method)
+            for row in self.rows
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
+
+
+class Regret(Typed):
+    """A panel for each setting: the regret of a method's decisions, and its proven bound."""
+
+    kind: Literal["regret"]
+    title: str
+    method: Composition
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [(place.setting_at(scale), self.method) for place in self.panels]
+
+
+class Axis(Typed):
+    """One side of a heat map: what varies, and its values."""
+
+    label: str
+    values: list[str | Whole | Real] = Field(min_length=1)
+
+
+class MethodGrid(Typed):
+    """One panel of a heat map: rows by the values of y, each with a method for every x."""
+
+    label: str
+    methods: list[list[Composition]] = Field(min_length=1)
+
+
+class HeatMap(Typed):
+    """Panels in which two hyperparameters vary; every cell is a method."""
+
+    kind: Literal["heat_map"]
+    title: str
+    setting: Name
+    demo: Name | None = None
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    x: Axis
+    y: Axis
+    panels: list[MethodGrid] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _as_large_as_its_axes(self) -> Self:
+        wide, high = len(self.x.values), len(self.y.values)
+        for panel in self.panels:
+            if [len(row) for row in panel.methods] != [wide] * high:
+                raise ValueError(f"{high} rows of {wide} methods in the panel {panel.label!r}")
+        return self
+
+    def needs(self, scale: Scale) -> "Needs":
+        setting = self.demo if scale == "demo" and self.demo else self.setting
+        return [(setting, name) for panel in self.panels for row in panel.methods for name in row]
+
+
+class Mixtures(Typed):
+    """A panel for each setting: accuracy of the clients' mixed models along the weight."""
+
+    kind: Literal["mixtures"]
+    title: str
+    panels: list[Place] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [
+            (place.setting_at(scale), method)
+            for place in self.panels
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
+
+
+class Landscape(Typed):
+    """A panel for each method: the loss around its model, of the first seed."""
+
+    kind: Literal["landscape"]
+    title: str
+    setting: Name
+    demo: Name | None = None
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        setting = self.demo if scale == "demo" and self.demo else self.setting
+        return [(setting, name) for column in self.columns for name in column.methods_at(scale)]
+
+
+Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
+Figure = Annotated[Charts | Regret | HeatMap | Mixtures | Landscape, Field(discriminator="kind")]
+
+
 class Experiment(Typed):
     """config/experiments/<system>.yaml."""
 
@@ -275,6 +404,8 @@ class Experiment(Typed):
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})
+    computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
+    figures: dict[Name, Figure] = Field(default={})
 
 
 @dataclass(frozen=True)
@@ -288,6 +419,11 @@ class Run:
     @property
     def folder(self) -> Path:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
+
+    @property
+    def landscape(self) -> Path:
+        """The loss around its model, if a figure asks for it."""
+        return Path("results/landscapes") / self.setting / self.method / f"seed{self.seed}.json"
 
 
 @dataclass(frozen=True)
@@ -306,12 +442,57 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class TableTarget:
-    """A table at a scale: a target of the workflow."""
+class Target:
+    """What has a page of its own at a scale: a target of the workflow."""
 
     system: str
     item: str
     scale: Scale
+
+    @property
+    def page(self) -> Path:
+        return Path("reports/site") / self.system / f"{self.item}.html"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run that the page needs, each once."""
+        return ()
+
+
+@dataclass(frozen=True)
+class ComputedTarget(Target):
+    """A table that needs no runs."""
+
+    spec: Computed
+
+
+@dataclass(frozen=True)
+class FigureTarget(Target):
+    """A figure at a scale."""
+
+    figure: Figure
+    seeds: tuple[int, ...]
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        found = dict.fromkeys(self.figure.needs(self.scale))
+        return tuple(
+            Run(f"{self.system}/{setting}", method, seed)
+            for setting, method in found
+            for seed in self.seeds
+        )
+
+    @property
+    def landscapes(self) -> tuple[Run, ...]:
+        """The runs around whose models the loss is looked at."""
+        wanted = isinstance(self.figure, Landscape)
+        return tuple(run for run in self.runs if wanted and run.seed == self.seeds[0])
+
+
+@dataclass(frozen=True)
+class TableTarget(Target):
+    """A table at a scale."""
+
     table: Table
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]  # row by row
@@ -320,13 +501,8 @@ class TableTarget:
     def path(self) -> Path:
         return Path("results/tables") / self.scale / self.system / f"{self.item}.json"
 
-    @property
-    def page(self) -> Path:
-        return Path("reports/site") / self.system / f"{self.item}.html"
-
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """Every run that the table needs, each once."""
         found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
         return tuple(dict.fromkeys(found))
 
@@ -386,6 +562,34 @@ class Workbench:
         if item not in tables:
             raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
         return self._target(system, item, tables[item], self.scale(scale))
+
+    def targets(self, scale: str | None = None) -> dict[tuple[str, str], Target]:
+        """All that has a page, by (system, item): tables, then computed ones, then figures."""
+        at = self.scale(scale)
+        found: dict[tuple[str, str], Target] = {**self.tables(at)}
+        for system, experiment in self.experiments.items():
+            for item, spec in experiment.computed.items():
+                found[system, item] = ComputedTarget(system, item, at, spec)
+            for item, figure in experiment.figures.items():
+                seeds = self.seeds(at, system)
+                found[system, item] = FigureTarget(system, item, at, figure, seeds)
+        return found
+
+    def target(self, system: str, item: str, scale: str | None = None) -> Target:
+        """One table or figure.
+
+        Raises:
+            UserError: when there is no such system, item or scale, with the nearest name.
+        """
+        found = self.targets(scale)
+        if (system, item) not in found:
+            if system not in self.experiments:
+                known = self.experiments
+                raise bad_value(EXPERIMENTS, "system", system, "the name of a system", known)
+            items = [name for owner, name in found if owner == system]
+            wanted = "the name of a table or figure"
+            raise bad_value(self.files[system], "tables", item, wanted, items)
+        return found[system, item]
 
     def scale(self, name: str | None) -> Scale:
         """The scale of a name; without one, the configured scale."""
@@ -526,12 +730,42 @@ def _check_references(
         if setting.model not in MODELS:
             expectation = f"one of {', '.join(MODELS)}"
             raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
+    for where, value in _named_settings(experiment):
+        if value is not None and value not in experiment.settings:
+            raise bad_value(shown, where, value, "a setting of this file", experiment.settings)
+    sections: dict[str, Iterable[str]] = {
+        "tables": experiment.tables,
+        "computed": experiment.computed,
+        "figures": experiment.figures,
+    }
+    seen: set[str] = set()
+    for section, items in sections.items():
+        for item in items:
+            if item in seen:
+                raise bad_value(shown, section, item, "a name that no other table or figure has")
+            seen.add(item)
+
+
+def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
+    """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
-        for number, row in enumerate(table.rows):
-            for key in ("setting", "demo"):
-                value = getattr(row, key)
-                if value is not None and value not in experiment.settings:
-                    where = f"tables.{item}.rows.{number}.{key}"
-                    raise bad_value(
-                        shown, where, value, "a setting of this file", experiment.settings
-                    )
+        yield from _of_places(f"tables.{item}.rows", table.rows)
+    for item, spec in experiment.computed.items():
+        if isinstance(spec, ClientStatistics):
+            for dataset, setting in spec.settings.items():
+                yield f"computed.{item}.settings.{dataset}", setting
+    for item, figure in experiment.figures.items():
+        match figure:
+            case Charts():
+                yield from _of_places(f"figures.{item}.rows", figure.rows)
+            case Regret() | Mixtures():
+                yield from _of_places(f"figures.{item}.panels", figure.panels)
+            case HeatMap() | Landscape():
+                yield f"figures.{item}.setting", figure.setting
+                yield f"figures.{item}.demo", figure.demo
+
+
+def _of_places(where: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
+    for number, place in enumerate(places):
+        yield f"{where}.{number}.setting", place.setting
+        yield f"{where}.{number}.demo", place.demo

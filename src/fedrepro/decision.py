@@ -18,11 +18,11 @@ from fedrepro import tree
 from fedrepro.aggregation.responses import DISTRIBUTIONS, Array
 from fedrepro.errors import bad_value
 from fedrepro.method import Context, Method, divergence
+from fedrepro.record import LOSS
 from fedrepro.server_rate import GROWING, growing
 from fedrepro.steps import Steps, some_epochs
 from fedrepro.tree import Tree
 
-LOSS = "loss_before"  # what a client adds to its report
 MEMORY = "decision"  # where the server's state keeps the rule's memory
 
 

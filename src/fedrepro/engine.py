@@ -73,12 +73,14 @@ class Round:
         cohort: ids of the clients that took part.
         learning_rate: theirs.
         reports: what they reported, leaves [cohort, ...].
+        weights: their mixing coefficients [cohort].
         bytes_down, bytes_up: what all of them together receive and send.
     """
 
     cohort: list[int]
     learning_rate: float
     reports: Tree
+    weights: Tensor
     bytes_down: int
     bytes_up: int
 
@@ -149,6 +151,7 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
         cohort=cohort,
         learning_rate=float(ctx.lr),
         reports=reports,
+        weights=weights,
         bytes_down=tree.size_in_bytes(sent) * len(cohort),
         bytes_up=tree.size_in_bytes(reports),
     )

@@ -1,5 +1,6 @@
 """Files that appear whole or not at all."""
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -41,3 +42,20 @@ def write_atomically(path: Path) -> Iterator[Path]:
         raise UserError(f"{path}: could not be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def lock_of(folder: Path) -> Path:
+    """The file that a process locks (``flock``) for as long as it works on a folder."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process works on a folder right now."""
+    try:
+        with lock_of(folder).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody has
+        return False
+    return False

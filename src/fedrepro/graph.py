@@ -13,11 +13,20 @@ from typing import Any
 
 from fedrepro import config, fingerprint
 from fedrepro.checks import check_methods
-from fedrepro.config import Overrides, TableTarget, Workbench
+from fedrepro.config import (
+    ClientStatistics,
+    ComputedTarget,
+    FigureTarget,
+    Overrides,
+    TableTarget,
+    Target,
+    Workbench,
+)
 from fedrepro.data.catalogue import Own, find_dataset, meaning_of
 from fedrepro.data.prepared import FORMAT
 from fedrepro.data.sources import state_of_own
 from fedrepro.errors import UserError
+from fedrepro.report import computed
 from fedrepro.typed_yaml import validate
 
 REPORT_FOLDERS = tuple(
@@ -121,11 +130,13 @@ class Graph:
     def table_definition(self, wildcards: Any) -> str:
         """All that the experiment file says of a table and its runs, as a hash."""
         table = self.table(wildcards)
-        runs = [
+        return fingerprint.of_text(f"{table.table.model_dump_json()} {self._definitions(table)}")
+
+    def _definitions(self, target: Target) -> list[str]:
+        return [
             fingerprint.of_config(self.bench.run_config(run.setting, run.method, run.seed))
-            for run in table.runs
+            for run in target.runs
         ]
-        return fingerprint.of_text(f"{table.table.model_dump_json()} {runs}")
 
     def published_results(self, wildcards: Any) -> str:
         """The finished runs at scale paper, which every table shows beside its own, as a hash.
@@ -137,24 +148,62 @@ class Graph:
             path for run in runs if (path := run.folder / "manifest.json").exists()
         )
 
-    def files_of_runs(self, wildcards: Any, *names: str) -> list[str]:
-        return [str(run.folder / name) for run in self.table(wildcards).runs for name in names]
+    def files_of_runs(self, target: Target, *names: str) -> list[str]:
+        return [str(run.folder / name) for run in target.runs for name in names]
 
-    def histograms(self, wildcards: Any) -> list[str]:
+    def target(self, wildcards: Any) -> Target:
+        with _one_line():
+            return self.bench.target(wildcards.system, wildcards.item)
+
+    def inputs_of_page(self, wildcards: Any) -> list[str]:
+        """What a table's or figure's page is made from."""
+        target = self.target(wildcards)
+        if isinstance(target, ComputedTarget):
+            return self._counted(target)
+        found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
+        if isinstance(target, FigureTarget):
+            return found + [str(run.landscape) for run in target.landscapes]
+        assert isinstance(target, TableTarget)
+        return [str(target.path), *found, *self._histograms(target)]
+
+    def _histograms(self, table: TableTarget) -> list[str]:
         """Of the partitions of a table's settings, for the first seed."""
-        table = self.table(wildcards)
         settings = dict.fromkeys(run.setting for run in table.runs)
         paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
         return [str(path.with_suffix(".json")) for path in paths]
 
+    def _counted(self, target: ComputedTarget) -> list[str]:
+        """Who holds what, in the settings whose data are there; others are not fetched for it."""
+        if not isinstance(target.spec, ClientStatistics):
+            return []
+        settings = (f"{target.system}/{name}" for name in target.spec.settings.values())
+        return [
+            str(computed.histogram_of(self.bench, setting))
+            for setting in settings
+            if computed.is_prepared(self.bench, setting)
+        ]
+
+    def page_definition(self, wildcards: Any) -> str:
+        """What the experiment file says of a page that is made from runs or from nothing.
+
+        A table's page is made from its JSON, which has a definition of its own.
+        """
+        target = self.target(wildcards)
+        match target:
+            case ComputedTarget():
+                return target.spec.model_dump_json()
+            case FigureTarget():
+                return f"{target.figure.model_dump_json()} {self._definitions(target)}"
+        return ""
+
     def pages(self) -> list[str]:
-        return [str(table.page) for table in self.bench.tables().values()]
+        return [str(target.page) for target in self.bench.targets().values()]
 
     def results(self) -> list[str]:
         """All tables and runs: named as targets, they are made again when they are deleted."""
-        tables = self.bench.tables().values()
-        runs = dict.fromkeys(run for table in tables for run in table.runs)
-        return [str(table.path) for table in tables] + [
+        targets = self.bench.targets().values()
+        runs = dict.fromkeys(run for target in targets for run in target.runs)
+        return [str(table.path) for table in self.bench.tables().values()] + [
             str(run.folder / "manifest.json") for run in runs
         ]
 

@@ -6,14 +6,16 @@ clients side by side and composing methods need no help from a method's author.
 """
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fedrepro import tree
 from fedrepro.descent import descend
+from fedrepro.fidelity import Faithful
+from fedrepro.fidelity import divergence as divergence  # for the methods' files
 from fedrepro.net import Net, differentiate
 from fedrepro.optim import Optimizer, Rate, sgd
 from fedrepro.steps import Steps
@@ -66,17 +68,8 @@ class Context:
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
 
-def divergence(default: Any, released: Any, item: str, why: str) -> Any:
-    """A field for a place where the released code departs from the paper.
-
-    ``default`` follows the paper; ``name@released`` sets the field to ``released``. ``item`` is the
-    number in the ledger of discrepancies.
-    """
-    return field(default=default, metadata={"released": released, "item": item, "why": why})
-
-
 @dataclass(frozen=True)
-class Method:
+class Method(Faithful):
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): average models, weighted by samples."""
 
     pooled: ClassVar[bool] = False  # one client holds all data
@@ -87,17 +80,6 @@ class Method:
     def layers(self) -> "list[Method]":
         """This method and, for a wrapper, all that it wraps, from the outside in."""
         return [self]
-
-    @classmethod
-    def divergences(cls) -> list[Field[Any]]:
-        """The fields that :func:`divergence` made."""
-        return [each for each in fields(cls) if "released" in each.metadata]
-
-    def as_released(self) -> Self:
-        """This method as the authors' code has it, wherever that departs from the paper."""
-        return replace(
-            self, **{each.name: each.metadata["released"] for each in self.divergences()}
-        )
 
     def check(self, ctx: Context) -> None:
         """Refuse a federation that this method can't serve.

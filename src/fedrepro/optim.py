@@ -107,3 +107,13 @@ def adaptive(
         return tree.apply(lambda a, b: -rate * a / (b.sqrt() + tau), m, v), {"m": m, "v": v}
 
     return Optimizer(init, update)
+
+
+def forgetful(optimizer: Optimizer) -> Optimizer:
+    """``optimizer`` made anew for every step; it keeps no state."""
+
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+        change, _ = optimizer.update(gradient, optimizer.init(params), params, rate)
+        return change, {}
+
+    return Optimizer(lambda params: {}, update)

@@ -1,4 +1,4 @@
-"""What a run measures, round by round, and the two Parquet files that it becomes."""
+"""What a run measures, round by round, and the Parquet files that it becomes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
 
 WHOLE = {
     "round", "client", "train_samples", "test_samples", "participations", "bytes_down", "bytes_up",
@@ -16,6 +18,7 @@ ROUND_COLUMNS = (
 )  # fmt: skip
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
+DECISION_COLUMNS = ("round", "client", "loss", "weight")
 PERSONAL_CLIENT_COLUMNS = (
     "round", "client", "train_samples", "test_samples", "participations", "loss", "accuracy",
 )  # fmt: skip

@@ -195,7 +195,7 @@ def compose(
         part = known[name]
         made = _make(part, name, (hyperparameters or {}).get(name, {}))
         if released:
-            if part.kind == "server optimizer" or not part.cls.divergences():
+            if not part.cls.divergences():
                 raise bad_value(
                     where, "fidelity", f"{name}@released", "a part whose released code departs"
                 )

@@ -33,6 +33,7 @@ from fedrepro.data.prepared import Dataset
 from fedrepro.data.standardise import standardised
 from fedrepro.engine import (
     Federation,
+    Round,
     begin,
     choose_cohort,
     context_of,
@@ -42,13 +43,15 @@ from fedrepro.engine import (
 from fedrepro.errors import UserError, bad_value
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
-from fedrepro.files import flush, sha256_of
+from fedrepro.files import flush, lock_of, sha256_of
 from fedrepro.memory import keep_freed_memory
 from fedrepro.method import Context, Method
 from fedrepro.net import Net
 from fedrepro.optim import sgd
 from fedrepro.record import (
     CLIENT_COLUMNS,
+    DECISION_COLUMNS,
+    LOSS,
     MIXTURE_COLUMNS,
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
@@ -205,6 +208,7 @@ class State:
     owns: ClientStore
     rounds: Rows
     clients: Rows
+    decisions: Rows  # of methods that decide from losses; else it stays empty
     done: int = 0
     diverged_at: int | None = None
     bytes_down: int = 0
@@ -227,7 +231,7 @@ def run(
     code: str,
     report: Report = lambda progress: None,
 ) -> dict[str, Any]:
-    """Carry a run out and leave its five files in ``folder``.
+    """Carry a run out and leave its files in ``folder``.
 
     Args:
         run: what to do, as ``config.run_config`` makes it.
@@ -279,7 +283,7 @@ def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, 
 @contextmanager
 def _alone(partial: Path) -> Iterator[None]:
     """Keep a second process off the same run."""
-    lock = partial.with_name(f".{partial.name}.lock")
+    lock = lock_of(partial)
     try:
         partial.mkdir(parents=True, exist_ok=True)
         opened = lock.open("w")
@@ -315,6 +319,7 @@ def _resume(partial: Path, plan: Plan, identity: str) -> State:
                 ClientStore(owns, facts["versions"], device),
                 Rows.from_tree(columns, saved["rounds"]),
                 Rows.from_tree(client_columns, saved["clients"]),
+                Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
                 **facts["counters"],
             )
             state.resumed += 1
@@ -329,6 +334,7 @@ def _resume(partial: Path, plan: Plan, identity: str) -> State:
         ClientStore(owns, device=device),
         Rows(columns),
         Rows(client_columns),
+        Rows(DECISION_COLUMNS),
     )
 
 
@@ -342,6 +348,7 @@ def _checkpoint(state: State, partial: Path, identity: str) -> None:
         "server": state.server,
         "rounds": state.rounds.as_tree(),
         "clients": state.clients.as_tree(),
+        "decisions": state.decisions.as_tree(),
     }
     save_tree(partial / "checkpoint.safetensors", what, facts)
     state.owns.settle()
@@ -375,6 +382,7 @@ def _one_round(plan: Plan, state: State) -> None:
     if not federation.method.pooled:  # one place: nothing travels
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
+    _record_decision(state, played)
     finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
     if number % plan.every and number < plan.rounds and finite:
         return
@@ -429,6 +437,17 @@ def _one_round(plan: Plan, state: State) -> None:
     losses = (row["test_loss"], row.get("client_loss", 0.0))
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
+
+
+def _record_decision(state: State, played: Round) -> None:
+    """What the clients' losses were before they trained, and how they were then mixed."""
+    if LOSS not in played.reports:
+        return
+    columns = (played.cohort, played.reports[LOSS].tolist(), played.weights.tolist())
+    state.decisions.extend(
+        {"round": state.done, "client": client, "loss": loss, "weight": weight}
+        for client, loss, weight in zip(*columns, strict=True)
+    )
 
 
 def _floats(what: Tree) -> Iterator[Tensor]:
@@ -528,6 +547,8 @@ def _finish(
     state.clients.write(staged / "clients.parquet")
     if plan.personal and any(layer.mixes for layer in method.layers()):
         _mixtures(plan, state).write(staged / "mixtures.parquet")
+    if state.decisions.rows:
+        state.decisions.write(staged / "decisions.parquet")
     model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
     save_tree(staged / "model.safetensors", model)
     manifest = {**_manifest(plan, state, run, code, staged), "data": data}
@@ -570,6 +591,7 @@ def _manifest(
         "device": run["device"],
         "threads": run["threads"],
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "clients": plan.federation.context.clients,
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
         "bytes_up": state.bytes_up,

@@ -23,8 +23,9 @@ def compositions() -> Iterator[str]:
     yield from methods
     yield from (f"fedavg+{name}" for name, part in parts.items() if part.kind.startswith("server"))
     for part in parts.values():
-        if not part.kind.startswith("server") and part.cls.divergences():
-            yield f"{part.name}@released"
+        if part.cls.divergences():
+            before = "fedavg+" if part.kind.startswith("server") else ""
+            yield f"{before}{part.name}@released"
     for wrapper in wrappers:
         for name in methods:
             if wrapper.cls.refuses(parts[name].cls()) is None:

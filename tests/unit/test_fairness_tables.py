@@ -1,5 +1,7 @@
 """Tables whose numbers are taken over clients: experiment files, measures, runs."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from fedrepro.config import OverClients, Run
 from fedrepro.data.prepared import Dataset, Split
 from fedrepro.errors import UserError
 from fedrepro.metrics import auroc
-from fedrepro.report import coverage, published
+from fedrepro.report import computed, coverage, published
 from fedrepro.report.measures import last, measure_of
 from fedrepro.report.runs import read_run
 from fedrepro.task import NEXT_WORD
@@ -62,10 +64,66 @@ def test_seeds_are_the_systems_own(bench: config.Workbench) -> None:
     assert bench.table("ima", "table_1", "paper").seeds == bench.config.seeds.paper
 
 
+def test_responses_are_those_that_are_printed(bench: config.Workbench) -> None:
+    """To two digits; one is printed from an input that was rounded first."""
+    target = bench.target("aaggff", "table_a1")
+    assert isinstance(target, config.ComputedTarget)
+    cells = computed.compute(bench, target, published.load(ROOT))
+    assert len(cells) == 18
+    for cell in cells:
+        assert cell.verdict is not None and cell.verdict.word == "agrees"
+        rounded = f"{cell.value:.2f}" == cell.printed.text
+        assert rounded != bool(cell.printed.doubt)
+
+
+def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
+    """Berka's seven regions; the others' data are not there."""
+    world = replace(config.load(ROOT), root=tmp_path)
+    target = world.target("aaggff", "table_a2")
+    assert isinstance(target, config.ComputedTarget)
+    papers = published.load(ROOT)
+    (tmp_path / "results/data/berka").mkdir(parents=True)
+    (tmp_path / "results/data/berka/meta.json").write_text("{}")
+    holes = {cell.hole for cell in computed.compute(world, target, papers)}
+    assert holes == {"data not fetched", "data not shared out yet"}
+    histogram = tmp_path / computed.histogram_of(world, "aaggff/berka")
+    histogram.parent.mkdir(parents=True)
+    regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
+    held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
+    histogram.write_text(json.dumps(held))
+    cells = [cell for cell in computed.compute(world, target, papers) if not cell.hole]
+    assert [cell.verdict.word for cell in cells if cell.verdict] == ["agrees"] * 3
+    assert [cell.value for cell in cells] == pytest.approx([7, 621, 88.714], abs=1e-3)
+    assert cells[2].std == pytest.approx(24.78, abs=5e-3)
+    held["train"][0][0] += 1
+    histogram.write_text(json.dumps(held))
+    words = [cell.verdict for cell in computed.compute(world, target, papers) if not cell.hole]
+    assert [word.word for word in words if word] == ["agrees", "differs", "differs"]
+    histogram.write_text("{}")
+    with pytest.raises(UserError, match="damaged"):
+        computed.compute(world, target, papers)
+
+
+def test_a_part_of_a_table_counts_once(bench: config.Workbench) -> None:
+    papers = published.load(ROOT)
+    counted = coverage.count(bench, papers)
+    half = counted["aaggff", "table_7_heart"]
+    assert [half[name] for name in ("printed", "computed", "agree")] == [20, 20, 20]
+    whole = [row for row in coverage.rows_of(counted, papers) if row["system"] == "aaggff"]
+    assert whole[-1]["printed"] == 271
+    assert published.label_of("table_7_heart", "7") == "Table 7, Heart"
+    assert published.label_of("figure_a1") == "Figure A1"
+    assert published.label_of("figure_2_3") == "Figure 2.3"
+    assert published.label_of("figure_regret") == "Regret"
+
+
 @pytest.mark.parametrize(
     ("item", "printed"),
-    [("table_2", 84), ("table_3", 72), ("table_5", 21), ("table_6", 18), ("table_7", 40)],
-)
+    [
+        ("table_2", 84), ("table_3", 72), ("table_5", 21), ("table_6", 18), ("table_7", 40),
+        ("table_a1", 18), ("table_a2", 18),
+    ],
+)  # fmt: skip
 def test_every_printed_cell_has_a_target(bench: config.Workbench, item: str, printed: int) -> None:
     counted = coverage.count(bench, published.load(ROOT))["aaggff", item]
     assert (counted["printed"], counted["targets"]) == (printed, printed)

@@ -1,3 +1,4 @@
+import fcntl
 import json
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from fedrepro import config
 from fedrepro.config import Run, Workbench
 from fedrepro.errors import UserError
+from fedrepro.files import lock_of
 from fedrepro.report import coverage, published, tables
 from fedrepro.report.published import Published
 from support.report_world import curve, make_world, write_run
@@ -128,6 +130,15 @@ def test_an_interrupted_run_is_a_failed_one(bench: Workbench, papers: Published)
     assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "failed: it did not finish"
 
 
+def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -> None:
+    folder = bench.root / "results/runs" / DEMO / "fedavg/seed1.partial"
+    folder.mkdir(parents=True)
+    with lock_of(folder).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "under way"
+    assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "failed: it did not finish"
+
+
 def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published) -> None:
     for method, value in (("fedprox_mu0.1", 0.78), ("fedprox", 0.79), ("fedprox_mu0.001", 0.77)):
         write_run(bench, Run(PAPER, method, 1), constant(value))
@@ -135,6 +146,16 @@ def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published)
     assert third["paper"]["chosen"] == "fedprox"
     assert third["paper"]["mean"] == pytest.approx(79)
     assert third["verdict"]["word"] == "agrees"
+
+
+def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Published) -> None:
+    nan = float("nan")
+    write_run(bench, Run(PAPER, "fedprox_mu0.1", 1), [0.5, nan], status="diverged")
+    write_run(bench, Run(PAPER, "fedprox", 1), constant(0.79))
+    verdict = cells(bench, papers, "paper")[2]["verdict"]
+    assert verdict["why"] == "The printed number is the best of 3; 2 of them are run."
+    write_run(bench, Run(PAPER, "fedprox_mu0.001", 1), constant(0.77))
+    assert cells(bench, papers, "paper")[2]["verdict"]["word"] == "agrees"
 
 
 def test_a_best_of_some_is_not_comparable(bench: Workbench, papers: Published) -> None:

@@ -8,13 +8,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from fedrepro import runner
+from fedrepro.commands.run import progress_lines
+from fedrepro.decision import Observed
 from fedrepro.errors import UserError
 from fedrepro.files import sha256_of
+from fedrepro.replay import replay, rule_of
 from fedrepro.store import load_tree
 from support.tiny_disk import tiny_disk
 from support.tiny_run import carry_out, dataset, run_config
@@ -46,6 +50,23 @@ def test_a_run_leaves_five_files_that_fit_together(tmp_path: Path) -> None:
     assert model["head.weight"].shape == (3, 4)
 
 
+def test_decisions_are_recorded_with_what_they_follow_from(tmp_path: Path) -> None:
+    """And the recorded losses, replayed, give the recorded coefficients."""
+    carry_out(tmp_path / "x", run_config("aaggff_d+fedavg"))
+    table = pd.read_parquet(tmp_path / "x" / "decisions.parquet")
+    assert table.columns.tolist() == ["round", "client", "loss", "weight"]
+    assert table.groupby("round").size().tolist() == [3] * 12
+    cohorts = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert table[["round", "client"]].equals(cohorts[["round", "client"]])
+    rounds = [
+        Observed(number - 1, 6, group["client"].to_numpy(), group["loss"].to_numpy(), np.ones(3))
+        for number, group in table.groupby("round")
+    ]
+    again = replay(rule_of("aaggff_d"), 6, rounds).clients
+    assert table["weight"].to_numpy() == pytest.approx(again["weight"].to_numpy(), rel=1e-6)
+    assert table["weight"].nunique() > 12
+
+
 def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
     for name in ("a", "b"):
         carry_out(tmp_path / name, run_config("scaffold"))
@@ -66,7 +87,7 @@ def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kill_after", [1, 6, 9])
-@pytest.mark.parametrize("composition", ["ima+scaffold+fedadam"])
+@pytest.mark.parametrize("composition", ["ima+scaffold+fedadam", "aaggff_d+fedavg"])
 def test_killed_and_called_again_ends_with_the_same_bytes(
     tmp_path: Path, composition: str, kill_after: int
 ) -> None:
@@ -74,7 +95,9 @@ def test_killed_and_called_again_ends_with_the_same_bytes(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     carry_out(whole, run_config(composition))
     command = [sys.executable, "-m", "support.tiny_run", str(broken), composition]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    package = Path(runner.__file__).parents[1]
+    paths = os.pathsep.join(map(str, (package, Path(__file__).parents[1])))
+    environment = {**os.environ, "PYTHONPATH": paths}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
@@ -90,7 +113,9 @@ def test_killed_and_called_again_ends_with_the_same_bytes(
     carry_out(broken, run_config(composition), lambda progress: rounds.append(progress.round))
     last_checkpoint = (kill_after - 1) // 2 * 2  # a round is reported before its checkpoint
     assert rounds[0] == last_checkpoint + 1
-    for file in SAME:
+    decides = "aaggff" in composition
+    assert (whole / "decisions.parquet").exists() == decides
+    for file in (*SAME, "decisions.parquet") if decides else SAME:
         assert (whole / file).read_bytes() == (broken / file).read_bytes()
     resumed = json.loads((broken / "timing.json").read_text())["resumed"]
     assert resumed == (1 if last_checkpoint else 0)
@@ -238,3 +263,13 @@ def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
     assert clients["client"].tolist() == list(range(6))
     assert set(clients["train_samples"]) == {20}
+
+
+def test_no_accuracy_is_shown_before_the_first_evaluation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for accuracy in (float("nan"), 0.5):
+        progress_lines("x")(runner.Progress(3, 9, 2.0, 3.0, accuracy))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "x: round 3 of 9, 2.00 rounds/s, 3 s left"
+    assert second == f"{first}, accuracy 50.00%"

@@ -1,8 +1,12 @@
 """Algorithm 2 of Reddi et al. (ICLR 2021), one step at a time."""
 
+import math
+
 import pytest
 import torch
 
+from fedrepro import registry
+from fedrepro.errors import UserError
 from fedrepro.server_optimizers import FedAdagrad, FedAdam, FedAvgM, FedYogi, ServerOptimizer
 from fedrepro.tree import Tree
 
@@ -53,6 +57,44 @@ def test_adaptive(optimizer, second, beta1: float, initial: float | None) -> Non
     chosen = replace(optimizer, initial_accumulator=initial)
     expected = by_hand(second, GRADIENTS, 0.1, beta1, 1e-3, 1e-6 if initial is None else initial)
     assert follow(chosen, GRADIENTS) == pytest.approx(expected, rel=1e-12)
+
+
+# Worked out by hand for beta1 = 0.9, beta2 = 0.99, tau = 0.001, lr = 0.1 from w = 1, g = 0.3, then
+# g = -0.2: m = 0.1 g (g for Adagrad), v from tau squared = 1e-6, and none of it is kept.
+#   Adam     v = 0.99 (0.99e-6 + 0.01 g^2) + 0.01 g^2 = 0.9801e-6 + 0.0199 g^2
+#   Adagrad  v = 1e-6 + 2 g^2
+#   Yogi     g > 0, Delta < 0: v0 > Delta takes 0.01 g^2 away, the step adds it again: v = tau^2;
+#            g < 0, Delta > v0: both add 0.01 g^2
+@pytest.mark.parametrize(
+    ("optimizer", "first", "second"),
+    [
+        (FedAdam(lr=0.1), (0.03, 0.0017919801), (-0.02, 0.0007969801)),
+        (FedAdagrad(lr=0.1), (0.3, 0.180001), (-0.2, 0.080001)),
+        (FedYogi(lr=0.1), (0.03, 0.000001), (-0.02, 0.000801)),
+    ],
+    ids=["adam", "adagrad", "yogi"],
+)
+def test_as_released(  # type: ignore[no-untyped-def]
+    optimizer, first: tuple[float, float], second: tuple[float, float]
+) -> None:
+    expected, w = [], 1.0
+    for m, v in (first, second):
+        w -= 0.1 * m / (math.sqrt(v) + 1e-3)
+        expected.append(w)
+    assert follow(optimizer.as_released(), [0.3, -0.2]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_released_yogi_runs_away_where_clients_move_down() -> None:
+    """5 times the movement, against a fifth of the learning rate's size elsewhere."""
+    values = {"lr": 0.01, "beta2": 0.999, "tau": 1e-4}  # those of AAggFF's Table 7
+    _, made = registry.compose("fedavg+fedyogi@released", {"fedyogi": values})
+    assert follow(made, [0.3]) == pytest.approx([1 - 5 * 0.3])
+    assert follow(made, [-0.3]) == pytest.approx([1 + 0.01 * 0.03 / (0.3 * 0.002**0.5)], rel=0.02)
+
+
+def test_only_parts_with_divergences_have_a_released_form() -> None:
+    with pytest.raises(UserError, match="fedavgm@released"):
+        registry.compose("fedavg+fedavgm@released")
 
 
 def test_momentum() -> None:

@@ -1,9 +1,11 @@
-# Tables of numbers, then pages that show them.
+# Tables of numbers, then pages that show them; figures are drawn straight from the runs.
 
 
 rule table:
     input:
-        lambda wildcards: GRAPH.files_of_runs(wildcards, "manifest.json", "rounds.parquet"),
+        lambda wildcards: GRAPH.files_of_runs(
+            GRAPH.table(wildcards), "manifest.json", "rounds.parquet"
+        ),
     output:
         "results/tables/{scale}/{system}/{item}.json",
     log:
@@ -20,11 +22,7 @@ rule table:
 
 rule page:
     input:
-        table=lambda wildcards: str(GRAPH.table(wildcards).path),
-        runs=lambda wildcards: GRAPH.files_of_runs(
-            wildcards, "manifest.json", "rounds.parquet", "clients.parquet"
-        ),
-        partitions=GRAPH.histograms,
+        GRAPH.inputs_of_page,
     output:
         "reports/site/{system}/{item}.html",
     log:
@@ -33,6 +31,7 @@ rule page:
         "../envs/fedrepro.yaml"
     params:
         code=GRAPH.report_code,
+        definition=GRAPH.page_definition,
         scale=GRAPH.scale,
     shell:
         "fedrepro --log {log} page {wildcards.system} {wildcards.item} --scale {params.scale}"

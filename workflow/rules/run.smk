@@ -25,3 +25,24 @@ rule run:
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed} --device {params.device} --executor {params.executor}"
+
+
+# The loss around a run's model, for figures that ask for it.
+rule landscape:
+    input:
+        manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
+        model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
+        data=GRAPH.inputs_of_run,
+    output:
+        "results/landscapes/{setting}/{method}/seed{seed}.json",
+    log:
+        "results/logs/landscape/{setting}/{method}/seed{seed}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    threads: GRAPH.bench.config.threads
+    params:
+        # Asked for only where there is such a figure.
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape"),
+    shell:
+        "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
+        " --seed {wildcards.seed}"

@@ -38,9 +38,7 @@ def describe_methods() -> list[dict[str, Any]]:
     from fedrepro.method import Method
 
     hooks = [name for name in vars(Method) if not name.startswith("_")]
-    bookkeeping = {
-        "pooled", "full_participation", "weighs", "layers", "divergences", "as_released", "refuses"
-    }  # fmt: skip
+    bookkeeping = {"pooled", "full_participation", "weighs", "layers", "refuses"}
     rows = []
     for part in registry.parts().values():
         overridden = [
@@ -50,7 +48,7 @@ def describe_methods() -> list[dict[str, Any]]:
             and any(name in vars(cls) for cls in part.cls.__mro__ if cls.__name__ not in BASES)
         ]
         # A switch between paper and released code is shown as a divergence.
-        divergences = part.cls.divergences() if part.kind != "server optimizer" else []
+        divergences = part.cls.divergences()
         rows.append(
             {
                 "name": part.name,

@@ -16,8 +16,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     table.set_defaults(handler=make_table)
     page = subparsers.add_parser(
         "page",
-        help="render a table's page and those of its runs",
-        description="Render a table that `fedrepro table` has computed, and the pages of its runs.",
+        help="render the page of a table or figure and those of its runs",
+        description="Render a table that `fedrepro table` has computed, or a figure, and the pages "
+        "of its runs.",
         epilog="Example: fedrepro page ima table_1 --scale demo",
     )
     _add_table(page)
@@ -34,7 +35,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("system", metavar="SYSTEM", help="such as ima")
-    parser.add_argument("item", metavar="ITEM", help="such as table_1")
+    parser.add_argument("item", metavar="ITEM", help="such as table_1 or figure_a1")
     _add_scale(parser)
 
 
@@ -56,7 +57,7 @@ def make_page(arguments: argparse.Namespace) -> None:
     from fedrepro.report import published, site
 
     workbench = config.load()
-    target = workbench.table(arguments.system, arguments.item, arguments.scale)
+    target = workbench.target(arguments.system, arguments.item, arguments.scale)
     _say(site.write_page(workbench, target, published.load(workbench.root)))
 
 

@@ -1,6 +1,7 @@
 """``fedrepro run``: one run, as a rule of the workflow or by hand."""
 
 import argparse
+import math
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -109,9 +110,12 @@ def progress_lines(name: str) -> "Report":
             if last or progress.seconds_left is None
             else f", {_span(progress.seconds_left)} left"
         )
+        # There is none before the first evaluation.
+        known = math.isfinite(progress.accuracy)
+        accuracy = f", accuracy {progress.accuracy:.2%}" if known else ""
         _say(
             f"{name}: round {progress.round} of {progress.rounds}, "
-            f"{progress.rounds_per_second:.2f} rounds/s{left}, accuracy {progress.accuracy:.2%}"
+            f"{progress.rounds_per_second:.2f} rounds/s{left}{accuracy}"
         )
 
     return show

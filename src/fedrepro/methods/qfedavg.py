@@ -14,8 +14,9 @@ from torch import Tensor
 
 from fedrepro import tree
 from fedrepro.aggregation.responses import Array
-from fedrepro.decision import LOSS, Decider, Decision, Observed, proportional
+from fedrepro.decision import Decider, Decision, Observed, proportional
 from fedrepro.method import Context, Method, divergence
+from fedrepro.record import LOSS
 from fedrepro.server_rate import growing
 from fedrepro.tree import Tree
 

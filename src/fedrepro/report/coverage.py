@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fedrepro.config import Workbench
+from fedrepro.config import ComputedTarget, TableTarget, Workbench
+from fedrepro.report import computed, tables
 from fedrepro.report import published as papers
-from fedrepro.report import tables
 from fedrepro.report.published import Published
 
 COUNTS = ("printed", "targets", "computed", "agree", "differ", "not_comparable")
@@ -27,9 +27,15 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
 
 def count(workbench: Workbench, published: Published) -> dict[tuple[str, str], Counter[str]]:
     """Counts by (system, item)."""
-    configured = workbench.tables("paper")
+    configured = workbench.targets("paper")
     found = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
     for key, target in configured.items():
+        if isinstance(target, ComputedTarget):
+            for each in computed.compute(workbench, target, published):
+                word = each.verdict.word if each.verdict else None
+                found[key].update(_counts_of(each.value is not None, word))
+        if not isinstance(target, TableTarget):
+            continue
         counted = found.setdefault(key, Counter())
         seen = set()
         for cell in tables.compute(workbench, target, published)["cells"]:
@@ -39,15 +45,15 @@ def count(workbench: Workbench, published: Published) -> dict[tuple[str, str], C
             name = tuple(printed[field] for field in papers.KEYS)
             if name not in seen:
                 seen.add(name)
-                counted.update(_of_cell(cell))
+                verdict = cell["verdict"]
+                counted.update(_counts_of(cell["paper"]["n"] > 0, verdict and verdict["word"]))
+        if key not in published.tables:  # a part of a printed table
+            counted["printed"] = len(seen)
     return found
 
 
-def _of_cell(cell: Mapping[str, Any]) -> dict[str, int]:
-    found = {"targets": 1, "computed": int(cell["paper"]["n"] > 0)}
-    if cell["verdict"]:
-        found[_WORDS[cell["verdict"]["word"]]] = 1
-    return found
+def _counts_of(has_value: bool, word: str | None) -> dict[str, int]:
+    return {"targets": 1, "computed": int(has_value)} | ({_WORDS[word]: 1} if word else {})
 
 
 def rows_of(
@@ -58,7 +64,8 @@ def rows_of(
     everything: Counter[str] = Counter()
     for system in published.systems:
         whole: Counter[str] = Counter()
-        for (owner, item), counted in counts.items():
+        for owner, item in published.tables:
+            counted = counts[owner, item]
             if owner == system and counted["printed"]:
                 rows.append(_row(system, item, counted))
                 whole += counted

@@ -15,12 +15,13 @@ from typing import Any
 Points = Sequence[tuple[float, float]]
 
 # Stand-ins that the drawing library passes through; each becomes a variable of the style sheet.
-INK, GRID, HEAT = "#010203", "#010204", "#010205"
+INK, GRID, HEAT, STRONG = "#010203", "#010204", "#010205", "#010206"
 SERIES_COLOURS = ("#020301", "#020302", "#020303", "#020304", "#020305", "#020306")
 VARIABLES = {
     INK: "var(--figure-ink)",
     GRID: "var(--figure-grid)",
     HEAT: "var(--heat)",
+    STRONG: "var(--ink)",
     **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES_COLOURS, 1)},
 }
 DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
@@ -76,12 +77,13 @@ def curves(
     names: Sequence[str] = (),
     limits: tuple[float, float] | None = None,
     unit: str = "%",
+    across: str = "round",
 ) -> str:
     """Learning curves of one panel.
 
     ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
     names in the order that decides their styles (default: these lines'); ``limits`` are those of
-    the vertical axis, when several panels share it.
+    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts.
     """
     import altair as alt
 
@@ -99,9 +101,9 @@ def curves(
     last = max(line.points[-1][0] for line in lines)
     x = alt.X(
         "round:Q",
-        title="round",
+        title=across,
         scale=alt.Scale(domain=[0, last], nice=False),
-        axis=alt.Axis(tickCount=5, format="d"),
+        axis=alt.Axis(tickCount=5, format="d" if across == "round" else "~g"),
     )
     y = alt.Y(
         "value:Q",
@@ -149,7 +151,7 @@ def curves(
         .encode(x=x, y=y, color=colour, shape=shape)
     )
     chart = alt.layer(*layers).properties(width=270, height=170)
-    return _svg(chart, description)
+    return finish(chart, description)
 
 
 def colour_fill(alt: Any, order: Sequence[str], indices: Sequence[int]) -> Any:
@@ -203,7 +205,7 @@ def heat_map(counts: Sequence[Sequence[int]], *, description: str) -> str:
         )
         .properties(width=720, height=max(130, min(300, 15 * classes)))
     )
-    return _svg(chart, description)
+    return finish(chart, description)
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
@@ -280,7 +282,7 @@ def _short(value: float) -> float:
     return round(value, 3)
 
 
-def _svg(chart: Any, description: str) -> str:
+def finish(chart: Any, description: str) -> str:
     """Draw, and make the drawing part of a page: its size, colours and words."""
     styled = chart.configure(
         background="transparent", font="sans-serif", padding={"left": 2, "top": 4, "right": 8}

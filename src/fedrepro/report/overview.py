@@ -5,27 +5,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedrepro.config import Run, TableTarget, Workbench
-from fedrepro.report.published import Published, label_of
+from fedrepro.config import ComputedTarget, FigureTarget, Run, TableTarget, Target, Workbench
+from fedrepro.report.published import Published, label_of, natural
 from fedrepro.report.runs import RunRecord, read_run
 from fedrepro.report.tables import read
 
 
 def tables_of_runs(workbench: Workbench) -> dict[Run, list[dict[str, str]]]:
-    """Run -> the tables that need it, at either scale."""
+    """Run -> the tables and figures that need it, at either scale."""
     found: dict[Run, dict[str, dict[str, str]]] = {}
     for scale in ("paper", "demo"):
-        for target in workbench.tables(scale).values():
+        for target in workbench.targets(scale).values():
             for run in target.runs:
                 use = _use(target)
                 found.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in found.items()}
 
 
-def _use(target: TableTarget) -> dict[str, str]:
-    """A table's address and name, where something refers to it."""
+def _use(target: Target) -> dict[str, str]:
+    """The address and name of a table or figure, where something refers to it."""
     system = target.system.upper() if len(target.system) < 4 else target.system
-    printed = target.table.published.table if target.table.published else ""
+    published = target.table.published if isinstance(target, TableTarget) else None
+    printed = published.table if published else ""
     return {
         "page": f"{target.system}/{target.item}.html",
         "label": f"{system}, {label_of(target.item, printed)}",
@@ -35,19 +36,20 @@ def _use(target: TableTarget) -> dict[str, str]:
 def start_page(
     workbench: Workbench,
     published: Published,
-    targets: Mapping[tuple[str, str], TableTarget],
+    targets: Mapping[tuple[str, str], Target],
     counts: Mapping[tuple[str, str], Counter[str]],
 ) -> dict[str, Any]:
     systems = []
-    keys = [*published.tables, *(key for key in targets if key not in published.tables)]
+    keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
     for name, system in published.systems.items():
         tables = []
         for key in keys:
             if key[0] == name:
                 tables.append(_table_state(workbench, published, targets.get(key), key, counts))
-        whole = sum((counts.get(key, Counter()) for key in keys if key[0] == name), Counter())
+        # A table that repeats a part of another one must not count twice.
+        whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
         systems.append({"about": system, "tables": tables, "counts": whole})
-    everything = sum(counts.values(), Counter())
+    everything = sum((counts[key] for key in published.tables), Counter())
     own = [
         _table_state(workbench, published, target, key, counts)
         for key, target in targets.items()
@@ -60,28 +62,44 @@ def start_page(
 def _table_state(
     workbench: Workbench,
     published: Published,
-    target: TableTarget | None,
+    target: Target | None,
     key: tuple[str, str],
     counts: Mapping[tuple[str, str], Counter[str]],
 ) -> dict[str, Any]:
     cells = published.tables.get(key, ())
     caption = published.captions.get(key)
-    printed = cells[0].table if cells else key[1].removeprefix("table_")
     demo = None
-    if target and target.scale == "demo" and (workbench.root / target.path).exists():
-        results = [cell["demo"] for cell in read(workbench.root, target.path)["cells"]]
+    table = target if isinstance(target, TableTarget) and target.scale == "demo" else None
+    if table and (workbench.root / table.path).exists():
+        results = [cell["demo"] for cell in read(workbench.root, table.path)["cells"]]
         there = [result for result in results if result]
         demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
-    title = caption.title if caption else (target.table.title if target else "")
+    figure = None
+    if isinstance(target, FigureTarget):
+        manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
+        figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
+    title = caption.title if caption else (_title_of(target) if target else "")
     return {
-        "label": label_of(key[1], printed if key in published.tables else ""),
+        "label": label_of(key[1], cells[0].table if cells else ""),
         "title": title,
         "page": f"{key[0]}/{key[1]}.html",
         "covered": target is not None,
         "counts": counts.get(key, Counter()),
         "doubted": sum(bool(cell.doubt) for cell in cells),
         "demo": demo,
+        "figure": figure,
     }
+
+
+def _title_of(target: Target) -> str:
+    match target:
+        case TableTarget():
+            return target.table.title
+        case ComputedTarget():
+            return target.spec.title
+        case FigureTarget():
+            return target.figure.title
+    return ""
 
 
 def ledger(published: Published) -> dict[str, Any]:
@@ -106,7 +124,7 @@ def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
     runs = (
         run
         for scale in ("paper", "demo")
-        for target in workbench.tables(scale).values()
+        for target in workbench.targets(scale).values()
         for run in target.runs
     )
     records = (read_run(workbench.root, run) for run in dict.fromkeys(runs))
@@ -118,7 +136,7 @@ def cost(workbench: Workbench, own: list[RunRecord], landed: Iterable[RunRecord]
     records = {record.run: record for record in own}
     tables = []
     for scale in ("paper", "demo"):
-        for target in workbench.tables(scale).values():
+        for target in workbench.targets(scale).values():
             here = [records[run] for run in target.runs if run in records]
             if here:
                 counts = {"runs": len(here), "wanted": len(target.runs)}
@@ -158,13 +176,12 @@ def comment_on(source: str, field: str) -> str:
 
 
 def tables_of_parts(workbench: Workbench) -> dict[str, list[dict[str, str]]]:
-    """Part -> the tables that have it in a column."""
+    """Part -> the tables and figures that have it in a method."""
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for target in workbench.tables("paper").values():
+    for target in workbench.targets("paper").values():
         use = _use(target)
-        for cell in target.cells:
-            for method in cell.methods:
-                composition, _ = workbench.compose(workbench.setting(cell.setting), method)
-                for part in composition.split("+"):
-                    found.setdefault(part.partition("@")[0], {})[use["page"]] = use
+        for setting, method in {(run.setting, run.method) for run in target.runs}:
+            composition, _ = workbench.compose(workbench.setting(setting), method)
+            for part in composition.split("+"):
+                found.setdefault(part.partition("@")[0], {})[use["page"]] = use
     return {part: list(uses.values()) for part, uses in found.items()}

@@ -1,16 +1,24 @@
 """What the templates are given: each page's content as plain values."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config import SCALES, Metric, TableTarget, Workbench
+from fedrepro.config import (
+    SCALES,
+    ClientStatistics,
+    ComputedTarget,
+    Metric,
+    TableTarget,
+    Workbench,
+)
 from fedrepro.report import figures, scenes
+from fedrepro.report.computed import ComputedCell
 from fedrepro.report.measures import measure_of
-from fedrepro.report.published import KEYS, PrintedCell, Published, System, label_of
+from fedrepro.report.published import KEYS, PrintedCell, Published, System, label_of, split_part
 from fedrepro.report.runs import RunRecord
-from fedrepro.report.verdict import rule_in_words
+from fedrepro.report.verdict import COMPUTED_RULE, rule_in_words
 
 Json = Mapping[str, Any]
 
@@ -97,7 +105,7 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         "item": item,
         "label": label_of(item, table),
         "caption": published.captions.get((system, item)),
-        "notes": published.notes.get((system, item), ()),
+        "notes": published.notes.get((system, split_part(item)[0]), ()),
         "discrepancies": published.discrepancies(system, item),
     }
 
@@ -140,6 +148,44 @@ def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
     return found
 
 
+def computed_page(
+    cells: Sequence[ComputedCell], target: ComputedTarget, published: Published
+) -> dict[str, Any]:
+    """The content of the page of a table that needs no runs."""
+    by_printed = {cell.printed: cell for cell in cells}
+    printed = list(by_printed)
+    grids = []
+    if isinstance(target.spec, ClientStatistics):
+        grids.append({"metric": "What clients hold", **_grid(printed, lambda cell: cell.metric)})
+    else:
+        for metric in dict.fromkeys(cell.metric for cell in printed):
+            chosen = [cell for cell in printed if cell.metric == metric]
+            grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
+    for grid in grids:
+        grid["rows"] = [
+            (key, {column: by_printed[cell] for column, cell in row.items()})
+            for key, row in grid["rows"]
+        ]
+    words = [cell.verdict.word for cell in cells if cell.verdict]
+    return {
+        "title": target.spec.title,
+        "grids": grids,
+        "counts": {
+            "printed": len(cells),
+            "computed": len(words),
+            "agree": words.count("agrees"),
+            "differ": words.count("differs"),
+        },
+        "rule": COMPUTED_RULE,
+        "doubted": [cell for cell in printed if cell.doubt],
+        **about(published, target.system, target.item, printed[0].table if printed else ""),
+    }
+
+
+def metric_in_words(metric: str) -> str:
+    return METRICS.get(metric, metric.replace("_", " "))
+
+
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
     """The content of the page of a published table that no experiment file covers yet."""
     cells = published.tables[system, item]
@@ -147,7 +193,7 @@ def printed_page(published: Published, system: str, item: str) -> dict[str, Any]
     grids = []
     for metric in dict.fromkeys(cell.metric for cell in cells):
         chosen = [cell for cell in cells if cell.metric == metric]
-        grids.append({"metric": METRICS.get(metric, metric.replace("_", " ")), **_grid(chosen)})
+        grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
     words = published.words.get((system, item), ())
     return {
         "grids": grids,
@@ -191,9 +237,12 @@ METRICS = {
 }
 
 
-def _grid(cells: Sequence[PrintedCell]) -> dict[str, Any]:
-    """Cells as rows of (data set, setting) and columns of methods."""
-    methods = list(dict.fromkeys(cell.method for cell in cells))
+def _grid(
+    cells: Sequence[PrintedCell],
+    column_of: Callable[[PrintedCell], str] = lambda cell: cell.method,
+) -> dict[str, Any]:
+    """Cells as rows of (data set, setting) and columns, by default of methods."""
+    columns = list(dict.fromkeys(column_of(cell) for cell in cells))
     settings = {cell.setting: re.split(r"\s*[,;]\s*", cell.setting) for cell in cells}
     shared = [
         part
@@ -203,8 +252,8 @@ def _grid(cells: Sequence[PrintedCell]) -> dict[str, Any]:
     rows: dict[tuple[str, str], dict[str, PrintedCell]] = {}
     for cell in cells:
         own = ", ".join(part for part in settings[cell.setting] if part not in shared)
-        rows.setdefault((cell.dataset, own), {})[cell.method] = cell
-    return {"methods": methods, "rows": list(rows.items()), "shared": shared}
+        rows.setdefault((cell.dataset, own), {})[column_of(cell)] = cell
+    return {"columns": columns, "rows": list(rows.items()), "shared": shared}
 
 
 def run_page(

@@ -160,10 +160,26 @@ class Published:
         return found
 
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
-        """The entries of the ledger that bear on a table."""
+        """The entries of the ledger that bear on a table, or on what it is a part of."""
+        items = {item, split_part(item)[0]}
         return tuple(
-            entry for entry in self.ledger if entry.system == system and item in entry.tables
+            entry for entry in self.ledger if entry.system == system and items & {*entry.tables}
         )
+
+
+def split_part(item: str) -> tuple[str, str]:
+    """An item and the part of it that is meant: table_7_heart is table_7 and heart."""
+    found = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
+    return (found[1], found[2]) if found else (item, "")
+
+
+def _name_of(item: str) -> str:
+    """An item's name as a paper would print it; an item without a number is called by its word."""
+    kind, _, number = item.partition("_")
+    if kind in ("table", "figure") and re.search(r"\d", number):
+        return f"{kind.capitalize()} {number.replace('_', '.').upper()}"
+    words = number if kind in ("table", "figure") and number else item
+    return words.replace("_", " ").capitalize()
 
 
 def natural(item: str) -> tuple[tuple[int, int, str], ...]:
@@ -177,10 +193,12 @@ def natural(item: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def label_of(item: str, table: str = "") -> str:
-    """A table's printed name: "Table 2.3", "Section F.1"."""
+    """The printed name: "Table 2.3", "Section F.1", "Figure A1"; of a part "Table 7, Heart"."""
     if table.startswith("Section"):
         return table
-    return f"Table {table}" if table else item.replace("_", " ").capitalize()
+    whole, part = split_part(item)
+    name = f"Table {table}" if table else _name_of(whole)
+    return f"{name}, {part.capitalize()}" if part else name
 
 
 def load(root: Path = Path()) -> Published:

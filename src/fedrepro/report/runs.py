@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from fedrepro.config import Run
 from fedrepro.errors import UserError
+from fedrepro.files import is_locked
 
-State = Literal["finished", "diverged", "stopped early", "failed", "not run"]
+State = Literal["finished", "diverged", "stopped early", "under way", "failed", "not run"]
 LOGS = Path("results/logs/run")
 REFERENCE = Path("reports/reference")
 
@@ -51,6 +52,11 @@ class RunRecord:
     def clients(self) -> dict[str, list[float]]:
         """clients.parquet: column -> values; empty where there is no such file."""
         return self._columns("clients.parquet")
+
+    @cached_property
+    def decisions(self) -> dict[str, list[float]]:
+        """decisions.parquet: column -> values; empty where the method decides on nothing."""
+        return self._columns("decisions.parquet")
 
     @cached_property
     def mixtures(self) -> dict[str, list[float]]:
@@ -121,7 +127,10 @@ def _missing(root: Path, run: Run, landed: bool) -> tuple[State, str]:
     if landed:
         return "not run", "not run"
     log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
-    begun = (root / run.folder).with_name(f"seed{run.seed}.partial").exists()
+    partial = (root / run.folder).with_name(f"seed{run.seed}.partial")
+    begun = partial.exists()
+    if begun and is_locked(partial):
+        return "under way", "under way"
     if not begun and not log.exists():
         return "not run", "not run"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []

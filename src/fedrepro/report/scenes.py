@@ -104,7 +104,7 @@ def scene_of(
     for pair in pairs:
         lines = []
         for column, name in pair:
-            runs = _curves_of(workbench.root, results.get(column), measure)
+            runs = curves_of(workbench.root, results.get(column), measure)
             seeds = max(seeds, len(runs))
             printed = next((cell["printed"] for cell in cells if cell["column"] == column), None)
             level = printed["mean"] if printed and scale == "paper" else None
@@ -139,7 +139,8 @@ def _titled(pair: Sequence[tuple[int, str]]) -> int:
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
 
 
-def _curves_of(root: Path, result: Json | None, measure: Measure) -> list[Points]:
+def curves_of(root: Path, result: Json | None, measure: Measure) -> list[Points]:
+    """The series of each finished run of the method that counts."""
     if not result or not result["chosen"]:
         return []
     found: list[Points] = []

@@ -6,23 +6,33 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config import Run, TableTarget, Workbench
-from fedrepro.report import coverage, overview, pages, scenes
+from fedrepro.config import ComputedTarget, FigureTarget, Run, TableTarget, Target, Workbench
+from fedrepro.report import computed, coverage, figure_pages, overview, pages, scenes
 from fedrepro.report.published import Published
 from fedrepro.report.render import SITE, Renderer
 from fedrepro.report.runs import RunRecord, landed_runs, read_run
 from fedrepro.report.tables import read
 
 
-def write_page(workbench: Workbench, target: TableTarget, published: Published) -> Path:
-    """A table's page and the pages of its runs, from the table's JSON and the run directories."""
+def write_page(workbench: Workbench, target: Target, published: Published) -> Path:
+    """The page of a table or figure, and the pages of its runs."""
     renderer = Renderer(workbench.root)
-    table = read(workbench.root, target.path)
-    content = pages.table_page(workbench, target, table, published)
-    renderer.write_assets()
-    write_runs(workbench, renderer, runs_of(workbench.root, table))
     page = target.page.relative_to(SITE)
-    return renderer.write(page, "table.html.j2", content)
+    if isinstance(target, TableTarget):
+        table = read(workbench.root, target.path)
+        content = pages.table_page(workbench, target, table, published)
+        records, template = runs_of(workbench.root, table), "table.html.j2"
+    elif isinstance(target, FigureTarget):
+        content = figure_pages.figure_page(workbench, target, published)
+        records, template = content["records"], "figure.html.j2"
+    else:
+        assert isinstance(target, ComputedTarget)
+        cells = computed.compute(workbench, target, published)
+        content = pages.computed_page(cells, target, published)
+        records, template = [], "computed.html.j2"
+    renderer.write_assets()
+    write_runs(workbench, renderer, records)
+    return renderer.write(page, template, content)
 
 
 def runs_of(root: Path, table: Mapping[str, Any]) -> list[RunRecord]:
@@ -59,7 +69,7 @@ def write_site(workbench: Workbench, published: Published, scale: str | None = N
     """Everything that is not a table's: start page, methods, ledger, cost, uncovered tables."""
     renderer = Renderer(workbench.root)
     renderer.write_assets()
-    targets = workbench.tables(scale)
+    targets = workbench.targets(scale)
     counts = coverage.count(workbench, published)
     for system, item in published.tables:
         if (system, item) not in targets:

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config import Cell, Run, TableTarget, Workbench
+from fedrepro.config import Cell, Run, Summary, TableTarget, Workbench
 from fedrepro.errors import UserError
 from fedrepro.files import write_atomically
 from fedrepro.fingerprint import EXECUTION
@@ -126,12 +126,24 @@ def _printed(printed: PrintedCell | None) -> Json | None:
 
 
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
-    """One cell's runs of all its methods, and the number of the best of them."""
-    rounds = target.table.summary.rounds
     measure = measure_of(target.table.metric_of(cell.row, cell.column))
-    by_method: dict[str, list[Json]] = {}
-    for method in cell.methods:
-        by_method[method] = [_run(workbench, run, measure, rounds) for run in cell.runs(method)]
+    runs = {method: cell.runs(method) for method in cell.methods}
+    return result_of(workbench, cell.setting, runs, measure, target.table.summary)
+
+
+def result_of(
+    workbench: Workbench,
+    setting: str,
+    runs_of: Mapping[str, Sequence[Run]],
+    measure: Measure,
+    summary: Summary,
+) -> Json:
+    """The runs of all of a cell's methods, by seed, and the number of the best of them."""
+    methods = tuple(runs_of)
+    by_method = {
+        method: [_run(workbench, run, measure, summary.rounds) for run in runs]
+        for method, runs in runs_of.items()
+    }
     estimates = {
         method: Estimate.of(values)
         for method, runs in by_method.items()
@@ -139,11 +151,11 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
     }
     best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
-    shown: Iterable[str] = [chosen] if chosen else cell.methods
+    shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
     result: Json = {
-        "setting": cell.setting,
-        "methods": list(cell.methods),
+        "setting": setting,
+        "methods": list(methods),
         "chosen": chosen,
         "tried": {method: estimates[method].mean for method in estimates},
         "runs": [run for runs in by_method.values() for run in runs],
@@ -218,17 +230,21 @@ def _verdict(
     if printed is None or not (result["n"] or diverged):
         return None
     changed = sorted({key for run in chosen if run["value"] is not None for key in run["changed"]})
-    missing = len(result["methods"]) - len(result["tried"])
+    # One that diverged has been run, and was not the best.
+    tried = {run["method"] for run in result["runs"] if run["state"] == "diverged"}
+    tried |= {*result["tried"]}
     if diverged:
         return Verdict("not comparable", f"Seed {diverged[0]['seed']} {diverged[0]['why']}.")
     if changed:
         return Verdict(
             "not comparable", f"The configuration has changed since, in {', '.join(changed)}."
         )
-    if missing:
-        there, wanted = len(result["tried"]), len(result["methods"])
+    if len(tried) < len(result["methods"]):
+        there, wanted = len(tried), len(result["methods"])
+        are = "is" if there == 1 else "are"
         return Verdict(
-            "not comparable", f"The printed number is the best of {wanted}; {there} of them is run."
+            "not comparable",
+            f"The printed number is the best of {wanted}; {there} of them {are} run.",
         )
     ours = Estimate(result["n"], result["mean"], result["std"], result["half_width"])
     return judge(printed, ours, published.systems[printed.system].spread)

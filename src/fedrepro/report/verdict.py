@@ -52,6 +52,30 @@ def judge(printed: PrintedCell, ours: Estimate, spread: Spread) -> Verdict:
     )
 
 
+def judge_computed(printed: PrintedCell, value: float, std: float | None = None) -> Verdict:
+    """Hold what was computed, without chance, against a printed cell that has a number."""
+    assert printed.mean is not None
+    limit = 10.0**-printed.decimals if printed.decimals else 0.0
+    pairs = [(value, printed.mean)]
+    if std is not None and printed.std is not None:
+        pairs.append((std, printed.std))
+    difference = max(abs(ours - theirs) for ours, theirs in pairs)
+    agrees = difference <= limit + 1e-9
+    return Verdict(
+        "agrees" if agrees else "differs",
+        f"The difference of {difference:.{printed.decimals + 2}f} is "
+        f"{'at most' if agrees else 'more than'} {limit:g}.",
+        limit,
+    )
+
+
+COMPUTED_RULE = (
+    "Nothing here depends on chance. A count agrees if it is the same; a fraction, a mean or a "
+    "spread if it differs by at most one unit of the last printed digit, as printed numbers may "
+    "have been reckoned from rounded ones."
+)
+
+
 def rounding(printed: PrintedCell) -> float:
     """Half a unit of the last printed digit."""
     return 0.5 * 10.0**-printed.decimals
@@ -113,7 +137,7 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
         *first,
         "Numbers that are neither percentages nor fractions, such as rounds or a loss, have our "
         "interval alone. A limit is never tighter than half a unit of the last printed digit.",
-        "Not comparable are cells with a run that diverged, with fewer methods than the printed "
-        "best is chosen from, or from another configuration than the published one. A number at "
-        "scale demo has no verdict.",
+        "Not comparable are cells with a run that diverged, of the one method or the best of "
+        "several, with methods not yet run of those that the printed best is chosen from, or from "
+        "another configuration than the published one. A number at scale demo has no verdict.",
     )
