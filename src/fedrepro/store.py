@@ -20,7 +20,7 @@ from fedrepro.errors import UserError
 from fedrepro.files import write_atomically
 from fedrepro.tree import Tree
 
-CACHE_BYTES = 512 * 2**20  # of client states in memory
+CACHE_BYTES = 256 * 2**20  # of client states in memory
 KEY = "fedrepro"  # one metadata key: several would be written in any order
 
 

@@ -1,0 +1,83 @@
+"""A process that keeps the personal models of many clients; prints what that took, as JSON.
+
+Arguments: the number of clients, and a folder for their states.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fedrepro import models, registry, tree
+from fedrepro.data.batches import ClientData, Samples, Scaling
+from fedrepro.engine import Federation, begin, context_of, own_of, play_round
+from fedrepro.memory import keep_freed_memory
+from fedrepro.method import Context
+from fedrepro.net import Net
+from fedrepro.optim import sgd
+from fedrepro.store import ClientStore
+from fedrepro.tree import Tree
+
+SAMPLES, COHORT, ROUNDS = 64, 10, 10
+
+
+class Timed(ClientStore):
+    """A store that knows how long it was waited for."""
+
+    seconds = 0.0
+
+    def get(self, client: int) -> Tree | None:
+        start = time.perf_counter()
+        own = super().get(client)
+        self.seconds += time.perf_counter() - start
+        return own
+
+    def put(self, client: int, own: Tree) -> None:
+        start = time.perf_counter()
+        super().put(client, own)
+        self.seconds += time.perf_counter() - start
+
+
+def world(clients: int) -> Federation:
+    """SuPerFed with VGG9 on FEMNIST's shapes, both models trained from the first round."""
+    net = Net(models.build("superfed_vgg9", (1, 28, 28), 62))
+    method, _ = registry.compose("superfed_mm", {"superfed_mm": {"start": 0.0}})
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 256, (clients * SAMPLES, 1, 28, 28), dtype=np.uint8)
+    y = rng.integers(0, 62, clients * SAMPLES)
+    samples = Samples(torch.from_numpy(x), torch.from_numpy(y), Scaling(None, None))
+    rows = list(np.arange(clients * SAMPLES).reshape(clients, SAMPLES))
+    context = Context(net=net, clients=clients, rounds=ROUNDS, optimizer=sgd(0.9, 1e-4))
+    return Federation(method, context, ClientData(samples, rows), COHORT, 1, 10, seed=1)
+
+
+def main(clients: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    federation = world(clients)
+    server, store = begin(federation), Timed(folder)
+    ctx = context_of(federation, 0, list(range(COHORT)))
+    for client in range(clients):  # as if each had taken part
+        store.put(client, own_of(federation, ctx, store, client))
+    store.seconds, start = 0.0, time.perf_counter()
+    for round in range(ROUNDS):
+        server, _ = play_round(federation, server, store, round)
+    wall = time.perf_counter() - start
+    store.flush()
+    result = {
+        "clients": clients,
+        "parameters": tree.numel(federation.initial),
+        "bytes_of_states": sum(file.stat().st_size for file in folder.iterdir()),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "seconds_per_round": wall / ROUNDS,
+        "share_of_the_store": store.seconds / wall,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))
