@@ -7,6 +7,7 @@ from typing import Any
 ENGINE = Path("results/bench/engine.json")
 START = Path("results/bench/start.json")
 AGGREGATION = Path("results/bench/aggregation.json")
+STORE = Path("results/bench/store.json")
 PAGE = Path("docs/benchmarks.md")
 WORKLOADS = ("W1", "W2", "W3", "W4")
 
@@ -38,7 +39,7 @@ stacked step; compiling happens once per run and is not counted. Neither side ev
 {details}
 
 {machine}
-{start}{aggregation}"""
+{start}{store}{aggregation}"""
 
 DECISIONS = """
 ## One decision on mixing coefficients
@@ -115,6 +116,22 @@ def start_line() -> str:
     )
 
 
+def store_section() -> str:
+    """What it takes to keep clients' personal models; nothing where it is not measured."""
+    if not STORE.exists():
+        return ""
+    (one,) = json.loads(STORE.read_text())
+    return (
+        "\n## Personal models of many clients\n\n"
+        f"{one['clients']:,} clients, each with a model of its own of {one['parameters']:,} "
+        f"parameters, {one['bytes_of_states'] / 1e9:.1f} GB on disk, ten clients in a round "
+        "(SuPerFed, `tests/benchmarks/client_states.py`): at most "
+        f"{one['peak_memory_bytes'] / 1e9:.2f} GB of memory; a round takes "
+        f"{one['seconds_per_round']:.1f} s, of which reading and writing the models is "
+        f"{one['share_of_the_store']:.0%}.\n"
+    )
+
+
 def aggregation_section() -> str:
     """What AAggFF's two rules take, by the number of clients; nothing where it is not measured."""
     if not AGGREGATION.exists():
@@ -160,6 +177,7 @@ def main() -> None:
         details=details,
         machine=machine_line(measured),
         start=start_line(),
+        store=store_section(),
         aggregation=aggregation_section(),
     )
     PAGE.write_text(page)
