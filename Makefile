@@ -9,9 +9,10 @@ PYTHON ?=
 UV := .tools/bin/uv
 SITE := reports/site/index.html
 
-# The tools of .venv come first, so that the workflow's jobs find `fedrepro`. One thread per
-# process: jobs run side by side, and a second thread each would only make them wait.
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# The tools of .venv come first, so that the workflow's jobs find `fedrepro`; the pip of .tools comes
+# last, to fetch data where there is no other. One thread per process: jobs run side by side, and a
+# second thread each would only make them wait.
+export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 

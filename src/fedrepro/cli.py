@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.commands import data, listing, replay, report, run
+from fedrepro.commands import data, landscape, listing, replay, report, run
 from fedrepro.errors import UserError
 
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (run, listing, data, report, replay):
+    for commands in (run, listing, data, report, replay, landscape):
         commands.register(subparsers)
     return top
 

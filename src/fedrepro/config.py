@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, PrivateAttr, Tag, field_validator, model_validator
 
 from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
-from fedrepro.data.schemes import PartitionSpec
+from fedrepro.data.schemes import PartitionSpec, Share
 from fedrepro.errors import UserError, bad_value
 from fedrepro.fingerprint import EXECUTION
 from fedrepro.models import MODELS
@@ -125,6 +125,16 @@ class Evaluate(Typed):
     clients: bool = Field(default=False, description="Also on each client's own test split.")
 
 
+class Noise(Typed):
+    """Labels that are wrong on purpose: the next class, or any other one."""
+
+    kind: Literal["pair", "symmetric"]
+    rate: Share = Field(description="The probability that a label is wrong.")
+    everywhere: bool = Field(
+        default=False, description="Also on clients' own test samples, as SuPerFed's code does."
+    )
+
+
 class Setting(Typed):
     """Data set + partition + model + optimisation + rounds."""
 
@@ -143,6 +153,7 @@ class Setting(Typed):
         default=1.0, description="Factor on the learning rate per round, or every so many rounds."
     )
     evaluate: Evaluate = Evaluate()
+    noise: Noise | None = None
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )
@@ -165,6 +176,13 @@ class PublishedTable(Typed):
     table: str
 
 
+# Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
+# weight; at the one of 0, .1 .. 1 whose accuracy is best on average, the same for all clients; or
+# as SuPerFed's code has it (discrepancies 23 and 24): every client's accuracy at the weight that is
+# best on its own test samples, all else the greatest value over the weights that any client chose.
+Mix = Literal["fixed", "best", "released"]
+
+
 class OverClients(Typed):
     """What clients score on their own test samples, as one number over all of them.
 
@@ -173,10 +191,13 @@ class OverClients(Typed):
     coefficient times 100, ``gap`` best less worst.
     """
 
-    of: Literal["accuracy", "top5", "auroc"]
+    of: Literal["accuracy", "top5", "auroc", "loss", "ece", "mce", "ece_batch", "mce_batch"]
     over_clients: Literal["average", "worst", "best", "gini", "gap"]
     weighted: bool = Field(
         default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
+    )
+    mix: Mix = Field(
+        default="fixed", description="At which mixture, where clients mix two models of theirs."
     )
 
 
@@ -221,6 +242,7 @@ class Column(Typed):
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
     demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
     published: str | None = Field(default=None, description="The printed name of the column.")
+    mix: Mix | None = Field(default=None, description="Instead of the metric's mixture.")
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
@@ -237,8 +259,12 @@ class Table(Typed):
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
 
-    def metric_of(self, row: Row) -> Metric:
-        return row.metric or self.metric
+    def metric_of(self, row: Row, column: Column | None = None) -> Metric:
+        """What a row measures, in a column as far as that has a say."""
+        metric = row.metric or self.metric
+        if isinstance(metric, OverClients) and column and column.mix:
+            return metric.model_copy(update={"mix": column.mix})
+        return metric
 
 
 class Responses(Typed):
@@ -580,7 +606,9 @@ class Workbench:
         without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
         """
         spec = self.setting(setting)
-        described = spec.model_dump(mode="json", exclude={"extends", "methods"})
+        # Without noise there is no key: runs from before there was such a thing stay the same.
+        unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
+        described = spec.model_dump(mode="json", exclude=unsaid)
         composition, hyperparameters = self.compose(spec, method)
         execution = {key: getattr(self.config, key) for key in EXECUTION}
         return {

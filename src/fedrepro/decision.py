@@ -110,7 +110,9 @@ class Decider(Method):
         return {**super().init(ctx, params), MEMORY: _tensors(self.memory(ctx.clients), ctx)}
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        before = loss_before_training(ctx, sent["params"], steps)
+        # A model of which only a part travels is completed by what the client keeps.
+        received = {**sent["params"], **own.get("kept", {})}
+        before = loss_before_training(ctx, received, steps)
         report, own = super().local(ctx, sent, own, steps)
         return {**report, LOSS: before}, own
 

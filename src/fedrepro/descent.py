@@ -183,5 +183,6 @@ def _step(
 @lru_cache
 def _compiled_step() -> Callable[..., tuple[Tree, Tree]]:
     # Imported only when wanted: the compiler costs seconds. fullgraph: fail rather than fall back
-    # to something slow and different.
+    # to something slow and different. One compilation for every gradient of every method.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     return torch.compile(_step, fullgraph=True, dynamic=False)

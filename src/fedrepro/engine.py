@@ -1,6 +1,7 @@
 """One round of federated learning. Knows nothing about any particular method."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -58,6 +59,11 @@ class Federation:
     execute: Executor = sequential
     device: str = "cpu"
 
+    @cached_property
+    def initial(self) -> Tree:
+        """The parameters before the first round."""
+        return self.context.net.init(stream(self.seed, "init"))
+
 
 @dataclass
 class Round:
@@ -81,9 +87,7 @@ class Round:
 
 def begin(federation: Federation) -> Tree:
     """The server's state before the first round."""
-    method, ctx = federation.method, federation.context
-    params = ctx.net.init(stream(federation.seed, "init"))
-    return method.init(ctx, params)
+    return federation.method.init(federation.context, federation.initial)
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
@@ -101,6 +105,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
     sizes = [float(federation.clients.sizes[client]) for client in cohort]
     return replace(
         base,
+        initial=federation.initial,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=federation.device),
@@ -154,9 +159,9 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
 
 def update_norms(reports: Tree) -> list[float]:
     """How far each client moved: the norm of its ``delta``, or NaN where none is reported."""
-    if "delta" not in reports:
+    leaves = tree.leaves(reports.get("delta", {}))
+    if not leaves:
         return [float("nan")] * len(tree.leaves(reports)[0])
-    leaves = tree.leaves(reports["delta"])
     squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
     norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one wait for the device
     return norms

@@ -50,7 +50,8 @@ def eager(
     """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
 
     Raises:
-        UserError: for a model with running statistics, which vmap can't update.
+        UserError: for a model with BatchNorm: the padding of a short mini-batch would count in its
+            statistics, and vmap can't update running ones.
     """
     return _stacked(_every_client, method, ctx, sent, owns, steps)
 
@@ -63,7 +64,7 @@ def vectorised(
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
     """
-    on_cpu = tree.leaves(sent)[0].device.type == "cpu"
+    on_cpu = ctx.sizes.device.type == "cpu"
     if on_cpu and shutil.which("c++") is None and shutil.which("g++") is None:
         raise UserError(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
@@ -85,15 +86,16 @@ def _stacked(
     owns: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    if ctx.net.has_buffers:
+    if ctx.net.mixes_samples:
         raise UserError(
-            "executor: 'vectorised': expected a model without running statistics (BatchNorm); "
-            "use 'sequential', or a model with GroupNorm"
+            "executor: 'vectorised': expected a model without BatchNorm, whose statistics "
+            "padding would change; use 'sequential', or a model with GroupNorm"
         )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
     if not tree.leaves(after):
         return reports, list(owns)
-    return reports, [tree.take(after, index) for index in range(len(steps))]
+    # Copied: a view would keep the states of the whole cohort in memory as long as itself.
+    return reports, [tree.copy(tree.take(after, index)) for index in range(len(steps))]
 
 
 def _every_client(

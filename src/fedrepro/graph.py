@@ -22,8 +22,9 @@ from fedrepro.config import (
     Target,
     Workbench,
 )
-from fedrepro.data.catalogue import find_dataset, meaning_of
+from fedrepro.data.catalogue import Own, find_dataset, meaning_of
 from fedrepro.data.prepared import FORMAT
+from fedrepro.data.sources import state_of_own
 from fedrepro.errors import UserError
 from fedrepro.report import computed
 from fedrepro.typed_yaml import validate
@@ -81,14 +82,20 @@ class Graph:
         return fingerprint.of_module(module)
 
     def dataset_recipe(self, wildcards: Any) -> str:
-        """What config/datasets.yaml says of a data set's content, as a hash.
+        """What config/datasets.yaml says of a data set's content, and its own files, as a hash.
 
         The code that prepares data counts by its ``FORMAT`` only: else an addition to it, for
-        another kind of data, would re-run everything.
+        another kind of data, would re-run everything. A user's own files are no inputs of the rule,
+        but stand here with their sizes and times: a missing one is told by the command in one
+        line, a folder's time says nothing of its files, and nothing is made again for ever
+        because ``files.json``, which is not rewritten in vain, stays older than they are.
         """
         with _one_line():
-            entry = meaning_of(find_dataset(wildcards.dataset, self.bench.datasets))
-        return fingerprint.of_text(f"{FORMAT} {json.dumps(entry)}")
+            spec = find_dataset(wildcards.dataset, self.bench.datasets)
+        text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
+        if isinstance(spec, Own):
+            text += f" {state_of_own(spec, self.bench.config.data.archives)}"
+        return fingerprint.of_text(text)
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting that shares a data set in the wanted way."""

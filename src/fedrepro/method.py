@@ -45,6 +45,7 @@ class Context:
         lr: the clients' learning rate in this round; a scalar tensor inside a compiled step.
         cohort: ids of this round's clients, int64 [cohort].
         sizes: their numbers of training samples, float [cohort].
+        initial: the parameters before the first round, where personal models begin.
         server_data: inputs that the server has, for methods that distil; None elsewhere.
         mode: for the engine: how clients side by side are compiled (:mod:`fedrepro.executors`).
     """
@@ -62,6 +63,7 @@ class Context:
     lr: Rate = 0.01
     cohort: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
+    initial: Tree = field(default_factory=dict)
     server_data: Tree | None = None
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
@@ -73,10 +75,18 @@ class Method(Faithful):
     pooled: ClassVar[bool] = False  # one client holds all data
     full_participation: ClassVar[bool] = False  # needs every client in every round
     weighs: ClassVar[bool] = False  # no wrapper may set its mixing coefficients: they are it
+    mixes: ClassVar[bool] = False  # clients use mixtures of two models: see `mixture`
 
     def layers(self) -> "list[Method]":
         """This method and, for a wrapper, all that it wraps, from the outside in."""
         return [self]
+
+    def check(self, ctx: Context) -> None:
+        """Refuse a federation that this method can't serve.
+
+        Raises:
+            UserError: one line that says why.
+        """
 
     # --- state ------------------------------------------------------------------------------
     def init(self, ctx: Context, params: Tree) -> Tree:
@@ -141,8 +151,18 @@ class Method(Faithful):
 
     # --- use --------------------------------------------------------------------------------
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        """The parameters that are evaluated, for one client or (``own`` empty) for all."""
+        """The parameters that are evaluated, for one client or (``own`` empty) for all.
+
+        ``own`` is also empty for a client that has never taken part.
+        """
         return server["params"]
+
+    def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
+        """A client's model at ``weight`` between the shared one (0) and its own (1).
+
+        Asked for only where a method :attr:`mixes`; ``own`` is empty as in :meth:`model`.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -172,6 +192,9 @@ class Wrapper(Method):
 
     def layers(self) -> list[Method]:
         return [self, *self.inner.layers()]
+
+    def check(self, ctx: Context) -> None:
+        self.inner.check(ctx)
 
     def init(self, ctx: Context, params: Tree) -> Tree:
         return self.inner.init(ctx, params)
@@ -205,3 +228,6 @@ class Wrapper(Method):
 
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         return self.inner.model(ctx, server, own)
+
+    def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
+        return self.inner.mixture(ctx, server, own, weight)

@@ -4,6 +4,8 @@ Pure functions of numpy arrays. Those over clients leave out clients whose value
 samples, or an AUROC that does not exist); :func:`undefined` counts them.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,6 +88,51 @@ def top(k: int, scores: Array, targets: NDArray[np.int64]) -> float:
         return float("nan")
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return float((order == targets[:, None]).any(1).mean())
+
+
+def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tuple[float, float]:
+    """The expected and the maximum calibration error, ECE and MCE (Guo et al., ICML 2017).
+
+    Samples are sorted by confidence, the largest of their softmax probabilities, into ``bins`` of
+    equal width, (lower, upper]. A bin's error is the distance of its accuracy from its mean
+    confidence: ECE is their mean weighted by samples, MCE the largest.
+
+    Args:
+        logits: [n, classes].
+        targets: classes [n].
+
+    Returns:
+        Both from 0 to 1; NaN without samples, or where a logit is not finite.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if not len(targets) or not np.isfinite(logits).all():
+        return float("nan"), float("nan")
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    confidences = powers.max(axis=1) / powers.sum(axis=1)
+    surplus = confidences - (logits.argmax(axis=1) == targets)
+    upper = np.linspace(0, 1, bins + 1)[1:]
+    # |mean confidence - accuracy| of a bin, times its number of samples.
+    places = np.searchsorted(upper, confidences)
+    errors = np.abs(np.bincount(places, surplus, bins))
+    counts = np.bincount(places, minlength=bins)
+    return float(errors.sum() / len(targets)), float((errors / np.maximum(counts, 1)).max())
+
+
+def over_batches(
+    measure: Callable[[Array, NDArray[np.int64]], float],
+    batch_size: int,
+    logits: Array,
+    targets: NDArray[np.int64],
+) -> float:
+    """The plain mean of a measure over mini-batches of consecutive samples, the last one shorter.
+
+    How SuPerFed's released code calibrates (discrepancy 24). NaN without samples.
+    """
+    if not len(targets):
+        return float("nan")
+    starts = range(0, len(targets), batch_size)
+    batches = [slice(start, start + batch_size) for start in starts]
+    return float(np.mean([measure(logits[batch], targets[batch]) for batch in batches]))
 
 
 def _defined(values: Array, sizes: Array | None = None) -> tuple[Array, Array | None]:

@@ -61,6 +61,10 @@ class Net:
         """The part of ``theta`` that does not belong to the head."""
         return {name: leaf for name, leaf in theta.items() if not name.startswith("head.")}
 
+    def ordered(self, theta: Tree) -> Tree:
+        """``theta``, all of the model, with its names in the order of the module's."""
+        return {name: theta[name] for name in self._bound}
+
     def trainable(self, theta: Tree) -> Tree:
         """``theta`` without buffers, at whatever depth of the tree the names stand."""
         if not self._buffers or not isinstance(theta, dict):
@@ -70,8 +74,10 @@ class Net:
         }
 
     @property
-    def has_buffers(self) -> bool:
-        return bool(self._buffers)
+    def mixes_samples(self) -> bool:
+        """Whether a sample's output depends on the other samples of its mini-batch."""
+        normalisers = nn.modules.batchnorm._BatchNorm
+        return any(isinstance(layer, normalisers) for layer in self.module.modules())
 
     def bind(self, theta: Tree) -> Tree:
         """A copy of ``theta`` that a client may move in place, and that requires gradients.

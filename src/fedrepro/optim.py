@@ -53,18 +53,33 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
     def advance(
         params: list[Tensor], velocity: list[Tensor]
     ) -> Callable[[list[Tensor], float], None]:
+        # One pass over memory, where separate operations need ten.
         def step(gradients: list[Tensor], rate: float) -> None:
-            if weight_decay:
-                gradients = list(torch._foreach_add(gradients, params, alpha=weight_decay))
-            if momentum:
-                torch._foreach_mul_(velocity, momentum)
-                torch._foreach_add_(velocity, gradients)
-                gradients = velocity
-            torch._foreach_add_(params, gradients, alpha=-rate)
+            torch._fused_sgd_(
+                params,
+                gradients,
+                velocity,
+                weight_decay=weight_decay,
+                momentum=momentum,
+                lr=rate,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            )
 
         return step
 
     return Optimizer(init, update, advance, momentum)
+
+
+def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:
+    """How many gradients long a path of ``steps`` is: FedNova's a_i (eq. 7), a float64 scalar.
+
+    The 1-norm of the weights that SGD with momentum gives to its gradients; without, ``steps``.
+    """
+    tau = torch.as_tensor(steps, dtype=torch.float64)
+    return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
 
 
 def adaptive(

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
 
-WHOLE = {"round", "client", "train_samples", "test_samples", "bytes_down", "bytes_up"}
+WHOLE = {
+    "round", "client", "train_samples", "test_samples", "participations", "bytes_down", "bytes_up",
+}  # fmt: skip
 
 ROUND_COLUMNS = (
     "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
@@ -16,7 +19,10 @@ ROUND_COLUMNS = (
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
 DECISION_COLUMNS = ("round", "client", "loss", "weight")
-PERSONAL_CLIENT_COLUMNS = ("round", "client", "train_samples", "test_samples", "loss", "accuracy")
+PERSONAL_CLIENT_COLUMNS = (
+    "round", "client", "train_samples", "test_samples", "participations", "loss", "accuracy",
+)  # fmt: skip
+MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
 
 
 @dataclass
@@ -51,10 +57,14 @@ class Rows:
         import pyarrow
         from pyarrow import parquet
 
-        columns = {}
+        arrays = []
         for index, column in enumerate(self.columns):
-            kind = pyarrow.int64() if column in WHOLE else pyarrow.float64()
-            values = [row[index] for row in self.rows]
-            whole = map(int, values) if column in WHOLE else values
-            columns[column] = pyarrow.array(list(whole), kind)
-        parquet.write_table(pyarrow.table(columns), path)
+            kind = np.int64 if column in WHOLE else np.float64
+            values = np.array([row[index] for row in self.rows], dtype=kind)
+            # From the bytes: pyarrow imports pandas (a second) to look at any other object.
+            arrays.append(
+                pyarrow.Array.from_buffers(
+                    pyarrow.from_numpy_dtype(kind), len(values), [None, pyarrow.py_buffer(values)]
+                )
+            )
+        parquet.write_table(pyarrow.Table.from_arrays(arrays, names=list(self.columns)), path)

@@ -27,10 +27,19 @@ from torch import Tensor
 
 from fedrepro import fingerprint, metrics, models, registry, tree
 from fedrepro.data.batches import ClientData, Samples, Scaling
+from fedrepro.data.noise import with_noise
 from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
 from fedrepro.data.standardise import standardised
-from fedrepro.engine import Federation, Round, begin, context_of, own_of, play_round, update_norms
+from fedrepro.engine import (
+    Federation,
+    Round,
+    begin,
+    choose_cohort,
+    context_of,
+    play_round,
+    update_norms,
+)
 from fedrepro.errors import UserError, bad_value
 from fedrepro.evaluate import Score, evaluate
 from fedrepro.executors import EXECUTORS, choose
@@ -43,6 +52,7 @@ from fedrepro.record import (
     CLIENT_COLUMNS,
     DECISION_COLUMNS,
     LOSS,
+    MIXTURE_COLUMNS,
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
     ROUND_COLUMNS,
@@ -54,6 +64,8 @@ from fedrepro.store import ClientStore, load_tree, save_tree
 from fedrepro.task import TASKS
 from fedrepro.tree import Tree
 
+# Between the shared model (0) and the client's own (1), for methods whose clients mix the two.
+MIXTURES = tuple(number / 10 for number in range(11))
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
@@ -117,7 +129,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
     device = run["device"]
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
-    task = TASKS[dataset.task]
+    task = TASKS[dataset.task].with_batch_size(run["batch_size"])
     outputs = 1 if task.name == "binary" else dataset.classes
     net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
 
@@ -127,7 +139,9 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
             f"{dataset.name}: make it again (fedrepro partition SETTING --seed {run['seed']})"
         )
     scaling = Scaling.of(dataset, device)
-    training = Samples.of(standardised(dataset, partition), scaling, device)
+    split = standardised(dataset, partition)
+    split = with_noise(split, partition, dataset.classes, run.get("noise"), run["seed"])
+    training = Samples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.pooled else clients
     tests = [training.some(each) for each in partition.test or []]
@@ -155,6 +169,7 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
         schedule=schedule(run["optimizer"]["lr"], run["lr_decay"]),
         server_lr=server_optimizer.lr,
     )
+    method.check(context)
     federation = Federation(
         method=method,
         context=context,
@@ -352,7 +367,8 @@ def _train(
         state.cpu_seconds += now_cpu - cpu
         wall, cpu = now, now_cpu
         speed = (state.done - first) / (now - started_at)
-        accuracy = state.rounds.last("test_accuracy") if state.rounds.rows else math.nan
+        column = "client_accuracy" if plan.personal else "test_accuracy"
+        accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
         left = (plan.rounds - state.done) / speed
         report(Progress(state.done, plan.rounds, speed, left, accuracy))
         if state.done % every == 0 and state.done < plan.rounds:
@@ -380,14 +396,21 @@ def _one_round(plan: Plan, state: State) -> None:
     sizes = federation.clients.sizes
     if plan.personal:
         everyone = range(len(plan.client_tests))
-        scores = [_score_client(plan, ctx, state, client) for client in everyone]
+        own = [_own_of(plan, state, client) for client in everyone]
+        model = federation.method.model
+        scores = [
+            _score_client(plan, client, model(ctx, state.server, own[client]))
+            for client in everyone
+        ]
         row |= _summary(scores)
+        taken = participations(federation, number)
         state.clients.extend(
             {
                 "round": number,
                 "client": client,
                 "train_samples": plan.client_sizes[client],
                 "test_samples": score.samples,
+                "participations": taken[_holder(federation, client)],
                 "loss": score.loss,
                 "accuracy": score.accuracy,
                 **score.more,
@@ -411,7 +434,8 @@ def _one_round(plan: Plan, state: State) -> None:
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
     state.rounds.add(row)
-    if not finite or not math.isfinite(row["test_loss"]):
+    losses = (row["test_loss"], row.get("client_loss", 0.0))
+    if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 
 
@@ -430,14 +454,53 @@ def _floats(what: Tree) -> Iterator[Tensor]:
     return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
 
 
-def _score_client(plan: Plan, ctx: Context, state: State, client: int) -> Score:
-    samples = plan.client_tests[client]
+def _own_of(plan: Plan, state: State, client: int) -> Tree:
+    """A client's state; empty before it has taken part, so that it uses the shared model."""
+    return state.owns.get(_holder(plan.federation, client)) or {}
+
+
+def _holder(federation: Federation, client: int) -> int:
+    """Who holds a client's data: where all are pooled, one for all."""
+    return 0 if federation.method.pooled else client
+
+
+def participations(federation: Federation, rounds: int) -> list[int]:
+    """In how many of the first ``rounds`` rounds each client took part."""
+    counts = [0] * federation.context.clients
+    for round in range(rounds):
+        for client in choose_cohort(federation, round):
+            counts[client] += 1
+    return counts
+
+
+def _score_client(plan: Plan, client: int, params: Tree) -> Score:
+    samples, ctx = plan.client_tests[client], plan.federation.context
     if not len(samples):
         return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
-    holder = 0 if plan.federation.method.pooled else client
-    own = own_of(plan.federation, ctx, state.owns, holder)
-    params = plan.federation.method.model(ctx, state.server, own)
     return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)
+
+
+def _mixtures(plan: Plan, state: State) -> Rows:
+    """Every client's scores at every mixture of its two models, after the last round."""
+    federation = plan.federation
+    ctx = context_of(federation, state.done - 1, choose_cohort(federation, state.done - 1))
+    rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
+    for client in range(len(plan.client_tests)):
+        own = _own_of(plan, state, client)
+        for weight in MIXTURES:
+            params = federation.method.mixture(ctx, state.server, own, weight)
+            score = _score_client(plan, client, params)
+            rows.add(
+                {
+                    "client": client,
+                    "weight": weight,
+                    "test_samples": score.samples,
+                    "loss": score.loss,
+                    "accuracy": score.accuracy,
+                    **score.more,
+                }
+            )
+    return rows
 
 
 def _summary(scores: list[Score]) -> dict[str, float]:
@@ -482,6 +545,8 @@ def _finish(
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
     state.clients.write(staged / "clients.parquet")
+    if plan.personal and any(layer.mixes for layer in method.layers()):
+        _mixtures(plan, state).write(staged / "mixtures.parquet")
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]

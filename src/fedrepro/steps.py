@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedrepro import tree
+from fedrepro.errors import bad_value
 from fedrepro.tree import Tree
 
 
@@ -121,3 +122,11 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
         )
     per_epoch = steps["real"].shape[0] // epochs
     return tree.apply(lambda leaf: leaf[first * per_epoch : last * per_epoch], steps)
+
+
+def enough_epochs(method: str, key: str, wanted: int, epochs: int) -> None:
+    """Raises UserError when a round has fewer epochs than a method's hyperparameter asks for."""
+    if wanted > epochs:
+        raise bad_value(
+            f"method {method}", key, wanted, f"at most the local epochs of a round, {epochs}"
+        )

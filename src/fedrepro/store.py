@@ -45,7 +45,8 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()[KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return _unflatten(about["shape"], tensors), about["facts"]
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise UserError(

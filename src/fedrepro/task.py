@@ -48,6 +48,15 @@ class Task(NamedTuple):
         real: Tensor = batch["real"]
         return (each * real).sum() / real.sum().clamp(min=1)
 
+    def with_batch_size(self, batch_size: int) -> "Task":
+        """This task, its calibration errors also taken as means over mini-batches (``_batch``)."""
+        over_batches = {
+            f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
+            for name, measure in self.measures.items()
+            if name in CALIBRATION
+        }
+        return self._replace(measures={**self.measures, **over_batches})
+
 
 def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
     return functional.cross_entropy(logits, targets, reduction=reduction)
@@ -75,11 +84,15 @@ def _auroc(logits: NDArray[np.float64], targets: NDArray[Any]) -> float:
     return metrics.auroc(logits[:, 0], targets)
 
 
+CALIBRATION: dict[str, Measure] = {
+    "ece": lambda logits, targets: metrics.calibration(logits, targets)[0],
+    "mce": lambda logits, targets: metrics.calibration(logits, targets)[1],
+}
 CLASSIFICATION = Task(
     "classification",
     _cross_entropy,
     lambda logits, targets: logits.argmax(-1) == targets,
-    measures={"top5": partial(metrics.top, 5)},
+    measures={"top5": partial(metrics.top, 5), **CALIBRATION},
 )
 BINARY = Task(
     "binary",

@@ -13,11 +13,11 @@ from fedrepro.data.batches import Samples, Scaling
 from fedrepro.descent import descend
 from fedrepro.method import Context, Method
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.methods.fednova import FedNova, gradient_weight
+from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.models.classifier import Classifier
 from fedrepro.net import Net
-from fedrepro.optim import sgd
+from fedrepro.optim import gradient_weight, sgd
 from fedrepro.steps import Steps
 from fedrepro.tree import Tree
 

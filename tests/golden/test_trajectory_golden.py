@@ -16,10 +16,11 @@ from torch import nn
 from fedrepro import tree
 from fedrepro.method import Context, Method
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.methods.fednova import FedNova, gradient_weight
+from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.ima import IMA
 from fedrepro.models.classifier import Classifier
 from fedrepro.net import Net
+from fedrepro.optim import gradient_weight
 from fedrepro.tree import Tree
 
 HERE = Path(__file__).parent

@@ -1,6 +1,6 @@
 """Degenerate cases (a method that becomes another) and closed forms."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,11 +11,11 @@ from fedrepro.engine import context_of, steps_of
 from fedrepro.method import Method
 from fedrepro.methods.central import Central
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.methods.fednova import FedNova, gradient_weight
+from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
-from fedrepro.optim import sgd
+from fedrepro.optim import gradient_weight, sgd
 from support.worlds import SIZES, assert_close, federation, play
 
 
@@ -50,6 +50,20 @@ def test_scaffold_server_variate_is_the_mean_over_all_clients() -> None:
     for own in owns.known.values():
         total = tree.add(total, own["c"])
     assert_close(server["c"], tree.scale(total, 1 / len(SIZES)))
+
+
+def test_scaffold_with_momentum_keeps_variates_as_long_as_gradients() -> None:
+    """On a constant gradient g the path is a_i * lr * g, whatever the momentum."""
+
+    @dataclass(frozen=True)
+    class Constant(Scaffold):
+        def loss(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
+            return torch.stack([leaf.sum() for leaf in tree.leaves(theta)]).sum()
+
+    world = federation(method=Constant(), momentum=0.9, weight_decay=0.0)
+    _, owns, _ = play(world, until=1)
+    for own in owns.known.values():
+        assert_close(own["c"], tree.apply(torch.ones_like, own["c"]))
 
 
 def test_scaffold_own_variate_is_the_mean_raw_gradient_of_the_path() -> None:

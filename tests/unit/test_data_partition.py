@@ -34,6 +34,7 @@ SPECS = [
     spec("labels", clients=20, classes_per_client=3),
     spec("natural"),
     spec("natural", clients=4),
+    spec("paired_shards", clients=20),
 ]
 
 
@@ -46,12 +47,12 @@ def test_no_sample_twice_and_the_seed_decides(chosen: PartitionSpec) -> None:
     assert first.train_counts.sum() == len(everything)
     same = make_partition(LABELS, GROUPS, chosen, 1)
     assert all(np.array_equal(a, b) for a, b in zip(first.train, same.train, strict=True))
-    if chosen.name != "natural":
+    if chosen.name not in ("natural", "paired_shards-clients20"):
         other = make_partition(LABELS, GROUPS, chosen, 2)
         assert not all(np.array_equal(a, b) for a, b in zip(first.train, other.train, strict=True))
 
 
-@pytest.mark.parametrize("chosen", SPECS[:6], ids=lambda chosen: chosen.name)
+@pytest.mark.parametrize("chosen", [*SPECS[:6], SPECS[7]], ids=lambda chosen: chosen.name)
 def test_all_samples_are_used(chosen: PartitionSpec) -> None:
     assert make_partition(LABELS, GROUPS, chosen, 3).train_counts.sum() == len(LABELS)
 
@@ -67,6 +68,66 @@ def test_global_randomness_is_left_alone() -> None:
 def test_labels_gives_each_client_so_many_classes() -> None:
     counts = make_partition(LABELS, None, SPECS[4], 1).train_counts
     assert ((counts > 0).sum(axis=1) == 3).all()
+
+
+def test_paired_shards_are_superfeds() -> None:
+    labels = RandomState(0).permutation(LABELS)
+    # 600 samples in 40 shards of 15, four to a class: client i holds shards i and i + 20.
+    made = make_partition(labels, None, SPECS[7], 1)
+    assert (made.train_counts.sum(axis=1) == 30).all()
+    held = [np.flatnonzero(counts).tolist() for counts in made.train_counts]
+    assert held == [[i // 4, 5 + i // 4] for i in range(20)]
+    zeros = np.flatnonzero(labels == 0)
+    assert made.train[1][:15].tolist() == zeros[15:30].tolist()
+    # A client holds the same with any seed, but holds out other samples; K need not divide them.
+    chosen = spec("paired_shards", clients=7, test_fraction=0.2)
+    first, second = (make_partition(labels, None, chosen, seed) for seed in (1, 2))
+    for one, two in zip(first.train, second.train, strict=True):
+        assert not np.array_equal(one, two)
+    assert np.array_equal(_held(first), _held(second))
+    assert {
+        len(each)
+        for each in make_partition(labels, None, spec("paired_shards", clients=7), 1).train
+    } == {85, 86}
+
+
+def _held(made: Partition) -> np.ndarray:
+    """int [clients, classes], training and test samples together."""
+    assert made.test_counts is not None
+    return made.train_counts + made.test_counts
+
+
+def test_a_client_with_one_class_or_two_samples_holds_out_one(tmp_path: Path) -> None:
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 2, 0])
+    groups = np.array([0, 0, 0, 0, 0, 1, 1, 2, 2])
+    for stratified in (False, True):
+        chosen = spec("natural", clients=2, minimum=2, test_fraction=0.01, stratified=stratified)
+        made = make_partition(labels[:7], groups[:7], chosen, 1)
+        assert made.test is not None
+        sizes = [(len(a), len(b)) for a, b in zip(made.train, made.test, strict=True)]
+        assert sizes == [(4, 1), (1, 1)]
+        made.save(tmp_path / "seed1.npz")
+        assert Partition.load(tmp_path / "seed1.npz").fits(labels[:7])
+    # Each class of the third client has a single sample.
+    loose = spec("natural", test_fraction=0.9)
+    made = make_partition(labels, groups, loose, 1)
+    assert [len(each) for each in made.train] == [1, 1, 1]
+
+
+def test_a_client_of_whom_nothing_is_marked_for_testing(tmp_path: Path) -> None:
+    groups, marked = np.array([0, 0, 1, 1]), np.array([False, True, False, False])
+    chosen = spec("natural", given_test=True)
+    made = make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, marked)
+    made.save(tmp_path / "seed1.npz")
+    loaded = Partition.load(tmp_path / "seed1.npz")
+    assert loaded.test is not None
+    assert loaded.test_counts is not None
+    assert [each.tolist() for each in loaded.test] == [[1], []]
+    assert loaded.test_counts.tolist() == [[0, 1], [0, 0]]
+    assert loaded.fits(np.array([0, 1, 1, 0]))
+    # Nor can one be trained on whose samples are all marked.
+    with pytest.raises(UserError, match="client 0 would get no samples"):
+        make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 0)
 
 
 def test_dirichlet_keeps_its_minimum() -> None:
@@ -173,6 +234,7 @@ def test_names_are_path_safe_and_tell_schemes_apart() -> None:
         ),
         (spec("labels", clients=5, classes_per_client=11), "expected at most 10, the number of"),
         (spec("labels", clients=600, classes_per_client=10), "would get no samples"),
+        (spec("paired_shards", clients=301), "clients: 301: expected at most 300, half of the"),
         (spec("dirichlet", clients=100, alpha=1.0), "minimum: 10: expected at most 6"),
         (spec("natural", clients=8), "clients: 8: expected at most 7, the number of groups"),
         (spec("iid", clients=600, test_fraction=0.5), "client 0 has 1 sample: expected at least 2"),

@@ -68,8 +68,12 @@ def test_cifar10_binary(tmp_path: Path) -> None:
     assert np.array_equal(dataset.train.x.reshape(10, -1), rows[:10, 1:])
     assert dataset.test is not None
     assert np.array_equal(dataset.test.x.reshape(2, -1), rows[10:, 1:])
+    smaller = cifar10(tmp_path, files).model_copy(update={"side": 28})
+    assert prepared(tmp_path, smaller, tmp_path / "archives").input_shape == (3, 28, 28)
     for fault in ({**files, names[2]: files[names[2]][:-1]}, dict(list(files.items())[1:])):
-        with pytest.raises(UserError, match=r"cifar\.tar\.gz: data_batch_.+ is missing or trunc"):
+        with pytest.raises(
+            UserError, match=r"cifar\.tar\.gz: data_batch_.+ is (missing|truncated)"
+        ):
             prepared(tmp_path, cifar10(tmp_path, fault), tmp_path / "archives")
 
 
@@ -116,6 +120,8 @@ def test_jpeg_parquet(tmp_path: Path) -> None:
     assert dataset.train.group.tolist() == [1, 0]
     assert dataset.test is not None
     assert np.abs(dataset.test.x[0, :, 0, 0].astype(int) - np.array(GREEN)).max() < 8
+    smaller = prepared(tmp_path, spec.model_copy(update={"side": 3}))
+    assert smaller.input_shape == (3, 3, 3)
 
 
 @pytest.mark.parametrize(

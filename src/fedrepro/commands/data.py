@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from fedrepro.commands.console import print_table
+from fedrepro.commands.console import print_table, progress_bar
 from fedrepro.errors import UserError, bad_value
 
 
@@ -63,9 +63,6 @@ def _download(arguments: argparse.Namespace) -> None:
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
-
     from fedrepro.config import load
     from fedrepro.data import open_dataset
     from fedrepro.data.catalogue import find_dataset
@@ -73,16 +70,13 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
     workbench = load()
     spec = find_dataset(arguments.name, workbench.datasets)
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        # Not shown before there is something to count: downloads have bars of their own.
-        task = bar.add_task(f"{arguments.name}: reading", total=1.0, visible=False)
+    with progress_bar(f"{arguments.name}: reading") as progress:
         folder = prepare(
             arguments.name,
             spec,
             workbench.config.data.archives,
             again=arguments.again,
-            progress=lambda share: bar.update(task, completed=share, visible=True),
+            progress=progress,
         )
     dataset = open_dataset(arguments.name)
     test = len(dataset.test) if dataset.test else 0

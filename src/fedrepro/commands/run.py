@@ -28,9 +28,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "broken off goes on from its last checkpoint.",
         epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1",
     )
-    parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
-    parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
-    parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
+    add_run(parser)
     parser.add_argument(
         "--executor", help="auto, sequential or vectorised (default: as in config/config.yaml)"
     )
@@ -40,15 +38,33 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(handler=handle)
 
 
-def handle(arguments: argparse.Namespace) -> None:
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a run."""
+    parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
+    parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
+    parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
+
+
+def requested(
+    arguments: argparse.Namespace, overrides: config.Overrides | None = None
+) -> tuple[Workbench, Run]:
+    """The run that :func:`add_run`'s arguments name.
+
+    Raises:
+        UserError: for a setting or seed that is none.
+    """
     if not 0 <= arguments.seed < 2**32:
         where = "the command line"
         raise bad_value(where, "--seed", arguments.seed, "a whole number from 0 to 4294967295")
+    workbench = config.load(overrides=overrides)
+    setting = workbench.setting(arguments.setting)
+    return workbench, Run(setting.name, arguments.method, arguments.seed)
+
+
+def handle(arguments: argparse.Namespace) -> None:
     chosen = {"device": arguments.device, "executor": arguments.executor}
     overrides = validate(config.Overrides, chosen, "the command line")
-    workbench = config.load(overrides=overrides)
-    run = Run(workbench.setting(arguments.setting).name, arguments.method, arguments.seed)
-    carry_out(workbench, run)
+    carry_out(*requested(arguments, overrides))
 
 
 def carry_out(workbench: Workbench, run: Run) -> None:

@@ -45,6 +45,23 @@ def unpack(archive: Path, target: Path) -> None:
             raise UserError(f"{archive}: truncated, or not a zip or tar archive")
 
 
+def unpack_around(archive: Path, target: Path, *names: str) -> Path:
+    """Unpack an archive, and give the folder in which its files of these names are.
+
+    Archives of the same content differ in the folders that they wrap it in.
+
+    Raises:
+        UserError: as `unpack` does, and when a file is missing.
+    """
+    unpack(archive, target)
+    found = sorted(target.rglob(names[0]))
+    root = found[0].parent if found else target
+    for name in names:
+        if not (root / name).is_file():
+            raise UserError(f"{archive}: {name} is missing")
+    return root
+
+
 def gunzip(source: Path, target: Path, limit: int) -> None:
     """Write the uncompressed content of `source` to the file `target`, at most `limit` bytes.
 

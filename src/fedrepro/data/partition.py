@@ -23,6 +23,7 @@ from fedrepro.data.schemes import (
     Iid,
     Labels,
     Natural,
+    PairedShards,
     PartitionSpec,
     Shards,
 )
@@ -214,6 +215,11 @@ def _assign(
                 expectation = f"{at_most}, there are {len(labels)})"
                 raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
             return shards(labels, spec.clients, spec.classes_per_client, random)
+        case PairedShards():
+            if 2 * spec.clients > len(labels):
+                expectation = f"at most {len(labels) // 2}, half of the number of samples"
+                raise bad_value(where, "clients", spec.clients, expectation)
+            return paired_shards(labels, spec.clients)
         case Dirichlet():
             if spec.minimum * spec.clients > len(labels):
                 equal_share = len(labels) // spec.clients
@@ -259,6 +265,13 @@ def shards(
     size = len(labels) // (clients * shards_per_client)
     dealt = random.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
+
+
+def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
+    """SuPerFed's pathological split: of 2K shards sorted by class client i holds i and i + K."""
+    order = np.argsort(labels, kind="stable").astype(np.int64)
+    cut = np.array_split(order, 2 * clients)
+    return [np.concatenate(pair) for pair in zip(cut[:clients], cut[clients:], strict=True)]
 
 
 def dirichlet(

@@ -14,14 +14,18 @@ from fedrepro.data.catalogue import (
     Berka,
     Celeba,
     Cifar10Binary,
+    Cifar100Binary,
     DatasetSpec,
     HeartDisease,
     Idx,
     ImageFolder,
     Isic,
     JpegParquet,
+    LeafFemnist,
     LeafReddit,
+    LeafShakespeare,
     PixelCsv,
+    Plays,
     QuestionPairs,
     SpeechCommands,
     TabularCsv,
@@ -106,7 +110,13 @@ def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Con
         case Idx():
             return images.read_idx_pairs(spec, raw.path)
         case Cifar10Binary():
-            return images.read_cifar10_binary(spec, raw.path, scratch)
+            from fedrepro.data.cifar import read_cifar10
+
+            return read_cifar10(spec, raw.path, scratch)
+        case Cifar100Binary():
+            from fedrepro.data.cifar import read_cifar100
+
+            return read_cifar100(spec, raw.path, scratch)
         case PixelCsv():
             return images.read_pixel_csv(spec, raw.path)
         case JpegParquet():
@@ -137,6 +147,18 @@ def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Con
             from fedrepro.data.texts import read_leaf_reddit
 
             return read_leaf_reddit(spec, raw.path, scratch)
+        case LeafFemnist():
+            from fedrepro.data.leaf import read_leaf_femnist
+
+            return read_leaf_femnist(raw.path, scratch)
+        case LeafShakespeare():
+            from fedrepro.data.leaf import read_leaf_shakespeare
+
+            return read_leaf_shakespeare(spec, raw.path, scratch)
+        case Plays():
+            from fedrepro.data.plays import read_plays
+
+            return read_plays(spec, raw.path, scratch)
         case Celeba():
             from fedrepro.data.celeba import read_celeba
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.archives import unpack
+from fedrepro.data.archives import unpack_around
 from fedrepro.data.catalogue import SpeechCommands
 from fedrepro.data.content import Content, Samples
 from fedrepro.errors import UserError, bad_value
@@ -25,11 +25,7 @@ def read_speech_commands(
         UserError: when the archive has another layout, or a clip is damaged.
     """
     archive = folder / spec.archive.name
-    unpack(archive, scratch / "unpacked")
-    top = next(iter(sorted((scratch / "unpacked").rglob(LISTS[0]))), None)
-    if top is None or not (top.parent / LISTS[1]).is_file():
-        raise UserError(f"{archive}: {' or '.join(LISTS)} is missing")
-    root = top.parent
+    root = unpack_around(archive, scratch / "unpacked", *LISTS)
     aside = {line.strip() for name in LISTS for line in (root / name).read_text().splitlines()}
     clips = [
         path

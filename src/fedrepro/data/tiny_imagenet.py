@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedrepro.data.archives import unpack
+from fedrepro.data.archives import unpack_around
 from fedrepro.data.catalogue import TinyImageNet
 from fedrepro.data.content import Content, Samples
 from fedrepro.data.images import decode
@@ -21,12 +21,8 @@ def read_tiny_imagenet(
         UserError: when the archive has another layout, or an image is damaged.
     """
     archive = folder / spec.archive.name
-    unpack(archive, scratch / "unpacked")
-    listed = next(iter(sorted((scratch / "unpacked").rglob("wnids.txt"))), None)
-    if listed is None:
-        raise UserError(f"{archive}: wnids.txt is missing")
-    root = listed.parent
-    names = sorted(listed.read_text(encoding="utf-8").split())
+    root = unpack_around(archive, scratch / "unpacked", "wnids.txt")
+    names = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
     numbers = {name: at for at, name in enumerate(names)}
     training = [
         (path, number)

@@ -7,19 +7,13 @@ momentum rho, a_i = (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho); without m
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from fedrepro import tree
 from fedrepro.method import Context, Method
+from fedrepro.optim import gradient_weight
 from fedrepro.steps import Steps, count
 from fedrepro.tree import Tree
-
-
-def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:
-    """a_i after ``steps`` local steps of SGD with ``momentum``."""
-    tau = torch.as_tensor(steps, dtype=torch.float64)
-    return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro import tree
 from fedrepro.errors import at_least
 from fedrepro.method import Context, divergence
 from fedrepro.methods.fedavg import FedAvg
+from fedrepro.proximity import UNSQUARED, proximity
 from fedrepro.tree import Tree
 
 
@@ -26,16 +26,11 @@ class FedProx(FedAvg):
     sample_weighted: bool = True
     constant_server_lr: bool = True
     mu: float = 0.01
-    squared: bool = divergence(
-        True, released=False, item="21", why="mu * sum of layer norms instead of mu/2 * |.|^2"
-    )
+    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
         at_least("fedprox", "mu", self.mu, 0)
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        away = tree.subtract(ctx.net.trainable(theta), ctx.net.trainable(sent["params"]))
         task = super().loss(ctx, sent, own, theta, batch)
-        if self.squared:
-            return task + self.mu / 2 * tree.square_norm(away)
-        return task + self.mu * tree.norms(away).sum()
+        return task + proximity(ctx, theta, sent["params"], self.mu, self.squared)

@@ -1,9 +1,11 @@
 """SCAFFOLD (Karimireddy et al., ICML 2020, "Stochastic controlled averaging", Algorithm 1).
 
 Control variates correct the drift of clients: every local step adds c - c_i to the gradient.
-Option II for the client's new variate: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps. Every
-client's c_i is kept. For plain SGD c_i is then the mean raw gradient of the client's path: momentum
-rho makes it up to 1 / (1 - rho) times too long, and training may diverge.
+Option II for the client's new variate: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps, which
+makes it the mean gradient of the client's path. Every client's c_i is kept. The paper has SGD
+without momentum; with it the path is longer than k gradients, and k becomes FedNova's a_i. (With k
+variates are ten times too long at momentum 0.9, and training diverges.) Clients are weighted by
+their samples, where Algorithm 1 has equal weights.
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
 variable and lost (discrepancies 14, 26). Variates cover trainable parameters only (A8).
@@ -16,6 +18,7 @@ import torch
 from fedrepro import tree
 from fedrepro.descent import descend
 from fedrepro.method import Context, Method, divergence
+from fedrepro.optim import gradient_weight
 from fedrepro.steps import Steps, count
 from fedrepro.tree import Tree
 
@@ -46,7 +49,8 @@ class Scaffold(Method):
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         theta, _ = descend(ctx, self.gradient, sent, own, sent["params"], steps)
         delta = tree.subtract(sent["params"], theta)
-        mean_move = tree.scale(ctx.net.trainable(delta), 1 / (count(steps) * ctx.lr))
+        length = gradient_weight(count(steps), ctx.optimizer.momentum) * ctx.lr
+        mean_move = tree.scale(ctx.net.trainable(delta), 1 / length)
         change = tree.subtract(mean_move, sent["c"])
         return {"delta": delta, "change": change}, {"c": tree.add(own["c"], change)}
 

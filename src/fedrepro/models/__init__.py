@@ -40,6 +40,16 @@ MODELS = {
     "celeba_cnn": Model("cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)"),
     "m5": Model("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
     "stacked_lstm": Model("recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"),
+    "superfed_twonn": Model("superfed", "twonn", "mlp", "SuPerFed's released code"),
+    "superfed_twocnn": Model("superfed", "twocnn", "convolutional", "SuPerFed's released code"),
+    "superfed_resnet9": Model("superfed", "resnet9", "convolutional", "SuPerFed's released code"),
+    "superfed_mobilenet": Model(
+        "superfed", "mobilenet", "convolutional", "SuPerFed's released code"
+    ),
+    "superfed_vgg9": Model("superfed", "vgg9", "convolutional", "SuPerFed's released code"),
+    "next_char_lstm": Model(
+        "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
+    ),
     "distilbert": Model("pretrained", "distilbert", "transformer", "Sanh et al., 2019"),
     "distilbert_redrawn": Model(
         "pretrained", "distilbert_redrawn", "transformer", "AAggFF's released code, item 14"

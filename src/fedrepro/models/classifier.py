@@ -28,7 +28,7 @@ def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:
     try:
         with torch.no_grad():
             return int(body(torch.zeros(1, *input_shape)).shape[1])
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # the latter: BatchNorm, of a single number
         raise bad_value(
             "model", "input shape", input_shape, "images large enough for its layers"
         ) from error

@@ -1,4 +1,4 @@
-"""PyTorch's default initial weights, drawn from a named stream instead of the global state."""
+"""Initial weights, PyTorch's by default, drawn from a named stream, not the global state."""
 
 import math
 
@@ -20,16 +20,19 @@ def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
         weight.uniform_(-bound, bound, generator=rng)
 
 
+def _xavier_normal(module: nn.Linear | nn.Conv2d | nn.Conv1d, rng: torch.Generator) -> None:
+    nn.init.xavier_normal_(module.weight, generator=rng)
+    if module.bias is not None:
+        module.bias.zero_()
+
+
 def _redraw(module: nn.Module, rng: torch.Generator) -> None:
     """Xavier-normal weights, zero biases, and BatchNorm's scale from N(1, 1); the rest is kept."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
-            nn.init.xavier_normal_(layer.weight, generator=rng)
+            _xavier_normal(layer, rng)
         elif isinstance(layer, nn.BatchNorm2d):
             layer.weight.normal_(1.0, 1.0, generator=rng)
-        else:
-            continue
-        if layer.bias is not None:
             layer.bias.zero_()
 
 
@@ -51,11 +54,12 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     if getattr(module, "redrawn", False):
         _redraw(module, rng)
         return
+    draw = _xavier_normal if getattr(module, "xavier", False) else _uniform_fan_in
     for layer in module.modules():
         if layer in kept:
             continue
         if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
-            _uniform_fan_in(layer, rng)
+            draw(layer, rng)
         elif isinstance(layer, nn.Embedding):
             layer.weight.normal_(generator=rng)
         elif isinstance(layer, nn.RNNBase):

@@ -8,12 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrepro import metrics
-from fedrepro.config import Metric, OverClients
+from fedrepro.config import Metric, Mix, OverClients
 from fedrepro.report.runs import RunRecord
 
 Series = list[tuple[float, float]]
 
-NAMES = {"accuracy": "accuracy", "top5": "top-5 accuracy", "auroc": "AUROC"}
+Columns = Mapping[str, list[float]]
+
+NAMES = {
+    "accuracy": "accuracy",
+    "top5": "top-5 accuracy",
+    "auroc": "AUROC",
+    "loss": "loss",
+    "ece": "expected calibration error",
+    "mce": "maximum calibration error",
+    "ece_batch": "expected calibration error of mini-batches",
+    "mce_batch": "maximum calibration error of mini-batches",
+}
+SHARES = ("accuracy", "top5", "auroc")  # printed as percentages; the more, the better
 Summary = Callable[[np.ndarray, np.ndarray | None], float]
 SUMMARIES: Mapping[str, tuple[str, Summary]] = {
     "average": ("average over clients", metrics.average),
@@ -63,26 +75,61 @@ def _over_clients(metric: OverClients) -> Measure:
     words, summary = SUMMARIES[metric.over_clients]
     weighable = metric.over_clients != "gini"
     how = ", weighted by test samples" if weighable and metric.weighted else ""
-    factor = 1.0 if metric.over_clients == "gini" else 100.0
+    share = metric.of in SHARES
+    factor = 100.0 if share and metric.over_clients != "gini" else 1.0
 
     def series(record: RunRecord) -> Series:
-        clients = record.clients
-        if metric.of not in clients:
+        if metric.of not in record.clients:
             return []
-        rows = zip(clients["round"], clients[metric.of], clients["test_samples"], strict=True)
-        found = []
-        for number, group in itertools.groupby(rows, key=lambda row: row[0]):
-            _, values, sizes = (np.array(column) for column in zip(*group, strict=True))
-            value = summary(values, sizes if metric.weighted else None)
-            found.append((number, factor * value))
-        return found
+        if metric.mix != "fixed" and record.mixtures:
+            values, sizes = mixed(record.mixtures, metric.of, metric.mix)
+            found = [(record.rounds["round"][-1], values, sizes)]
+        else:
+            found = _by_client(record.clients, metric.of)
+        return [
+            (number, factor * summary(values, sizes if metric.weighted else None))
+            for number, values, sizes in found
+        ]
 
+    units = {"gini": "", "gap": "points"}
     return Measure(
         f"{NAMES[metric.of]}, {words}{how}",
-        {"gini": "", "gap": "points"}.get(metric.over_clients, "%"),
-        metric.over_clients not in ("gini", "gap"),
+        units.get(metric.over_clients, "%") if share else "",
+        share and metric.over_clients not in ("gini", "gap"),
         series,
     )
+
+
+def _by_client(columns: Columns, of: str) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """(round, values [clients], test samples [clients]) of every evaluated round."""
+    rows = zip(columns["round"], columns[of], columns["test_samples"], strict=True)
+    found = []
+    for number, group in itertools.groupby(rows, key=lambda row: row[0]):
+        _, values, sizes = (np.array(column) for column in zip(*group, strict=True))
+        found.append((number, values, sizes))
+    return found
+
+
+def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
+    """Every client's value [clients] at a mixture other than the fixed one, and its test samples.
+
+    ``columns`` are those of mixtures.parquet; :data:`fedrepro.config.Mix` says what they mean. Of
+    equally good weights the least counts.
+    """
+    weights = np.unique(columns["weight"])
+
+    def by_client(name: str) -> np.ndarray:
+        return np.array(columns[name]).reshape(-1, len(weights))
+
+    accuracy, values = by_client("accuracy"), by_client(of)
+    sizes = by_client("test_samples")[:, 0]
+    if mix == "best":
+        return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
+    # A client without test samples has no accuracy, and chooses nothing.
+    chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
+    if of == "accuracy":
+        return values[np.arange(len(values)), chosen], sizes
+    return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes
 
 
 def last(series: Series, rounds: int) -> float | None:

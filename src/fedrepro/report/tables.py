@@ -126,7 +126,7 @@ def _printed(printed: PrintedCell | None) -> Json | None:
 
 
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Json:
-    measure = measure_of(target.table.metric_of(cell.row))
+    measure = measure_of(target.table.metric_of(cell.row, cell.column))
     runs = {method: cell.runs(method) for method in cell.methods}
     return result_of(workbench, cell.setting, runs, measure, target.table.summary)
 

@@ -1,0 +1,1 @@
+"""What finished runs are looked at with, beyond their tables."""

@@ -1,0 +1,109 @@
+"""``fedrepro landscape``: loss and accuracy around a finished run's model."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.commands.console import Progress, progress_bar
+from fedrepro.commands.run import add_run, requested
+from fedrepro.config import Run, Workbench
+from fedrepro.errors import UserError
+
+if TYPE_CHECKING:
+    from fedrepro.data.batches import Samples
+    from fedrepro.runner import Plan
+    from fedrepro.tree import Tree
+
+LANDSCAPES = Path("results/landscapes")
+DIRECTIONS = "two random directions, filter-normalised"
+POINTS, REACH = 21, 1.0  # along each direction, from -REACH to REACH
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "landscape",
+        help="loss and accuracy around a finished run's model",
+        description="Evaluate a finished run's global model, moved along two random filter-"
+        f"normalised directions, at {POINTS} x {POINTS} points: on the data set's test samples or, "
+        "without any, on all that clients hold out. Writes results/landscapes/SETTING/METHOD/"
+        "seedSEED.json: directions, x, y, and loss and accuracy in rows of equal y.",
+        epilog="Example: fedrepro landscape ima/fmnist-shards2-demo ima+fedprox --seed 1",
+    )
+    add_run(parser)
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.files import write_atomically
+
+    workbench, run = requested(arguments)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        found = measure(workbench, run, progress)
+    path = workbench.root / LANDSCAPES / run.setting / run.method / f"seed{run.seed}.json"
+    with write_atomically(path) as temporary:
+        temporary.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    print(path)
+
+
+def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any]:
+    """The landscape around a finished run's global model.
+
+    Directions come from the run's seed: those of two methods differ by their filters' lengths only.
+
+    Raises:
+        UserError: when the run, its data or its partition is not there, or not as it was.
+    """
+    import numpy as np
+    import torch
+
+    from fedrepro import fingerprint, runner, tree
+    from fedrepro.analysis.landscape import random_directions, surfaces
+    from fedrepro.data.partition import Partition
+    from fedrepro.data.prepared import PREPARED, open_dataset
+    from fedrepro.evaluate import evaluate
+    from fedrepro.report.runs import read_run
+    from fedrepro.rng import stream
+    from fedrepro.store import load_tree
+
+    run_config = workbench.run_config(run.setting, run.method, run.seed)
+    runner.compose(run_config)  # whether the method is one
+    setting = workbench.setting(run.setting)
+    again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
+    record = read_run(workbench.root, run)
+    if record.state != "finished":
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
+    content = record.manifest.get("data", {}).get("content_sha256")
+    made_from = record.manifest.get("config_hash"), content
+    if made_from != (fingerprint.of_config(run_config), dataset.meta.get("content_sha256")):
+        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
+    torch.set_num_threads(run_config["threads"])
+    partition = Partition.load(workbench.root / setting.partition_path(run.seed))
+    plan = runner.make_plan(run_config, dataset, partition)
+    context, samples = plan.federation.context, _tested_on(plan)
+    saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
+    centre = tree.apply(lambda leaf: leaf.to(run_config["device"]), saved)
+
+    def score(params: "Tree") -> tuple[float, float]:
+        found = evaluate(context.net, context.task, params, samples, len(samples))
+        return found.loss, found.accuracy
+
+    rngs = stream(run.seed, "landscape", 0), stream(run.seed, "landscape", 1)
+    axis = np.linspace(-REACH, REACH, POINTS).tolist()
+    directions = random_directions(centre, rngs)
+    loss, accuracy = surfaces(score, centre, directions, axis, axis, progress)
+    return {"directions": DIRECTIONS, "x": axis, "y": axis, "loss": loss, "accuracy": accuracy}
+
+
+def _tested_on(plan: "Plan") -> "Samples":
+    """The data set's test samples, or all that clients hold out."""
+    import torch
+
+    from fedrepro.data.batches import Samples
+
+    if plan.test is not None:
+        return plan.test
+    held = plan.client_tests
+    x, y = torch.cat([each.x for each in held]), torch.cat([each.y for each in held])
+    return Samples(x, y, held[0].scaling)

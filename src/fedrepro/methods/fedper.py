@@ -1,0 +1,20 @@
+"""FedPer (Arivazhagan et al., 2019, "Federated learning with personalization layers").
+
+The body is averaged as in FedAvg; every client keeps its own head and trains both together. The
+split is the model's own: ``body`` and ``head``. In SuPerFed's models the head is the last two
+linear layers (the released code's ``classifier``).
+"""
+
+from dataclasses import dataclass
+
+from fedrepro.net import Net
+from fedrepro.partly_shared import PartlyShared
+from fedrepro.tree import Tree
+
+
+@dataclass(frozen=True)
+class FedPer(PartlyShared):
+    """FedPer (Arivazhagan et al., 2019)."""
+
+    def shared(self, net: Net, theta: Tree) -> Tree:
+        return net.body(theta)

@@ -1,0 +1,45 @@
+"""FedRep (Collins et al., ICML 2021, "Exploiting shared representations", Algorithm 1).
+
+As FedPer, a body is averaged and a head is kept, but a client trains them one after the other:
+first the head on the body that it received, for the E epochs of the round, then the body under its
+new head, for ``body_epochs`` (five in SuPerFed's code; the paper's own choice is one). The body's
+epochs go through the samples in the order of the round's first epochs.
+"""
+
+from dataclasses import dataclass
+
+from fedrepro import tree
+from fedrepro.descent import descend
+from fedrepro.errors import at_least
+from fedrepro.method import Context
+from fedrepro.methods.fedper import FedPer
+from fedrepro.net import differentiate
+from fedrepro.steps import Steps, enough_epochs, some_epochs
+from fedrepro.tree import Tree
+
+
+@dataclass(frozen=True)
+class FedRep(FedPer):
+    """FedRep (Collins et al., ICML 2021, Algorithm 1)."""
+
+    body_epochs: int = 5
+
+    def __post_init__(self) -> None:
+        at_least("fedrep", "body_epochs", self.body_epochs, 1)
+
+    def check(self, ctx: Context) -> None:
+        super().check(ctx)
+        enough_epochs("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
+
+    def of_one_part(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        """The gradient over one part of the model; ``own["rest"]`` is the other, held fixed."""
+        return differentiate(
+            lambda theta: self.loss(ctx, sent, own, {**own["rest"], **theta}, batch), theta
+        )
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        body = sent["params"]
+        head, _ = descend(ctx, self.of_one_part, sent, {"rest": body}, own["kept"], steps)
+        again = some_epochs(steps, ctx.epochs, 0, self.body_epochs)
+        moved, _ = descend(ctx, self.of_one_part, sent, {"rest": head}, body, again)
+        return {"delta": tree.subtract(body, moved)}, {"kept": head}

@@ -1,0 +1,40 @@
+"""SuPerFed-LM (Hahn et al., KDD 2022; thesis chapter II): one lambda per layer and mini-batch.
+
+All else is SuPerFed-MM's. A layer is a module with parameters of its own: a linear or convolutional
+layer, a normalisation, an embedding, or all of an LSTM.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.method import Context
+from fedrepro.methods.superfed_mm import SuPerFedMM
+from fedrepro.tree import Tree
+
+
+@dataclass(frozen=True)
+class SuPerFedLM(SuPerFedMM):
+    """SuPerFed-LM, layer mixing (Hahn et al., KDD 2022; thesis eqs. 2.3 to 2.6)."""
+
+    nu: float = 2.0
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        if not self.mixing(ctx):
+            return {}
+        layers = layer_numbers(ctx.initial)
+        return {"lambda": torch.rand(steps, 1 + max(layers.values()), generator=rng)}
+
+    def mixed(self, federated: Tree, local: Tree, weight: Tensor) -> Tree:
+        return {
+            name: tree.mix(federated[name], local[name], weight[number])
+            for name, number in layer_numbers(federated).items()
+        }
+
+
+def layer_numbers(params: Tree) -> dict[str, int]:
+    """The number of the layer of every parameter, in the order of the layers."""
+    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in params))
+    return {name: layers.index(name.rpartition(".")[0]) for name in params}

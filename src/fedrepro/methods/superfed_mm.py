@@ -1,0 +1,99 @@
+"""SuPerFed-MM (Hahn et al., KDD 2022; thesis chapter II, eqs. 2.3 to 2.6).
+
+A client has two models: the federated one, and a local one that was initialised by itself. From
+round L = ``start`` * T on both are trained so that all mixtures (1 - lambda) f + lambda l of them
+do well: lambda ~ U(0, 1) is drawn for every mini-batch. Two terms are added to the loss: mu/2 times
+the squared distance of the federated model to the one that was received, and nu times the squared
+cosine between the two models, which drives them apart. Before round L only the federated model is
+trained. It alone travels.
+
+Discrepancies: 21 (the distance is not squared), 27 (the cosine's inner product has 1e-6 for every
+parameter added to it). 23, each client's lambda chosen on its test samples, is a matter of the
+evaluation: tables offer it as the mixture "released". 28: layers of equal shape do not start equal.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedrepro import tree
+from fedrepro.descent import descend
+from fedrepro.errors import at_least, bad_value
+from fedrepro.method import Context, Method, divergence
+from fedrepro.proximity import UNSQUARED, proximity
+from fedrepro.steps import Steps
+from fedrepro.tree import Tree
+
+
+@dataclass(frozen=True)
+class SuPerFedMM(Method):
+    """SuPerFed-MM, model mixing (Hahn et al., KDD 2022; thesis eqs. 2.3 to 2.6)."""
+
+    mixes: ClassVar[bool] = True
+
+    start: float = 0.4  # L / T
+    mu: float = 0.01
+    nu: float = 1.0
+    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
+    plain_cosine: bool = divergence(
+        True, released=False, item="27", why="1e-6 per parameter is added to the inner product"
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= 1:
+            raise bad_value("method superfed", "start", self.start, "a number from 0 to 1, L / T")
+        at_least("superfed", "mu", self.mu, 0)
+        at_least("superfed", "nu", self.nu, 0)
+
+    def mixing(self, ctx: Context) -> bool:
+        """Whether both models are trained in this round: after the first L."""
+        return ctx.round >= int(self.start * ctx.rounds + 1e-9)
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"local": ctx.net.init(rng)}
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        # Nothing more travels; that the key is there tells `local` and `loss`, so that what is
+        # compiled does not depend on the round's number.
+        return {**super().send(ctx, server), **({"mixing": {}} if self.mixing(ctx) else {})}
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return {"lambda": torch.rand(steps, generator=rng)} if self.mixing(ctx) else {}
+
+    def mixed(self, federated: Tree, local: Tree, weight: Tensor) -> Tree:
+        """The mixture at what :meth:`draw` drew for one mini-batch."""
+        return tree.mix(federated, local, weight)
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        federated = theta["federated"] if "mixing" in sent else theta
+        pull = proximity(ctx, federated, sent["params"], self.mu, self.squared)
+        if "mixing" not in sent:
+            return super().loss(ctx, sent, own, theta, batch) + pull
+        mixed = self.mixed(federated, theta["local"], batch["lambda"])
+        task = super().loss(ctx, sent, own, mixed, batch)
+        return task + pull + self.nu * self.squared_cosine(ctx, federated, theta["local"])
+
+    def squared_cosine(self, ctx: Context, federated: Tree, local: Tree) -> Tensor:
+        """cos^2 of all trainable parameters taken together (eq. 2.4; 27 has its typing error)."""
+        one, other = ctx.net.trainable(federated), ctx.net.trainable(local)
+        inner = tree.dot(one, other)
+        if not self.plain_cosine:
+            inner = inner + 1e-6 * tree.numel(one)
+        return inner.square() / (tree.square_norm(one) * tree.square_norm(other))
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        if "mixing" not in sent:
+            return super().local(ctx, sent, own, steps)
+        both = {"federated": sent["params"], "local": own["local"]}
+        theta, _ = descend(ctx, self.gradient, sent, own, both, steps)
+        delta = tree.subtract(sent["params"], theta["federated"])
+        return {"delta": delta}, {"local": theta["local"]}
+
+    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+        # Before round L the local model has learned nothing.
+        return self.mixture(ctx, server, own, 0.5) if self.mixing(ctx) else server["params"]
+
+    def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
+        return tree.mix(server["params"], own["local"], weight) if own else server["params"]

@@ -1,0 +1,43 @@
+"""Models that are run side by side learn what they learn one after another."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedrepro import models
+from fedrepro.engine import begin, play_round
+from fedrepro.errors import UserError
+from fedrepro.executors import Executor, eager, sequential
+from fedrepro.net import Net
+from fedrepro.rng import stream
+from fedrepro.tree import Tree
+from support.worlds import Data, Memory, assert_close, federation
+
+SIZES = (4, 3)  # mini-batches of two: the second client's last one is padded
+
+
+def after_a_round(name: str, execute: Executor) -> Tree:
+    """The server's state after one round of a model on small images."""
+    rng = stream(1, "images")
+    images = [
+        (torch.rand(size, 1, 20, 20, generator=rng), torch.arange(size) % 3) for size in SIZES
+    ]
+    world = federation(cohort=len(SIZES), execute=execute)
+    context = replace(
+        world.context, net=Net(models.build(name, (1, 20, 20), 3)), clients=len(SIZES)
+    )
+    world = replace(world, context=context, clients=Data(images), batch_size=2)
+    return play_round(world, begin(world), Memory(), 0)[0]
+
+
+@pytest.mark.parametrize("name", ["superfed_twonn", "superfed_twocnn", "superfed_vgg9"])
+def test_side_by_side(name: str) -> None:
+    assert_close(after_a_round(name, sequential), after_a_round(name, eager))
+
+
+@pytest.mark.parametrize("name", ["superfed_resnet9", "celeba_cnn"])
+def test_batchnorm_is_not_run_side_by_side(name: str) -> None:
+    """The padding of short mini-batches would count in its statistics."""
+    with pytest.raises(UserError, match="'vectorised': expected a model without BatchNorm"):
+        after_a_round(name, eager)

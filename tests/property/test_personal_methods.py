@@ -1,0 +1,321 @@
+"""Degenerate cases and closed forms of the methods in which clients keep a model, or a part."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro import tree
+from fedrepro.engine import Federation, context_of, steps_of
+from fedrepro.errors import UserError
+from fedrepro.executors import eager, vectorised
+from fedrepro.method import Context, Method
+from fedrepro.methods.apfl import APFL
+from fedrepro.methods.ditto import Ditto
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.fedper import FedPer
+from fedrepro.methods.fedprox import FedProx
+from fedrepro.methods.fedrep import FedRep
+from fedrepro.methods.lg_fedavg import LGFedAvg
+from fedrepro.methods.pfedme import PFedMe
+from fedrepro.methods.superfed_lm import SuPerFedLM, layer_numbers
+from fedrepro.methods.superfed_mm import SuPerFedMM
+from fedrepro.models.classifier import Classifier
+from fedrepro.net import Net
+from fedrepro.rng import stream
+from fedrepro.tree import Tree
+from support.worlds import CLASSES, FEATURES, assert_close, federation, play
+
+
+@dataclass(frozen=True)
+class Unmixed(SuPerFedMM):
+    """SuPerFed whose every lambda is 0."""
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return tree.zeros(super().draw(ctx, rng, steps))
+
+
+def with_net(world: Federation, body: nn.Module, head: nn.Module) -> Federation:
+    net = Net(Classifier(body, head).double())
+    return replace(world, context=replace(world.context, net=net))
+
+
+def alone(world: Federation, client: int, start: Tree, rounds: list[int]) -> Tree:
+    """What a client becomes that only ever trains by itself, its optimizer new in every round."""
+    theta = start
+    for round in rounds:
+        ctx = context_of(world, round, [client])
+        steps = steps_of(world, ctx, client)
+        report, _ = Method().local(ctx, {"params": theta}, {}, steps)
+        theta = tree.subtract(theta, report["delta"])
+    return theta
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5, 1.0])
+def test_superfed_without_mixing_and_terms_is_fedavg_to_the_bit(start: float) -> None:
+    ours, _, _ = play(federation(method=Unmixed(start=start, mu=0.0, nu=0.0)))
+    theirs, _, _ = play(federation(method=FedAvg()))
+    assert_close(ours["params"], theirs["params"], 0)
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5, 1.0])
+def test_superfed_without_mixing_and_cosine_is_fedprox_to_the_bit(start: float) -> None:
+    ours, _, _ = play(federation(method=Unmixed(start=start, mu=0.7, nu=0.0)))
+    theirs, _, _ = play(federation(method=FedProx(mu=0.7)))
+    assert_close(ours["params"], theirs["params"], 0)
+
+
+@pytest.mark.parametrize("method", [SuPerFedMM(start=0.0), SuPerFedLM(start=0.0)], ids=["mm", "lm"])
+def test_superfed_gradients_are_finite_differences(method: SuPerFedMM) -> None:
+    """Eq. 2.3: both models' gradients, of the task at the mixture and of both further terms."""
+    method = replace(method, mu=0.3, nu=1.7)
+    world = federation(method=method)
+    ctx = context_of(world, 0, [3])
+    sent = method.send(ctx, {"params": ctx.initial})
+    rng = stream(5, "test")
+    theta = {"federated": ctx.net.init(rng), "local": ctx.net.init(rng)}
+    batch = next(iter(steps_of(world, ctx, 3)))
+    requires = tree.apply(lambda leaf: leaf.clone().requires_grad_(), theta)
+    gradient = method.gradient(ctx, sent, {}, requires, batch)
+    step = 1e-6
+    for which in ("federated", "local"):
+        for name, leaf in theta[which].items():
+            place = (0,) * leaf.ndim
+
+            def at(shift: float, which: str = which, name: str = name) -> Tensor:
+                moved = tree.copy(theta)
+                moved[which][name][(0,) * moved[which][name].ndim] += shift
+                return method.loss(ctx, sent, {}, moved, batch)
+
+            numeric = (at(step) - at(-step)) / (2 * step)
+            torch.testing.assert_close(gradient[which][name][place], numeric, rtol=1e-5, atol=1e-8)
+
+
+def test_a_greater_nu_drives_the_two_models_apart() -> None:
+    def cosine(nu: float) -> float:
+        method = SuPerFedMM(start=0.0, nu=nu)
+        server, owns, _ = play(federation(method=method, cohort=6, rounds=20), until=20)
+        ctx = federation().context
+        cosines = [
+            float(method.squared_cosine(ctx, server["params"], own["local"]))
+            for own in owns.known.values()
+        ]
+        return sum(cosines) / len(cosines)
+
+    none, some, much = cosine(0.0), cosine(0.5), cosine(5.0)
+    assert none > some > much
+
+
+def test_superfed_local_models_start_different_and_wait_for_their_round() -> None:
+    method = SuPerFedMM(start=0.5)
+    _, owns, _ = play(federation(method=method, cohort=6), until=3)
+    one, other = owns.known[0]["local"], owns.known[1]["local"]
+    assert all(not torch.equal(one[name], other[name]) for name in one if "weight" in name)
+    _, later, _ = play(federation(method=method, cohort=6), until=4)
+    for client, own in owns.known.items():
+        fresh = method.own(federation().context, stream(3, "own", client))
+        assert_close(own, fresh, 0)
+        assert not torch.equal(later.known[client]["local"]["head.bias"], own["local"]["head.bias"])
+
+
+def test_layer_mixing_draws_one_lambda_for_every_layer() -> None:
+    world = federation(method=SuPerFedLM(start=0.0))
+    ctx = context_of(world, 0, [0])
+    drawn = world.method.draw(ctx, stream(1, "x"), 7)["lambda"]
+    assert drawn.shape == (7, 2)  # body.0 and head
+    assert layer_numbers(ctx.initial) == {
+        "body.0.weight": 0, "body.0.bias": 0, "head.weight": 1, "head.bias": 1,
+    }  # fmt: skip
+
+
+def test_compiled_clients_agree() -> None:
+    """The generic test runs eagerly; a mixture must survive the compiler, before L and after."""
+    world = federation(method=SuPerFedLM(start=0.5))
+    ours, owns, _ = play(world, until=4)
+    theirs, compiled, _ = play(replace(world, execute=vectorised), until=4)
+    assert_close(ours, theirs)
+    for client, own in owns.known.items():
+        assert_close(own, compiled.known[client])
+
+
+def test_fedper_without_a_head_is_fedavg() -> None:
+    """All parameters in the body."""
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    ours, owns, _ = play(with_net(federation(method=FedPer()), body, nn.Identity()))
+    theirs, _, _ = play(with_net(federation(method=FedAvg()), body, nn.Identity()))
+    assert_close(ours["params"], theirs["params"], 0)
+    assert all(own == {"kept": {}} for own in owns.known.values())
+
+
+def test_fedper_with_all_in_the_head_is_local_training() -> None:
+    head = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    world = with_net(federation(method=FedPer(), cohort=6), nn.Identity(), head)
+    server, owns, _ = play(world)
+    assert_close(server["params"], world.initial, 0)
+    for client in (0, 3):
+        expected = alone(world, client, world.initial, list(range(6)))
+        assert_close(owns.known[client]["kept"], expected)
+
+
+def test_what_fedper_averages_lg_fedavg_keeps() -> None:
+    world = federation()
+    ctx = context_of(world, 0, [0])
+    for method, travels in ((FedPer(), "body."), (LGFedAvg(), "head.")):
+        sent = method.send(ctx, {"params": ctx.initial})["params"]
+        assert sent and all(name.startswith(travels) for name in sent)
+        kept = method.own(ctx, stream(1, "x"))["kept"]
+        assert {*sent, *kept} == set(ctx.initial) and not set(sent) & set(kept)
+
+
+def test_fedrep_trains_the_head_on_the_received_body_first() -> None:
+    """With a body that may not move, only the head is trained: on fixed features."""
+    world = federation(method=FedRep(body_epochs=1), cohort=1)
+    ctx = context_of(world, 0, [3])
+    sent = world.method.send(ctx, {"params": ctx.initial})
+    own = world.method.own(ctx, stream(1, "x"))
+    steps = steps_of(world, ctx, 3)
+    _, after = world.method.local(ctx, sent, own, steps)
+    head, velocity = own["kept"], tree.zeros(own["kept"])
+    for batch in steps:
+        free = tree.apply(lambda leaf: leaf.clone().requires_grad_(), head)
+        loss = ctx.task.loss(ctx.net({**sent["params"], **free}, batch["x"]), batch)
+        gradient = dict(zip(free, torch.autograd.grad(loss, tree.leaves(free)), strict=True))
+        gradient = tree.add(gradient, tree.scale(head, 1e-4))
+        velocity = tree.add(tree.scale(velocity, 0.9), gradient)
+        head = tree.subtract(head, tree.scale(velocity, float(ctx.lr)))
+    assert_close(after["kept"], head)
+
+
+def test_ditto_shares_fedavgs_model() -> None:
+    ours, _, _ = play(federation(method=Ditto(personal_epochs=2)))
+    theirs, _, _ = play(federation(method=FedAvg()))
+    assert_close(ours["params"], theirs["params"], 0)
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_ditto_without_pull_trains_alone(squared: bool) -> None:
+    world = federation(method=Ditto(mu=0.0, personal_epochs=2, squared=squared), cohort=6)
+    _, owns, _ = play(world)
+    for client in (1, 3):
+        expected = alone(world, client, world.initial, list(range(6)))
+        assert_close(owns.known[client]["personal"], expected)
+
+
+def test_a_strong_pull_keeps_ditto_at_the_shared_model() -> None:
+    def distance(mu: float) -> float:
+        world = federation(
+            method=Ditto(mu=mu, personal_epochs=2), cohort=6, momentum=0.0, lr=0.01, rounds=30
+        )
+        _, owns, _ = play(world, until=29)
+        server, _, _ = play(world, until=29)
+        far = [tree.subtract(own["personal"], server["params"]) for own in owns.known.values()]
+        return max(float(tree.square_norm(each)) for each in far)
+
+    assert distance(50.0) < 0.5 * distance(0.0)
+
+
+def test_apfl_without_a_local_part_is_fedavg() -> None:
+    world = federation(method=APFL(alpha=0.0))
+    ours, owns, _ = play(world)
+    theirs, _, _ = play(federation(method=FedAvg()))
+    assert_close(ours["params"], theirs["params"], 1e-12)
+    ctx = context_of(world, 5, [0])
+    for own in owns.known.values():
+        assert_close(world.method.model(ctx, ours, own), ours["params"], 0)
+
+
+def test_apfl_with_nothing_shared_trains_alone() -> None:
+    world = federation(method=APFL(alpha=1.0), cohort=6)
+    _, owns, _ = play(world)
+    for client in (0, 3):
+        expected = alone(world, client, world.initial, list(range(6)))
+        assert_close(owns.known[client]["local"], expected)
+
+
+@dataclass(frozen=True)
+class OnQuadratic(PFedMe):
+    """pFedMe on f(theta) = |theta - 1|^2 / 2, whatever the samples."""
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        return tree.square_norm(tree.apply(lambda leaf: leaf - 1, theta)) / 2
+
+
+def test_pfedme_solves_the_proximal_problem() -> None:
+    """prox of |theta - 1|^2 / 2 at w is (1 + mu w) / (1 + mu), and w moves towards it."""
+    mu, epochs = 3.0, 1
+    world = federation(method=OnQuadratic(mu=mu), momentum=0.0, weight_decay=0.0, lr=0.05)
+    context = replace(world.context, epochs=epochs)
+    # A hundred small mini-batches, so that one epoch solves the inner problem.
+    world = replace(world, context=context, epochs=epochs, batch_size=1)
+    clients = replace(
+        world.clients, tensors=[(torch.zeros(300, FEATURES), torch.zeros(300).long())]
+    )
+    world = replace(world, clients=clients, cohort=1, context=replace(context, clients=1))
+    server, owns, _ = play(world, until=1)
+    w = world.initial
+    prox = tree.apply(lambda leaf: (1 + mu * leaf) / (1 + mu), w)
+    assert_close(owns.known[0]["personal"], prox)
+    rate = 0.05
+    expected = tree.apply(lambda a, b: a - rate * mu * (a - b), w, prox)
+    assert_close(server["params"], expected)
+
+
+def test_pfedme_released_clients_use_the_shared_model() -> None:
+    world = federation("pfedme@released", {"pfedme": {"mu": 0.5}})
+    server, owns, _ = play(world)
+    ctx = context_of(world, 5, [0])
+    for own in owns.known.values():
+        assert_close(world.method.model(ctx, server, own), server["params"], 0)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [FedPer(), LGFedAvg(), FedRep(body_epochs=2), APFL(), Ditto(), PFedMe(), SuPerFedMM()],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_client_that_never_took_part_uses_the_shared_model(method: Method) -> None:
+    world = federation(method=method)
+    server, _, _ = play(world, until=0)
+    ctx = context_of(world, 0, [0])
+    assert_close(method.model(ctx, server, {}), server["params"], 0)
+
+
+def test_empty_parts_run_side_by_side() -> None:
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+    world = with_net(federation(method=LGFedAvg()), body, nn.Identity())
+    server, owns, _ = play(world)
+    stacked, stacked_owns, _ = play(replace(world, execute=eager))
+    assert_close(server, stacked)
+    assert_close(owns.known, stacked_owns.known)
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: SuPerFedMM(start=1.2), "start: 1.2: expected a number from 0 to 1"),
+        (lambda: SuPerFedLM(nu=-1.0), "nu: -1.0: expected a finite number of at least 0"),
+        (lambda: APFL(alpha=1.5), "alpha: 1.5: expected a number from 0 to 1"),
+        (lambda: Ditto(personal_epochs=0), "personal_epochs: 0: expected a finite number"),
+        (lambda: FedRep(body_epochs=0), "body_epochs: 0: expected a finite number"),
+    ],
+)
+def test_bad_hyperparameters_get_one_line(make: Any, fault: str) -> None:
+    with pytest.raises(UserError, match=fault.replace("(", r"\(")) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_a_head_is_refused() -> None:
+    body = nn.Sequential(nn.Linear(FEATURES, CLASSES))
+    for method in (FedPer(), LGFedAvg(), FedRep(body_epochs=1)):
+        world = with_net(federation(method=method), body, nn.Identity())
+        with pytest.raises(UserError, match="the head of this one has no parameters"):
+            method.check(world.context)
+
+
+def test_more_epochs_than_the_round_has_are_refused() -> None:
+    for method in (FedRep(body_epochs=3), Ditto(personal_epochs=3)):
+        with pytest.raises(UserError, match="epochs: 3: expected at most the local epochs of a"):
+            method.check(federation().context)
