@@ -73,7 +73,8 @@ def _table_state(
     if table and (workbench.root / table.path).exists():
         results = [cell["demo"] for cell in read(workbench.root, table.path)["cells"]]
         there = [result for result in results if result]
-        demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
+        if there:
+            demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
     figure = None
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
