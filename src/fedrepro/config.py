@@ -331,7 +331,10 @@ class MethodGrid(Typed):
 
 
 class HeatMap(Typed):
-    """Panels in which two hyperparameters vary; every cell is a method."""
+    """Panels in which two hyperparameters vary; every cell is a method.
+
+    Scale demo has the corners only: the least and the greatest value of each.
+    """
 
     kind: Literal["heat_map"]
     title: str
@@ -351,9 +354,25 @@ class HeatMap(Typed):
                 raise ValueError(f"{high} rows of {wide} methods in the panel {panel.label!r}")
         return self
 
+    def at(self, scale: Scale) -> Self:
+        """The figure with the values that a scale has."""
+        if scale == "paper":
+            return self
+
+        def ends(values: Sequence[Any]) -> list[Any]:
+            return [values[0], values[-1]] if len(values) > 1 else list(values)
+
+        x, y = (axis.model_copy(update={"values": ends(axis.values)}) for axis in (self.x, self.y))
+        panels = [
+            panel.model_copy(update={"methods": [ends(row) for row in ends(panel.methods)]})
+            for panel in self.panels
+        ]
+        return self.model_copy(update={"x": x, "y": y, "panels": panels})
+
     def needs(self, scale: Scale) -> "Needs":
         setting = self.demo if scale == "demo" and self.demo else self.setting
-        return [(setting, name) for panel in self.panels for row in panel.methods for name in row]
+        panels = self.at(scale).panels
+        return [(setting, name) for panel in panels for row in panel.methods for name in row]
 
 
 class Mixtures(Typed):

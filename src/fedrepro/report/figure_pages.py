@@ -231,6 +231,7 @@ def _regret(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn
 
 
 def _heat_map(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
+    figure = figure.at(target.scale)
     measure = measure_of(figure.metric)
     unit = f", {measure.unit}" if measure.unit else ""
     drawn = Drawn(
