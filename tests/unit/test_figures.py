@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ import yaml
 from fedrepro import config
 from fedrepro.config import FigureTarget, Run, Workbench
 from fedrepro.errors import UserError
+from fedrepro.graph import Graph
 from fedrepro.report import published, site
 from fedrepro.report.contours import contour
 from fedrepro.report.figure_pages import figure_page
 from fedrepro.report.regrets import regret_of
 from fedrepro.report.runs import read_run
-from support.report_world import curve, make_world, write_run
+from support.report_world import ROOT, curve, make_world, write_run
 from support.tiny_run import carry_out, run_config
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
@@ -243,3 +246,37 @@ def test_contours_of_a_saddle_go_around_its_low_corners() -> None:
         middles = [tuple(np.mean(segment, axis=0).round()) for segment in segments]
         assert set(middles) == low and len(middles) == 2
     assert contour([0, 1], [0, 1], [[0, 1], [math.inf, 1]], 0.5) == []
+
+
+def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
+    graph = Graph(bench)
+
+    def inputs(item: str) -> list[str]:
+        return graph.inputs_of_page(SimpleNamespace(system="ima", item=item))
+
+    run = figure(bench, "figure_2_4").runs[0]
+    assert str(run.folder / "manifest.json") in inputs("figure_2_4")
+    assert str(run.landscape) in inputs("figure_2_4")
+    assert not any("landscapes" in path for path in inputs("figure_9"))
+    table = bench.table("ima", "table_1", "demo")
+    assert str(table.path) in inputs("table_1")
+    assert str(figure(bench, "figure_9").page) in graph.pages()
+    assert str(run.folder / "manifest.json") in graph.results()
+    definitions = {
+        graph.page_definition(SimpleNamespace(system="ima", item=item))
+        for item in ("figure_9", "figure_10", "table_1")
+    }
+    assert len(definitions) == 3 and "" in definitions  # a table's stands in its JSON's rule
+
+
+def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:
+    root = make_world(tmp_path)
+    shutil.copy(ROOT / "config/experiments/aaggff.yaml", root / "config/experiments")
+    bench = config.load(root)
+    page = SimpleNamespace(system="aaggff", item="table_a2")
+    assert Graph(bench).inputs_of_page(page) == []
+    meta = root / "results/data/berka/meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text("{}", encoding="utf-8")
+    (path,) = Graph(bench).inputs_of_page(page)
+    assert path.startswith("results/partitions/berka/") and path.endswith("/seed2.json")
