@@ -103,12 +103,18 @@ def _title_of(target: Target) -> str:
     return ""
 
 
-def ledger(published: Published) -> dict[str, Any]:
+def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
+    """The discrepancies; ``pages`` are the tables and figures that can be linked to."""
     groups = []
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
         groups.append({"about": system, "entries": entries})
-    return {"groups": groups, "total": len(published.ledger), "label_of": _label_in(published)}
+    return {
+        "groups": groups,
+        "total": len(published.ledger),
+        "label_of": _label_in(published),
+        "pages": {*published.tables, *targets},
+    }
 
 
 def _label_in(published: Published) -> Callable[[str, str], str]:
