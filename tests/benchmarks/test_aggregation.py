@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.test_engine import record
+from benchmarks.test_engine import conditions, record
 from fedrepro.decision import Decider, Observed
 from fedrepro.replay import play, rule_of
 
@@ -66,6 +66,7 @@ def measure(name: str, clients: int, sampled: int) -> tuple[float, int]:
         "sampled": sampled,
         "seconds": seconds,
         "bytes": size,
+        **conditions(),
     }
     record(RESULTS, entry)
     return seconds, size
@@ -90,4 +91,4 @@ def test_three_thousand_rounds_of_a_million_and_a_half_clients() -> None:
     seconds = time.process_time() - start
     assert abs(last.memory["decision"].sum() - 1) < 1e-9 and seconds < 300
     entry = {"workload": "replay-1500000x3000", "executor": "aaggff_d", "seconds": seconds}
-    record(RESULTS, entry)
+    record(RESULTS, entry | conditions())

@@ -77,10 +77,7 @@ def test_engine(workload: Workload, executor: str, benchmark, tmp_path) -> None:
             "ratios": ratios,
             "steps_per_cpu_second": steps / statistics.median(own_seconds),
             "bare_steps_per_cpu_second": steps / statistics.median(bare_seconds),
-            "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "machine": machine(),
-            "versions": {name: version(name) for name in ("fedrepro", "torch", "numpy")}
-            | {"python": platform.python_version()},
+            **conditions(),
         },
     )
 
@@ -130,6 +127,16 @@ def record(path: Path, result: dict) -> None:
     results = sorted([*results, result], key=lambda one: (one["workload"], one["executor"]))
     with write_atomically(path) as temporary:
         temporary.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def conditions() -> dict:
+    """When, where and with what something was measured."""
+    versions = {name: version(name) for name in ("fedrepro", "torch", "numpy")}
+    return {
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": machine(),
+        "versions": versions | {"python": platform.python_version()},
+    }
 
 
 def machine() -> dict:

@@ -10,8 +10,9 @@ from urllib.parse import unquote
 import pytest
 
 from fedrepro import config
-from fedrepro.config import Run
+from fedrepro.config import FigureTarget, Run, TableTarget
 from fedrepro.report import published, site, tables
+from support.figure_world import add_figures, give_runs, write_landscape, write_mixtures
 from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -28,6 +29,7 @@ PHONE, DESK = 390, 1280
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with every kind of page and cell."""
     root = make_world(tmp_path_factory.mktemp("site"), rows=1)
+    add_figures(root)
     bench, papers = config.load(root), published.load(root)
     target = bench.table("ima", "table_1", "demo")
     fill(bench, target)
@@ -40,6 +42,16 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_partition(bench, paper, 1)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
+    for key, target in bench.targets("demo").items():
+        if isinstance(target, FigureTarget):
+            give_runs(bench, target, {"mild", "strong", "fedavg", "mild+fedavgm"})
+            for run in target.landscapes:
+                write_landscape(root / run.landscape)
+            for run in target.runs:
+                if key[1] == "figure_2_5":
+                    write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))
+        if not isinstance(target, TableTarget):
+            site.write_page(bench, target, papers)
     site.write_site(bench, papers, "demo")
     return root / "reports/site"
 
@@ -98,6 +110,7 @@ def test_every_kind_of_page_is_there(rendered: Path) -> None:
     names = pages_of(rendered)
     for name in (
         "index.html", "ima/table_1.html", "fedgo/table_16.html", "superfed/table_2_6.html",
+        "ima/figure_2_3.html", "aaggff/table_a1.html", "aaggff/table_a2.html",
         "methods/index.html", "methods/ima.html", "discrepancies.html", "cost.html",
         "runs/ima/fmnist-shards2-demo/ima+fedavg/seed1.html",
         "reference/ima/fmnist-shards2/fedavg/seed2.html",

@@ -1,8 +1,9 @@
 """Figures: every kind from made-up runs, through the experiment file to the page."""
 
-import json
 import math
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,67 +14,27 @@ import yaml
 from fedrepro import config
 from fedrepro.config import FigureTarget, Run, Workbench
 from fedrepro.errors import UserError
+from fedrepro.graph import Graph
 from fedrepro.report import published, site
 from fedrepro.report.contours import contour
 from fedrepro.report.figure_pages import figure_page
 from fedrepro.report.regrets import regret_of
 from fedrepro.report.runs import read_run
-from support.report_world import curve, make_world, write_run
+from support.figure_world import (
+    SETTINGS,
+    add_figures,
+    give_runs,
+    write_landscape,
+    write_mixtures,
+)
+from support.report_world import ROOT, make_world, write_run
 from support.tiny_run import carry_out, run_config
-
-SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
-
-
-def figures_like_superfed(settings: tuple[str, str]) -> dict[str, Any]:
-    """The kinds that SuPerFed's experiment file will have, with methods that exist here."""
-    places = [{"label": name.upper(), "setting": name} for name in settings]
-    columns = [{"label": name, "method": name} for name in ("mild", "strong")]
-    return {
-        "figure_2_3": {
-            "kind": "heat_map",
-            "title": "Two hyperparameters",
-            "setting": settings[0],
-            "x": {"label": "μ", "values": [0, 0.01]},
-            "y": {"label": "momentum", "values": ["none", 0.9]},
-            "panels": [
-                {
-                    "label": "FedProx",
-                    "methods": [["fedavg", "mild"], ["fedavg+fedavgm", "mild+fedavgm"]],
-                },
-                {"label": "Nothing run", "methods": [["scaffold"] * 2, ["fednova"] * 2]},
-            ],
-        },
-        "figure_2_4": {
-            "kind": "landscape",
-            "title": "Landscapes",
-            "setting": settings[0],
-            "columns": columns,
-        },
-        "figure_2_5": {
-            "kind": "mixtures",
-            "title": "Mixtures",
-            "panels": places,
-            "columns": columns,
-        },
-        "figure_9": {"kind": "lines", "title": "Curves", "rows": places, "columns": columns},
-        "figure_10": {"kind": "bars", "title": "Bars", "rows": places, "columns": columns},
-    }
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
     root = make_world(tmp_path, rows=1, columns=1)
-    file = root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
-    first = next(iter(experiment["settings"]))
-    for name in SETTINGS:
-        experiment["settings"].setdefault(name, {"extends": first})
-    experiment["methods"] |= {
-        "mild": {"use": "fedprox", "mu": 0.01},
-        "strong": {"use": "fedprox", "mu": 1.0},
-    }
-    experiment["figures"] = figures_like_superfed(SETTINGS)
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    add_figures(root)
     return config.load(root)
 
 
@@ -81,13 +42,6 @@ def figure(bench: Workbench, item: str) -> FigureTarget:
     target = bench.target("ima", item, "demo")
     assert isinstance(target, FigureTarget)
     return target
-
-
-def give_runs(bench: Workbench, target: FigureTarget, methods: set[str]) -> None:
-    for number, run in enumerate(target.runs):
-        if run.method in methods:
-            rounds = bench.setting(run.setting).rounds
-            write_run(bench, run, curve(rounds, 0.5 + 0.1 * number, number))
 
 
 def content(bench: Workbench, target: FigureTarget) -> dict[str, Any]:
@@ -125,13 +79,7 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
     target = figure(bench, "figure_2_5")
     run = next(run for run in target.runs if run.method == "strong")
     folder = write_run(bench, run, [0.5] * 20)
-    weights = [number / 10 for number in range(11)]
-    table = [
-        {"client": client, "weight": weight, "accuracy": value}
-        for weight in weights
-        for client, value in enumerate((0.9 - weight / 2, 0.5 + weight / 10, math.nan))
-    ]
-    pd.DataFrame(table).to_parquet(folder / "mixtures.parquet")
+    write_mixtures(folder, (0.9, 0.4), (0.5, 0.6), (math.nan, math.nan))
     drawn = content(bench, target)["drawn"]
     (row,) = drawn.rows
     assert row[2:] == ("strong", "70.00", "70.00", "0.0", "50.00")
@@ -143,16 +91,12 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
 def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
     target = figure(bench, "figure_2_4")
     first = target.landscapes[0]
-    x = [-1.0, -0.5, 0.0, 0.5, 1.0]
-    loss = [[0.1 + a * a + b * b for a in x] for b in x]
     path = bench.root / first.landscape
-    path.parent.mkdir(parents=True)
-    made = {"directions": "two random ones", "x": x, "y": x, "loss": loss, "accuracy": loss}
-    path.write_text(json.dumps(made), encoding="utf-8")
+    write_landscape(path)
     drawn = content(bench, target)["drawn"]
     assert drawn.rows == [("mild", "two random ones", "0.1", "0.1", "2.1")]
     assert drawn.panels[0].svg.count("<line") > 8
-    path.write_text(json.dumps(made | {"y": x[:2]}), encoding="utf-8")
+    write_landscape(path, y=[-1.0, 1.0])
     with pytest.raises(UserError, match=r"seed1\.json: damaged"):
         content(bench, target)
 
@@ -243,3 +187,37 @@ def test_contours_of_a_saddle_go_around_its_low_corners() -> None:
         middles = [tuple(np.mean(segment, axis=0).round()) for segment in segments]
         assert set(middles) == low and len(middles) == 2
     assert contour([0, 1], [0, 1], [[0, 1], [math.inf, 1]], 0.5) == []
+
+
+def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
+    graph = Graph(bench)
+
+    def inputs(item: str) -> list[str]:
+        return graph.inputs_of_page(SimpleNamespace(system="ima", item=item))
+
+    run = figure(bench, "figure_2_4").runs[0]
+    assert str(run.folder / "manifest.json") in inputs("figure_2_4")
+    assert str(run.landscape) in inputs("figure_2_4")
+    assert not any("landscapes" in path for path in inputs("figure_9"))
+    table = bench.table("ima", "table_1", "demo")
+    assert str(table.path) in inputs("table_1")
+    assert str(figure(bench, "figure_9").page) in graph.pages()
+    assert str(run.folder / "manifest.json") in graph.results()
+    definitions = {
+        graph.page_definition(SimpleNamespace(system="ima", item=item))
+        for item in ("figure_9", "figure_10", "table_1")
+    }
+    assert len(definitions) == 3 and "" in definitions  # a table's stands in its JSON's rule
+
+
+def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:
+    root = make_world(tmp_path)
+    shutil.copy(ROOT / "config/experiments/aaggff.yaml", root / "config/experiments")
+    bench = config.load(root)
+    page = SimpleNamespace(system="aaggff", item="table_a2")
+    assert Graph(bench).inputs_of_page(page) == []
+    meta = root / "results/data/berka/meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text("{}", encoding="utf-8")
+    (path,) = Graph(bench).inputs_of_page(page)
+    assert path.startswith("results/partitions/berka/") and path.endswith("/seed2.json")

@@ -32,7 +32,9 @@ def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
     ]  # fmt: skip
     most = max(max(bar.high, bar.value) for bar in drawn)
     names = [bar.name for bar in drawn]
-    y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(ticks=False, grid=False))
+    # The page's face may be wider than the one that the library measures labels with.
+    axis = alt.Axis(ticks=False, grid=False, minExtent=9 * max(map(len, names)))
+    y = alt.Y("name:N", sort=names, title=None, axis=axis)
     scale = alt.Scale(domain=[min(0.0, *(bar.low for bar in drawn)), 1.22 * most], nice=False)
     x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
     base = alt.Chart(alt.InlineData(rows)).encode(y=y)

@@ -118,10 +118,13 @@ def _values(result: Mapping[str, Any]) -> list[float]:
 
 def _distinct(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
     """(label, setting) of each panel; of places with the same stand-in one with all labels."""
-    labels: dict[str, list[str]] = {}
+    found: dict[str, list[Place]] = {}
     for place in places:
-        labels.setdefault(place.setting_at(target.scale), []).append(place.label)
-    return [(", ".join(names), setting) for setting, names in labels.items()]
+        found.setdefault(place.setting_at(target.scale), []).append(place)
+    return [
+        (_titled(", ".join(place.label for place in here), here[-1], target), setting)
+        for setting, here in found.items()
+    ]
 
 
 def _bars(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
@@ -145,8 +148,14 @@ def _bars(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             words = f"{measure.words} in {setting}: {ends}."
             unit = f", {measure.unit}" if measure.unit else ""
             svg = charts.bars(found, description=words)
-            drawn.panels.append(Panel(f"{row.label}{unit}", svg))
+            drawn.panels.append(Panel(f"{_titled(row.label, row, target)}{unit}", svg))
     return drawn
+
+
+def _titled(label: str, place: Place, target: FigureTarget) -> str:
+    """A panel's title; that of a stand-in names it, lest it be taken for what it stands for."""
+    stands_in = target.scale == "demo" and place.demo
+    return f"{label} ({place.demo})" if stands_in else label
 
 
 def _lines(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
@@ -168,7 +177,7 @@ def _lines(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         if lines:
             words = scenes.description_of(row.label, lines, measure, setting)
             svg = figures.curves(lines, description=words, names=names, unit=measure.unit)
-            drawn.panels.append(Panel(row.label, svg))
+            drawn.panels.append(Panel(_titled(row.label, row, target), svg))
     drawn.key = _key(names)
     return drawn
 

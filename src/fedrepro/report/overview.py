@@ -73,7 +73,8 @@ def _table_state(
     if table and (workbench.root / table.path).exists():
         results = [cell["demo"] for cell in read(workbench.root, table.path)["cells"]]
         there = [result for result in results if result]
-        demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
+        if there:
+            demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
     figure = None
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
@@ -102,12 +103,18 @@ def _title_of(target: Target) -> str:
     return ""
 
 
-def ledger(published: Published) -> dict[str, Any]:
+def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
+    """The discrepancies; ``pages`` are the tables and figures that can be linked to."""
     groups = []
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
         groups.append({"about": system, "entries": entries})
-    return {"groups": groups, "total": len(published.ledger), "label_of": _label_in(published)}
+    return {
+        "groups": groups,
+        "total": len(published.ledger),
+        "label_of": _label_in(published),
+        "pages": {*published.tables, *targets},
+    }
 
 
 def _label_in(published: Published) -> Callable[[str, str], str]:

@@ -81,7 +81,8 @@ def write_site(workbench: Workbench, published: Published, scale: str | None = N
     without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
     write_runs(workbench, renderer, [*landed, *without])
     _write_methods(workbench, renderer)
-    renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", overview.ledger(published))
+    entries = overview.ledger(published, targets)
+    renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)
     renderer.write(Path("cost.html"), "cost.html.j2", overview.cost(workbench, own, landed))
     # The start page is what the workflow waits for: it comes last.
     content = overview.start_page(workbench, published, targets, counts)

@@ -1,0 +1,97 @@
+"""Figures of every kind over made-up runs, added to :mod:`support.report_world`."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from fedrepro.config import FigureTarget, Workbench
+from support.report_world import ROOT, curve, write_run
+
+SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
+
+
+def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
+    """The kinds that SuPerFed's experiment file has, with methods of IMA's."""
+    places = [{"label": name.upper(), "setting": name} for name in settings]
+    columns = [{"label": name, "method": name} for name in ("mild", "strong")]
+    return {
+        "figure_2_3": {
+            "kind": "heat_map",
+            "title": "Two hyperparameters",
+            "setting": settings[0],
+            "x": {"label": "μ", "values": [0, 0.01]},
+            "y": {"label": "momentum", "values": ["none", 0.9]},
+            "panels": [
+                {
+                    "label": "FedProx",
+                    "methods": [["fedavg", "mild"], ["fedavg+fedavgm", "mild+fedavgm"]],
+                },
+                {"label": "Nothing run", "methods": [["scaffold"] * 2, ["fednova"] * 2]},
+            ],
+        },
+        "figure_2_4": {
+            "kind": "landscape",
+            "title": "Landscapes",
+            "setting": settings[0],
+            "columns": columns,
+        },
+        "figure_2_5": {
+            "kind": "mixtures",
+            "title": "Mixtures",
+            "panels": places,
+            "columns": columns,
+        },
+        "figure_9": {"kind": "lines", "title": "Curves", "rows": places, "columns": columns},
+        "figure_10": {"kind": "bars", "title": "Bars", "rows": places, "columns": columns},
+    }
+
+
+def add_figures(root: Path) -> None:
+    """Put them into IMA's experiment file, and computed tables into AAggFF's."""
+    file = root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    first = next(iter(experiment["settings"]))
+    for name in SETTINGS:
+        experiment["settings"].setdefault(name, {"extends": first})
+    experiment["methods"] |= {
+        "mild": {"use": "fedprox", "mu": 0.01},
+        "strong": {"use": "fedprox", "mu": 1.0},
+    }
+    experiment["figures"] = figures()
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    shutil.copy(ROOT / "config/experiments/aaggff.yaml", root / "config/experiments")
+    file = root / "config/experiments/aaggff.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    del experiment["tables"], experiment["figures"]
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+
+
+def give_runs(bench: Workbench, target: FigureTarget, methods: set[str]) -> None:
+    """Runs of some of a figure's methods, each better than the one before, where there is none."""
+    for number, run in enumerate(target.runs):
+        if run.method in methods and not (bench.root / run.folder).exists():
+            rounds = bench.setting(run.setting).rounds
+            write_run(bench, run, curve(rounds, 0.5 + 0.1 * number, number))
+
+
+def write_landscape(path: Path, **changes: Any) -> None:
+    """A bowl of loss 0.1 in the middle and 2.1 in the corners."""
+    x = [-1.0, -0.5, 0.0, 0.5, 1.0]
+    loss = [[0.1 + a * a + b * b for a in x] for b in x]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = {"directions": "two random ones", "x": x, "y": x, "loss": loss, "accuracy": loss}
+    path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:
+    """``mixtures.parquet``: each client's accuracy goes straight from one number to the other."""
+    table = [
+        {"client": client, "weight": number / 10, "accuracy": start + number / 10 * (end - start)}
+        for number in range(11)
+        for client, (start, end) in enumerate(accuracies)
+    ]
+    pd.DataFrame(table).to_parquet(folder / "mixtures.parquet")
