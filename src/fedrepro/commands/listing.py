@@ -1,6 +1,7 @@
 """``fedrepro methods`` and ``coverage``: tables for people, ``--json`` for scripts."""
 
 import argparse
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,12 @@ def describe_methods() -> list[dict[str, Any]]:
     from fedrepro import registry
     from fedrepro.method import Method
 
-    hooks = [name for name in vars(Method) if not name.startswith("_")]
-    bookkeeping = {"pooled", "full_participation", "weighs", "layers", "refuses"}
+    hooks = [
+        name
+        for name, value in vars(Method).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+    bookkeeping = {"layers", "check"}
     rows = []
     for part in registry.parts().values():
         overridden = [
