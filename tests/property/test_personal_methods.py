@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro import tree
+from fedrepro import executors, tree
 from fedrepro.engine import Federation, context_of, steps_of
 from fedrepro.errors import UserError
 from fedrepro.executors import eager, vectorised
@@ -130,8 +130,9 @@ def test_layer_mixing_draws_one_lambda_for_every_layer() -> None:
     }  # fmt: skip
 
 
-def test_compiled_clients_agree() -> None:
+def test_compiled_clients_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generic test runs eagerly; a mixture must survive the compiler, before L and after."""
+    monkeypatch.setattr(executors, "UNROLLED", 0)  # one step is compiled, not a whole round
     world = federation(method=SuPerFedLM(start=0.5))
     ours, owns, _ = play(world, until=4)
     theirs, compiled, _ = play(replace(world, execute=vectorised), until=4)
