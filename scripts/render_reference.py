@@ -8,11 +8,12 @@ import numpy as np
 from fedrepro import config
 from fedrepro.config import Cell, TableTarget
 from fedrepro.report import published, tables
-from fedrepro.report.measures import measure_of
-from fedrepro.report.runs import read_run
+from fedrepro.report.measures import by_client, measure_of, mixed
+from fedrepro.report.runs import RunRecord, read_run
 
 PAGE = Path("reports/reference/README.md")
-SYSTEM, ITEM = "aaggff", "table_7_heart"
+HEART = "aaggff", "table_7_heart"
+PERSONAL = ("superfed", "table_2_3"), ("superfed", "table_2_3_released")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 
@@ -67,17 +68,56 @@ def render(target: TableTarget, papers: published.Published) -> str:
     )
 
 
+def render_personal(target: TableTarget, papers: published.Published) -> str:
+    """A row for each cell that has results: over clients in each seed, then over seeds."""
+    lines = [
+        "| setting | method | seeds | ours | printed | difference |",
+        "|---|---|---|---|---|---|",
+    ]
+    for cell in target.cells:
+        measure = measure_of(target.table.metric_of(cell.row, cell.column))
+        found = []
+        for run in cell.runs(cell.methods[0]):
+            record = read_run(Path(), run, landed=True)
+            if record.state == "diverged":
+                found.append((float("nan"), float("nan")))
+            elif record.state == "finished":
+                number = tables.value_of(record, measure, 1)
+                assert number is not None
+                found.append((number, spread_over_clients(record, cell)))
+        if not found:
+            continue
+        printed = tables.printed_cell(target, cell, papers)
+        assert printed and printed.mean is not None
+        mean, spread = np.mean(found, axis=0)
+        ours = f"{mean:.2f} ({spread:.2f})" if np.isfinite(mean) else "diverged"
+        off = f"{mean - printed.mean:+.2f}" if np.isfinite(mean) else ""
+        words = (cell.row.label, cell.column.label, len(found), ours, printed.text, off)
+        lines.append(f"| {' | '.join(map(str, words))} |")
+    return "\n".join([*lines, ""])
+
+
+def spread_over_clients(record: RunRecord, cell: Cell) -> float:
+    """The standard deviation of clients' accuracies, in percent, of the last round."""
+    mix = cell.column.mix or "fixed"
+    if mix != "fixed" and record.mixtures:
+        accuracies, _ = mixed(record.mixtures, "accuracy", mix)
+    else:
+        accuracies = by_client(record.clients, "accuracy")[-1][1]
+    return float(100 * np.nanstd(accuracies))
+
+
 def main() -> None:
-    bench = config.load()
-    target = bench.table(SYSTEM, ITEM, "paper")
-    start, end = MARKS[0].format(ITEM), MARKS[1]
+    bench, papers = config.load(), published.load()
     text = PAGE.read_text(encoding="utf-8")
-    pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
-    rendered = render(target, published.load())
-    PAGE.write_text(
-        pattern.sub(lambda found: f"{found[1]}{rendered}{found[2]}", text), encoding="utf-8"
-    )
-    print(rendered)
+    for system, item in (HEART, *PERSONAL):
+        target = bench.table(system, item, "paper")
+        rendered = (render if (system, item) == HEART else render_personal)(target, papers)
+        start, end = MARKS[0].format(item), MARKS[1]
+        pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
+        text = pattern.sub(lambda found, new=rendered: f"{found[1]}{new}{found[2]}", text)
+        print(rendered)
+    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

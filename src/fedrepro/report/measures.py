@@ -85,7 +85,7 @@ def _over_clients(metric: OverClients) -> Measure:
             values, sizes = mixed(record.mixtures, metric.of, metric.mix)
             found = [(record.rounds["round"][-1], values, sizes)]
         else:
-            found = _by_client(record.clients, metric.of)
+            found = by_client(record.clients, metric.of)
         return [
             (number, factor * summary(values, sizes if metric.weighted else None))
             for number, values, sizes in found
@@ -100,7 +100,7 @@ def _over_clients(metric: OverClients) -> Measure:
     )
 
 
-def _by_client(columns: Columns, of: str) -> list[tuple[float, np.ndarray, np.ndarray]]:
+def by_client(columns: Columns, of: str) -> list[tuple[float, np.ndarray, np.ndarray]]:
     """(round, values [clients], test samples [clients]) of every evaluated round."""
     rows = zip(columns["round"], columns[of], columns["test_samples"], strict=True)
     found = []
