@@ -116,7 +116,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
 def own_of(federation: Federation, ctx: Context, owns: Owns, client: int) -> Tree:
     """A client's state, made now if the client is met for the first time."""
     known = owns.get(client)
-    if known is not None:
+    if known:
         return known
     return federation.method.own(ctx, stream(federation.seed, "own", client))
 

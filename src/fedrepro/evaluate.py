@@ -35,7 +35,9 @@ def evaluate(
 ) -> Score:
     """Score ``params`` on ``total`` samples, dropout and BatchNorm in their testing mode.
 
-    The sums are taken in float64, so that they do not depend on the size of a batch.
+    The sums are taken in float64, so that they do not depend on the size of a batch; the outputs of
+    a BatchNorm without running statistics (:mod:`fedrepro.models.superfed`) do, and it then
+    normalises over :data:`BATCH` samples, or all of a client's if they are fewer.
 
     Args:
         measured: take the task's further measures too, for which all outputs are kept.

@@ -68,6 +68,11 @@ class Context:
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
 
+def name_of(method: "Method") -> str:
+    """What a method is called: as its file."""
+    return type(method).__module__.rpartition(".")[2]
+
+
 @dataclass(frozen=True)
 class Method(Faithful):
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): average models, weighted by samples."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedrepro import tree
+from fedrepro.errors import UserError
 from fedrepro.models.initialise import initialise
 from fedrepro.tree import Tree
 
@@ -60,6 +61,14 @@ class Net:
     def body(self, theta: Tree) -> Tree:
         """The part of ``theta`` that does not belong to the head."""
         return {name: leaf for name, leaf in theta.items() if not name.startswith("head.")}
+
+    def refuse_running_statistics(self, method: str) -> None:
+        """Raises UserError if the model has BatchNorm's, which ``method`` could not keep right."""
+        if self._buffers:
+            raise UserError(
+                f"method {method}: expected a model without running statistics (BatchNorm): use "
+                "one with GroupNorm, or with the statistics of mini-batches"
+            )
 
     def ordered(self, theta: Tree) -> Tree:
         """``theta``, all of the model, with its names in the order of the module's."""

@@ -57,7 +57,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
         def step(gradients: list[Tensor], rate: float) -> None:
             torch._fused_sgd_(
                 params,
-                gradients,
+                [gradient.contiguous() for gradient in gradients],  # strides would be ignored
                 velocity,
                 weight_decay=weight_decay,
                 momentum=momentum,

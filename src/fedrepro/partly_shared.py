@@ -8,7 +8,7 @@ from torch import Tensor
 from fedrepro import tree
 from fedrepro.descent import descend
 from fedrepro.errors import UserError
-from fedrepro.method import Context, Method
+from fedrepro.method import Context, Method, name_of
 from fedrepro.net import Net
 from fedrepro.steps import Steps
 from fedrepro.tree import Tree
@@ -32,7 +32,7 @@ class PartlyShared(Method):
         for part in ("body", "head"):
             if not any(name.startswith(f"{part}.") for name in names):
                 raise UserError(
-                    f"method {type(self).__name__}: expected a model with a body and a head that "
+                    f"method {name_of(self)}: expected a model with a body and a head that "
                     f"both learn; the {part} of this one has no parameters"
                 )
 

@@ -396,10 +396,13 @@ def _one_round(plan: Plan, state: State) -> None:
     sizes = federation.clients.sizes
     if plan.personal:
         everyone = range(len(plan.client_tests))
-        own = [_own_of(plan, state, client) for client in everyone]
-        model = federation.method.model
+        # One client's state at a time: all of them need not fit in memory.
         scores = [
-            _score_client(plan, client, model(ctx, state.server, own[client]))
+            _score_client(
+                plan,
+                client,
+                federation.method.model(ctx, state.server, _own_of(plan, state, client)),
+            )
             for client in everyone
         ]
         row |= _summary(scores)

@@ -110,14 +110,17 @@ def test_a_greater_nu_drives_the_two_models_apart() -> None:
 
 def test_superfed_local_models_start_different_and_wait_for_their_round() -> None:
     method = SuPerFedMM(start=0.5)
-    _, owns, _ = play(federation(method=method, cohort=6), until=3)
-    one, other = owns.known[0]["local"], owns.known[1]["local"]
+    world = federation(method=method, cohort=6)
+    server, before, _ = play(world, until=3)
+    ctx = context_of(world, 3, [0, 1])
+    # Met only before round L: the shared model at every weight.
+    assert not any(before.known.values())
+    assert_close(method.model(ctx, server, before.known[0]), server["params"], 0)
+    assert_close(method.mixture(ctx, server, before.known[0], 1.0), server["params"], 0)
+    one, other = (method.own(ctx, stream(3, "own", client))["local"] for client in (0, 1))
     assert all(not torch.equal(one[name], other[name]) for name in one if "weight" in name)
-    _, later, _ = play(federation(method=method, cohort=6), until=4)
-    for client, own in owns.known.items():
-        fresh = method.own(federation().context, stream(3, "own", client))
-        assert_close(own, fresh, 0)
-        assert not torch.equal(later.known[client]["local"]["head.bias"], own["local"]["head.bias"])
+    _, after, _ = play(world, until=4)
+    assert not torch.equal(after.known[0]["local"]["head.bias"], one["head.bias"])
 
 
 def test_layer_mixing_draws_one_lambda_for_every_layer() -> None:
@@ -313,6 +316,14 @@ def test_a_model_without_a_head_is_refused() -> None:
     for method in (FedPer(), LGFedAvg(), FedRep(body_epochs=1)):
         world = with_net(federation(method=method), body, nn.Identity())
         with pytest.raises(UserError, match="the head of this one has no parameters"):
+            method.check(world.context)
+
+
+def test_running_statistics_are_refused_where_they_would_go_wrong() -> None:
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
+    for method in (SuPerFedMM(), SuPerFedLM(), APFL(), FedRep(body_epochs=1)):
+        world = with_net(federation(method=method), body, nn.Linear(8, CLASSES))
+        with pytest.raises(UserError, match="without running statistics"):
             method.check(world.context)
 
 

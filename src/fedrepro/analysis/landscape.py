@@ -3,8 +3,8 @@
 Which directions is up to the question. Around one model (SuPerFed, thesis Figure 2.4) they are
 random and filter-normalised, after Li et al. (NeurIPS 2018): neither the thesis nor its released
 code says which it drew, and without the normalisation a landscape's width only shows how large the
-weights are. Through three models (IMA, Figure 1) they span the :func:`plane` of Garipov et al.
-(NeurIPS 2018).
+weights are. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018): that
+is IMA's Figure 1, which is to come.
 """
 
 import math

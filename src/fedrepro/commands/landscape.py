@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.commands.console import Progress, progress_bar
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from fedrepro.runner import Plan
     from fedrepro.tree import Tree
 
-LANDSCAPES = Path("results/landscapes")
 DIRECTIONS = "two random directions, filter-normalised"
 POINTS, REACH = 21, 1.0  # along each direction, from -REACH to REACH
 
@@ -40,10 +38,9 @@ def handle(arguments: argparse.Namespace) -> None:
     workbench, run = requested(arguments)
     with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
         found = measure(workbench, run, progress)
-    path = workbench.root / LANDSCAPES / run.setting / run.method / f"seed{run.seed}.json"
-    with write_atomically(path) as temporary:
+    with write_atomically(workbench.root / run.landscape) as temporary:
         temporary.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    print(path)
+    print(workbench.root / run.landscape)
 
 
 def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any]:

@@ -4,6 +4,9 @@ A client uses the mixture alpha v + (1 - alpha) w of a model of its own, v, and 
 every mini-batch w descends its own loss, and v the mixture's, in which w counts as fixed. alpha is
 constant as in SuPerFed's experiments (0.25); the paper's rule for adapting it (eq. 10) is not used
 there. The printed pFedMe rows for CIFAR-10 are this method's (26).
+
+The code that SuPerFed's authors released keeps w in the mixture as it was received, and gives w's
+optimizer no weight decay; there is no switch for that.
 """
 
 from dataclasses import dataclass
@@ -31,6 +34,9 @@ class APFL(Method):
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
             raise bad_value("method apfl", "alpha", self.alpha, "a number from 0 to 1")
+
+    def check(self, ctx: Context) -> None:
+        ctx.net.refuse_running_statistics("apfl")
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"local": ctx.initial}

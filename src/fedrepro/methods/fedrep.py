@@ -12,14 +12,14 @@ from fedrepro import tree
 from fedrepro.descent import descend
 from fedrepro.errors import at_least
 from fedrepro.method import Context
-from fedrepro.methods.fedper import FedPer
-from fedrepro.net import differentiate
+from fedrepro.net import Net, differentiate
+from fedrepro.partly_shared import PartlyShared
 from fedrepro.steps import Steps, enough_epochs, some_epochs
 from fedrepro.tree import Tree
 
 
 @dataclass(frozen=True)
-class FedRep(FedPer):
+class FedRep(PartlyShared):
     """FedRep (Collins et al., ICML 2021, Algorithm 1)."""
 
     body_epochs: int = 5
@@ -27,8 +27,12 @@ class FedRep(FedPer):
     def __post_init__(self) -> None:
         at_least("fedrep", "body_epochs", self.body_epochs, 1)
 
+    def shared(self, net: Net, theta: Tree) -> Tree:
+        return net.body(theta)
+
     def check(self, ctx: Context) -> None:
         super().check(ctx)
+        ctx.net.refuse_running_statistics("fedrep")
         enough_epochs("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
 
     def of_one_part(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:

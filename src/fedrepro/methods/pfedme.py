@@ -5,6 +5,7 @@ here), its copy of the shared model then follows the envelope's gradient, w - et
 (Algorithm 1, line 8). The inner problem is solved by one epoch of the client's optimizer, which
 starts anew; so a round has as many steps as FedAvg's, where the authors' code takes K steps on
 every mini-batch. The server averages w (their beta is the server's learning rate).
+In SuPerFed's code one optimizer serves all epochs of a round.
 
 The code that SuPerFed's authors released evaluates the shared model, as the personal ones are
 overwritten by it (26); its rows for CIFAR-10 are APFL's.

@@ -35,7 +35,7 @@ class Scaffold(Method):
         return {**super().init(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
-        return {"c": tree.zeros(ctx.net.trainable(ctx.net.init(rng)))}
+        return {"c": tree.zeros(ctx.net.trainable(ctx.initial))}
 
     def send(self, ctx: Context, server: Tree) -> Tree:
         return {"params": server["params"], "c": server["c"]}

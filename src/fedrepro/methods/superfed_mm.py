@@ -21,7 +21,7 @@ from torch import Tensor
 from fedrepro import tree
 from fedrepro.descent import descend
 from fedrepro.errors import at_least, bad_value
-from fedrepro.method import Context, Method, divergence
+from fedrepro.method import Context, Method, divergence, name_of
 from fedrepro.proximity import UNSQUARED, proximity
 from fedrepro.steps import Steps
 from fedrepro.tree import Tree
@@ -42,17 +42,22 @@ class SuPerFedMM(Method):
     )
 
     def __post_init__(self) -> None:
+        name = name_of(self)
         if not 0 <= self.start <= 1:
-            raise bad_value("method superfed", "start", self.start, "a number from 0 to 1, L / T")
-        at_least("superfed", "mu", self.mu, 0)
-        at_least("superfed", "nu", self.nu, 0)
+            raise bad_value(f"method {name}", "start", self.start, "a number from 0 to 1, L / T")
+        at_least(name, "mu", self.mu, 0)
+        at_least(name, "nu", self.nu, 0)
+
+    def check(self, ctx: Context) -> None:
+        ctx.net.refuse_running_statistics(name_of(self))
 
     def mixing(self, ctx: Context) -> bool:
         """Whether both models are trained in this round: after the first L."""
         return ctx.round >= int(self.start * ctx.rounds + 1e-9)
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
-        return {"local": ctx.net.init(rng)}
+        # Before round L there is none: a client met only then goes on using the shared model.
+        return {"local": ctx.net.init(rng)} if self.mixing(ctx) else {}
 
     def send(self, ctx: Context, server: Tree) -> Tree:
         # Nothing more travels; that the key is there tells `local` and `loss`, so that what is
@@ -92,8 +97,7 @@ class SuPerFedMM(Method):
         return {"delta": delta}, {"local": theta["local"]}
 
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        # Before round L the local model has learned nothing.
-        return self.mixture(ctx, server, own, 0.5) if self.mixing(ctx) else server["params"]
+        return self.mixture(ctx, server, own, 0.5)
 
     def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
         return tree.mix(server["params"], own["local"], weight) if own else server["params"]
