@@ -319,8 +319,8 @@ def _mixture(
     return Line(
         column.label,
         list(zip(weights, means, strict=True)),
-        [mean - std for mean, std in zip(means, spreads, strict=True)],
-        [mean + std for mean, std in zip(means, spreads, strict=True)],
+        [max(mean - std, 0.0) for mean, std in zip(means, spreads, strict=True)],
+        [min(mean + std, 100.0) for mean, std in zip(means, spreads, strict=True)],
     )
 
 
