@@ -20,5 +20,10 @@ rule all:
         GRAPH.results(),
 
 
+onstart:
+    if workflow.is_main_process and workflow.local_exec:
+        open_warm_start()
+
+
 onerror:
     show_holes(workflow)

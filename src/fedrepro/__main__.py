@@ -1,3 +1,3 @@
-from fedrepro.cli import main
+from fedrepro.warm import main
 
 raise SystemExit(main())
