@@ -115,9 +115,9 @@ def servers(folder: str) -> list[int]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """One whose runs take more than a second."""
+    """One whose runs take some seconds."""
     project = Project.make(tmp_path / "project")
-    project.edit(project.experiment, "rounds: 2\n", "rounds: 150\n")
+    project.edit(project.experiment, "rounds: 2\n", "rounds: 600\n")
     return project
 
 
@@ -185,6 +185,7 @@ def test_the_environment_is_that_of_the_command(warm: str, tmp_path: Path) -> No
 def test_a_signal_reaches_the_command(
     warm: str, project: Project, number: signal.Signals, status: int
 ) -> None:
+    project.edit(project.experiment, "rounds: 600\n", "rounds: 100000\n")  # it never ends
     process = under_way(project, warm)
     process.send_signal(number)
     code, _, said = outcome(process)
