@@ -69,6 +69,14 @@ def owner() -> Iterator[tuple["subprocess.Popen[str]", str]]:
         process.kill()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def interruptible() -> Iterator[None]:
+    """In the background of a shell Ctrl-C is ignored, and by all processes begun from there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def warm() -> Iterator[str]:
     with owner() as (_, folder):
