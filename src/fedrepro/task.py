@@ -63,9 +63,11 @@ def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
 
 
 def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
-    return functional.binary_cross_entropy_with_logits(
-        logits.squeeze(-1), targets.to(logits.dtype), reduction=reduction
+    # The targets take the shape of the logits [n, 1]: the other way round is a node of the graph.
+    losses = functional.binary_cross_entropy_with_logits(
+        logits, targets.to(logits.dtype).unsqueeze(-1), reduction=reduction
     )
+    return losses if reduction == "mean" else losses.squeeze(-1)
 
 
 def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:

@@ -23,9 +23,16 @@ def apply(function: Callable[..., Any], *trees: Tree) -> Tree:
 
 def leaves(tree: Tree) -> list[Tensor]:
     """The tensors of a tree."""
-    if isinstance(tree, dict):
-        return [leaf for branch in tree.values() for leaf in leaves(branch)]
-    return [tree]
+    if not isinstance(tree, dict):
+        return [tree]
+    found: list[Tensor] = []
+    for branch in tree.values():
+        # Not one call per leaf: every local step asks several times.
+        if isinstance(branch, dict):
+            found += leaves(branch)
+        else:
+            found.append(branch)
+    return found
 
 
 def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -39,9 +46,12 @@ def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
 
 def rebuild(tree: Tree, values: Iterator[Tensor]) -> Tree:
     """A tree of the shape of ``tree`` whose leaves are taken from ``values`` in order."""
-    if isinstance(tree, dict):
-        return {key: rebuild(branch, values) for key, branch in tree.items()}
-    return next(values)
+    if not isinstance(tree, dict):
+        return next(values)
+    return {
+        key: rebuild(branch, values) if isinstance(branch, dict) else next(values)
+        for key, branch in tree.items()
+    }
 
 
 def zeros(tree: Tree) -> Tree:
