@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,16 @@ def test_a_page_needs_its_table(tmp_path: Path) -> None:
     bench = config.load(make_world(tmp_path))
     with pytest.raises(UserError, match="there is no such table yet"):
         site.write_page(bench, bench.table("ima", "table_1", "demo"), published.load(tmp_path))
+
+
+def test_a_run_that_was_deleted_after_its_table_is_named(tmp_path: Path) -> None:
+    bench = config.load(make_world(tmp_path, rows=1, columns=1))
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    tables.write(bench, target, papers)
+    shutil.rmtree(bench.root / target.cells[0].runs("fedavg")[0].folder)
+    with pytest.raises(UserError, match=r"gone since its table .* `fedrepro table ima table_1` ag"):
+        site.write_page(bench, target, papers)
 
 
 def test_hostile_names_are_escaped(bench: Workbench) -> None:

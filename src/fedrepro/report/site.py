@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config import ComputedTarget, FigureTarget, Run, TableTarget, Target, Workbench
+from fedrepro.errors import UserError
 from fedrepro.report import computed, coverage, figure_pages, overview, pages, scenes
 from fedrepro.report.published import Published
 from fedrepro.report.render import SITE, Renderer
@@ -36,14 +37,24 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
 
 
 def runs_of(root: Path, table: Mapping[str, Any]) -> list[RunRecord]:
-    """Every run that a table's JSON links to."""
+    """Every run that a table's JSON links to.
+
+    Raises:
+        UserError: when one of them was deleted after the table was computed.
+    """
     found = {}
     for cell in table["cells"]:
         for result in (cell["paper"], cell["demo"]):
             for run in result["runs"] if result else ():
                 if run["page"]:
                     name = Run(result["setting"], run["method"], run["seed"])
-                    found[run["page"]] = read_run(root, name, landed=run["landed"])
+                    record = read_run(root, name, landed=run["landed"])
+                    if not record.manifest:
+                        raise UserError(
+                            f"{record.folder}: gone since its table was computed: run "
+                            f"`fedrepro table {table['system']} {table['item']}` again"
+                        )
+                    found[run["page"]] = record
     return list(found.values())
 
 
