@@ -271,9 +271,10 @@ def _rows(line: Line) -> list[Mapping[str, Any]]:
 
 
 def _marks(line: Line) -> list[Mapping[str, Any]]:
-    """A few points of a line, the last one among them."""
+    """A few points of a line, the last one among them; of a short line, all."""
     last = len(line.points) - 1
-    chosen = sorted({round(last * number / (MARKS - 1)) for number in range(MARKS)})
+    marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
+    chosen = sorted({round(last * number / max(marks - 1, 1)) for number in range(marks)})
     rows = _rows(Line(line.name, line.points))
     return [rows[index] for index in chosen]
 

@@ -11,25 +11,25 @@ from fedrepro.report.runs import RunRecord, read_run
 from fedrepro.report.tables import read
 
 
-def tables_of_runs(workbench: Workbench) -> dict[Run, list[dict[str, str]]]:
+def tables_of_runs(workbench: Workbench, papers: Published) -> dict[Run, list[dict[str, str]]]:
     """Run -> the tables and figures that need it, at either scale."""
     found: dict[Run, dict[str, dict[str, str]]] = {}
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
             for run in target.runs:
-                use = _use(target)
+                use = _use(target, papers)
                 found.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in found.items()}
 
 
-def _use(target: Target) -> dict[str, str]:
+def _use(target: Target, papers: Published) -> dict[str, str]:
     """The address and name of a table or figure, where something refers to it."""
-    system = target.system.upper() if len(target.system) < 4 else target.system
+    system = papers.systems.get(target.system)
     published = target.table.published if isinstance(target, TableTarget) else None
     printed = published.table if published else ""
     return {
         "page": f"{target.system}/{target.item}.html",
-        "label": f"{system}, {label_of(target.item, printed)}",
+        "label": f"{system.name if system else target.system}, {label_of(target.item, printed)}",
     }
 
 
@@ -138,7 +138,9 @@ def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
     return [record for record in records if record.timing]
 
 
-def cost(workbench: Workbench, own: list[RunRecord], landed: Iterable[RunRecord]) -> dict[str, Any]:
+def cost(
+    workbench: Workbench, papers: Published, own: list[RunRecord], landed: Iterable[RunRecord]
+) -> dict[str, Any]:
     """What runs took, measured by themselves; per table and per setting and method."""
     records = {record.run: record for record in own}
     tables = []
@@ -147,7 +149,7 @@ def cost(workbench: Workbench, own: list[RunRecord], landed: Iterable[RunRecord]
             here = [records[run] for run in target.runs if run in records]
             if here:
                 counts = {"runs": len(here), "wanted": len(target.runs)}
-                tables.append({**_use(target), "scale": scale, **counts, **_sum(here)})
+                tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
     reference = [record for record in landed if record.timing]
     groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
     for record in [*reference, *own]:
@@ -182,11 +184,11 @@ def comment_on(source: str, field: str) -> str:
     return found[1].strip() if found else ""
 
 
-def tables_of_parts(workbench: Workbench) -> dict[str, list[dict[str, str]]]:
+def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:
     """Part -> the tables and figures that have it in a method."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for target in workbench.targets("paper").values():
-        use = _use(target)
+        use = _use(target, papers)
         for setting, method in {(run.setting, run.method) for run in target.runs}:
             composition, _ = workbench.compose(workbench.setting(setting), method)
             for part in composition.split("+"):

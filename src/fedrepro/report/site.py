@@ -32,7 +32,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         content = pages.computed_page(cells, target, published)
         records, template = [], "computed.html.j2"
     renderer.write_assets()
-    write_runs(workbench, renderer, records)
+    write_runs(workbench, published, renderer, records)
     return renderer.write(page, template, content)
 
 
@@ -58,10 +58,12 @@ def runs_of(root: Path, table: Mapping[str, Any]) -> list[RunRecord]:
     return list(found.values())
 
 
-def write_runs(workbench: Workbench, renderer: Renderer, records: Iterable[RunRecord]) -> None:
+def write_runs(
+    workbench: Workbench, published: Published, renderer: Renderer, records: Iterable[RunRecord]
+) -> None:
     """A page for each run. The partition's picture is drawn once for all runs that share it."""
     drawn: dict[Path, scenes.HeatMap | None] = {}
-    uses = overview.tables_of_runs(workbench)
+    uses = overview.tables_of_runs(workbench, published)
     for record in records:
         partition = None
         if record.run.setting in workbench.settings:
@@ -90,24 +92,26 @@ def write_site(workbench: Workbench, published: Published, scale: str | None = N
     own = overview.runs_with_cost(workbench)
     # Pages of this machine's runs come with their tables' pages; the rest are made here.
     without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
-    write_runs(workbench, renderer, [*landed, *without])
-    _write_methods(workbench, renderer)
+    write_runs(workbench, published, renderer, [*landed, *without])
+    _write_methods(workbench, published, renderer)
     entries = overview.ledger(published, targets)
     renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)
-    renderer.write(Path("cost.html"), "cost.html.j2", overview.cost(workbench, own, landed))
+    renderer.write(
+        Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, landed)
+    )
     # The start page is what the workflow waits for: it comes last.
     content = overview.start_page(workbench, published, targets, counts)
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
 
-def _write_methods(workbench: Workbench, renderer: Renderer) -> None:
+def _write_methods(workbench: Workbench, published: Published, renderer: Renderer) -> None:
     """A page for each method, wrapper and server optimizer, and their list."""
     from fedrepro import registry
     from fedrepro.commands.listing import describe_methods
 
     parts = registry.parts()
     described = describe_methods()
-    used = overview.tables_of_parts(workbench)
+    used = overview.tables_of_parts(workbench, published)
     for facts in described:
         part = parts[facts["name"]]
         module = sys.modules[part.cls.__module__]
