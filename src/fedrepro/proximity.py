@@ -1,12 +1,9 @@
 """The pull of one model towards another, as FedProx, Ditto, pFedMe and SuPerFed have it."""
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from fedrepro import tree
 from fedrepro.method import Context
-from fedrepro.net import differentiate
 from fedrepro.tree import Tree
 
 UNSQUARED = "mu * sum of layer norms instead of mu/2 * |.|^2"
@@ -20,17 +17,3 @@ def proximity(ctx: Context, theta: Tree, anchor: Tree, mu: float, squared: bool 
     """
     away = tree.subtract(ctx.net.trainable(theta), ctx.net.trainable(anchor))
     return mu / 2 * tree.square_norm(away) if squared else mu * tree.norms(away).sum()
-
-
-def proximal_gradient(
-    ctx: Context,
-    loss: Callable[[Tree], Tensor],
-    theta: Tree,
-    anchor: Tree,
-    mu: float,
-    squared: bool,
-) -> Tree:
-    """The gradient at ``theta`` of ``loss`` plus :func:`proximity` to ``anchor``."""
-    return differentiate(
-        lambda theta: loss(theta) + proximity(ctx, theta, anchor, mu, squared), theta
-    )

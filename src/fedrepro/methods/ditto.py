@@ -8,50 +8,30 @@ their lambda is ``mu`` here). The personal model goes through the samples of the
 
 from dataclasses import dataclass
 
-import torch
-
 from fedrepro.descent import descend
 from fedrepro.errors import at_least
-from fedrepro.method import Context, Method, divergence
-from fedrepro.proximity import UNSQUARED, proximal_gradient
+from fedrepro.method import Context
+from fedrepro.personal_model import PersonalModel
 from fedrepro.steps import Steps, enough_epochs, some_epochs
 from fedrepro.tree import Tree
 
 
 @dataclass(frozen=True)
-class Ditto(Method):
+class Ditto(PersonalModel):
     """Ditto (Li et al., ICML 2021, Algorithm 1)."""
 
     mu: float = 1.0
     personal_epochs: int = 5
-    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
-        at_least("ditto", "mu", self.mu, 0)
+        super().__post_init__()
         at_least("ditto", "personal_epochs", self.personal_epochs, 1)
 
     def check(self, ctx: Context) -> None:
         enough_epochs("ditto", "personal_epochs", self.personal_epochs, ctx.epochs)
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
-        return {"personal": ctx.initial}
-
-    def of_personal(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-        """The gradient of h_k."""
-        return proximal_gradient(
-            ctx,
-            lambda theta: self.loss(ctx, sent, own, theta, batch),
-            theta,
-            sent["params"],
-            self.mu,
-            self.squared,
-        )
-
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         report, _ = super().local(ctx, sent, own, steps)
         first = some_epochs(steps, ctx.epochs, 0, self.personal_epochs)
-        personal, _ = descend(ctx, self.of_personal, sent, own, own["personal"], first)
+        personal, _ = descend(ctx, self.pulled, sent, own, own["personal"], first)
         return report, {"personal": personal}
-
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return own.get("personal", server["params"])

@@ -1,0 +1,37 @@
+"""Methods whose clients keep a model of their own, pulled towards the shared one."""
+
+from dataclasses import dataclass
+
+import torch
+
+from fedrepro.errors import at_least
+from fedrepro.method import Context, Method, divergence, name_of
+from fedrepro.net import differentiate
+from fedrepro.proximity import UNSQUARED, proximity
+from fedrepro.tree import Tree
+
+
+@dataclass(frozen=True)
+class PersonalModel(Method):
+    """``own["personal"]`` is a client's model, at first the initial one; clients use it."""
+
+    mu: float = 1.0
+    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
+
+    def __post_init__(self) -> None:
+        at_least(name_of(self), "mu", self.mu, 0)
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"personal": ctx.initial}
+
+    def pulled(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        """The gradient of the loss plus :func:`proximity` to ``sent["params"]``."""
+
+        def objective(theta: Tree) -> torch.Tensor:
+            pull = proximity(ctx, theta, sent["params"], self.mu, self.squared)
+            return self.loss(ctx, sent, own, theta, batch) + pull
+
+        return differentiate(objective, theta)
+
+    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+        return own.get("personal", server["params"])
