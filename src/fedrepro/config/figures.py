@@ -1,0 +1,135 @@
+"""Figures of experiment files."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedrepro.config.tables import Column, Metric, Place, Row, Summary
+from fedrepro.config.values import Composition, Name, Scale
+from fedrepro.typed_yaml import Real, Typed, Whole
+
+
+class Charts(Typed):
+    """A panel for each row; in it a bar, or a learning curve, for each column."""
+
+    kind: Literal["bars", "lines"]
+    title: str
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    rows: list[Row] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [
+            (row.setting_at(scale), method)
+            for row in self.rows
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
+
+
+class Regret(Typed):
+    """A panel for each setting: the regret of a method's decisions, and its proven bound."""
+
+    kind: Literal["regret"]
+    title: str
+    method: Composition
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [(place.setting_at(scale), self.method) for place in self.panels]
+
+
+class Axis(Typed):
+    """One side of a heat map: what varies, and its values."""
+
+    label: str
+    values: list[str | Whole | Real] = Field(min_length=1)
+
+
+class MethodGrid(Typed):
+    """One panel of a heat map: rows by the values of y, each with a method for every x."""
+
+    label: str
+    methods: list[list[Composition]] = Field(min_length=1)
+
+
+class HeatMap(Typed):
+    """Panels in which two hyperparameters vary; every cell is a method.
+
+    Scale demo has the corners only: the least and the greatest value of each.
+    """
+
+    kind: Literal["heat_map"]
+    title: str
+    setting: Name
+    demo: Name | None = None
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    x: Axis
+    y: Axis
+    panels: list[MethodGrid] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _as_large_as_its_axes(self) -> Self:
+        wide, high = len(self.x.values), len(self.y.values)
+        for panel in self.panels:
+            if [len(row) for row in panel.methods] != [wide] * high:
+                raise ValueError(f"{high} rows of {wide} methods in the panel {panel.label!r}")
+        return self
+
+    def at(self, scale: Scale) -> Self:
+        """The figure with the values that a scale has."""
+        if scale == "paper":
+            return self
+
+        def ends(values: Sequence[Any]) -> list[Any]:
+            return [values[0], values[-1]] if len(values) > 1 else list(values)
+
+        x, y = (axis.model_copy(update={"values": ends(axis.values)}) for axis in (self.x, self.y))
+        panels = [
+            panel.model_copy(update={"methods": [ends(row) for row in ends(panel.methods)]})
+            for panel in self.panels
+        ]
+        return self.model_copy(update={"x": x, "y": y, "panels": panels})
+
+    def needs(self, scale: Scale) -> "Needs":
+        setting = self.demo if scale == "demo" and self.demo else self.setting
+        panels = self.at(scale).panels
+        return [(setting, name) for panel in panels for row in panel.methods for name in row]
+
+
+class Mixtures(Typed):
+    """A panel for each setting: accuracy of the clients' mixed models along the weight."""
+
+    kind: Literal["mixtures"]
+    title: str
+    panels: list[Place] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        return [
+            (place.setting_at(scale), method)
+            for place in self.panels
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
+
+
+class Landscape(Typed):
+    """A panel for each method: the loss around its model, of the first seed."""
+
+    kind: Literal["landscape"]
+    title: str
+    setting: Name
+    demo: Name | None = None
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> "Needs":
+        setting = self.demo if scale == "demo" and self.demo else self.setting
+        return [(setting, name) for column in self.columns for name in column.methods_at(scale)]
+
+
+Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
+Figure = Annotated[Charts | Regret | HeatMap | Mixtures | Landscape, Field(discriminator="kind")]

@@ -1,0 +1,129 @@
+"""Reading ``config/``, and refusing what can't be meant."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
+from fedrepro.config.settings import Config, Overrides
+from fedrepro.config.tables import ClientStatistics, Place
+from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
+from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
+from fedrepro.errors import UserError, bad_value
+from fedrepro.models import MODELS
+from fedrepro.typed_yaml import read_yaml, validate
+
+
+def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
+    """Read and check all of ``root/config``.
+
+    Raises:
+        UserError: for the first fault: one line with file, key, value and what was expected.
+    """
+    written = read_yaml(root / CONFIG, CONFIG)
+    config = validate(Config, {} if written is None else written, CONFIG)
+    if overrides:
+        config = config.model_copy(update=overrides.model_dump(exclude_none=True))
+    datasets = load_datasets(root / CATALOGUE)
+    experiments: dict[str, Experiment] = {}
+    files: dict[str, Path] = {}
+    for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
+        shown = path.relative_to(root)
+        experiment = _experiment(path, shown)
+        if experiment.system != path.stem:
+            raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
+        experiments[experiment.system], files[experiment.system] = experiment, shown
+        _check_references(experiment, shown, datasets)
+    if not experiments:
+        raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
+    return Workbench(root, config, experiments, datasets, files)
+
+
+def _experiment(path: Path, shown: Path) -> Experiment:
+    data = read_yaml(path, shown)
+    if isinstance(data, dict) and isinstance(data.get("settings"), dict):
+        data = {**data, "settings": _extend_all(data["settings"], shown)}
+    experiment = validate(Experiment, data, shown)
+    for name, setting in experiment.settings.items():
+        setting._name = f"{experiment.system}/{name}"
+    return experiment
+
+
+def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, object]:
+    """Settings with ``extends`` resolved: a key that is not given is taken over whole.
+
+    Settings that others extend come first, so that a wrong value is reported where it stands.
+    """
+    done: dict[object, object] = {}
+
+    def extend(name: object, above: tuple[object, ...]) -> object:
+        if name in done:
+            return done[name]
+        own = raw[name]
+        if isinstance(own, dict) and "extends" in own:
+            parent = own["extends"]
+            key = f"settings.{name}.extends"
+            if not isinstance(parent, str) or parent not in raw:
+                choices = [str(choice) for choice in raw]
+                raise bad_value(shown, key, parent, "a setting of this file", choices)
+            if parent in (*above, name):
+                raise bad_value(shown, key, parent, "a setting that does not extend this one")
+            inherited = extend(parent, (*above, name))
+            own = {**inherited, **own} if isinstance(inherited, dict) else inherited
+        done[name] = own
+        return own
+
+    for name in raw:
+        extend(name, ())
+    return done
+
+
+def _check_references(
+    experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
+) -> None:
+    """Refuse names of data sets, models and settings that do not exist."""
+    for name, setting in experiment.settings.items():
+        key = f"settings.{name}.dataset"
+        if setting.dataset not in datasets:
+            raise bad_value(shown, key, setting.dataset, f"a data set of {CATALOGUE}", datasets)
+        if setting.model not in MODELS:
+            expectation = f"one of {', '.join(MODELS)}"
+            raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
+    for where, value in _named_settings(experiment):
+        if value is not None and value not in experiment.settings:
+            raise bad_value(shown, where, value, "a setting of this file", experiment.settings)
+    sections: dict[str, Iterable[str]] = {
+        "tables": experiment.tables,
+        "computed": experiment.computed,
+        "figures": experiment.figures,
+    }
+    seen: set[str] = set()
+    for section, items in sections.items():
+        for item in items:
+            if item in seen:
+                raise bad_value(shown, section, item, "a name that no other table or figure has")
+            seen.add(item)
+
+
+def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
+    """Where a table or figure names a setting, and which."""
+    for item, table in experiment.tables.items():
+        yield from _of_places(f"tables.{item}.rows", table.rows)
+    for item, spec in experiment.computed.items():
+        if isinstance(spec, ClientStatistics):
+            for dataset, setting in spec.settings.items():
+                yield f"computed.{item}.settings.{dataset}", setting
+    for item, figure in experiment.figures.items():
+        match figure:
+            case Charts():
+                yield from _of_places(f"figures.{item}.rows", figure.rows)
+            case Regret() | Mixtures():
+                yield from _of_places(f"figures.{item}.panels", figure.panels)
+            case HeatMap() | Landscape():
+                yield f"figures.{item}.setting", figure.setting
+                yield f"figures.{item}.demo", figure.demo
+
+
+def _of_places(where: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
+    for number, place in enumerate(places):
+        yield f"{where}.{number}.setting", place.setting
+        yield f"{where}.{number}.demo", place.demo

@@ -1,0 +1,123 @@
+"""Tables of experiment files: rows of settings, columns of methods, and what is measured."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Tag
+
+from fedrepro.config.values import Composition, Name, PositiveWhole, Scale
+from fedrepro.typed_yaml import Typed, plain_or
+
+
+class PublishedTable(Typed):
+    """Which printed table of the system's paper a table answers."""
+
+    table: str
+
+
+# Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
+# weight; at the one of 0, .1 .. 1 whose accuracy is best on average, the same for all clients; or
+# as SuPerFed's code has it (discrepancies 23 and 24): every client's accuracy at the weight that is
+# best on its own test samples, all else the greatest value over the weights that any client chose.
+Mix = Literal["fixed", "best", "released"]
+
+
+class OverClients(Typed):
+    """What clients score on their own test samples, as one number over all of them.
+
+    ``average``, ``worst`` and ``best`` are in printed units (percent), the latter two over the
+    tenth of clients, but at least one, with the least or greatest scores; ``gini`` is Gini's
+    coefficient times 100, ``gap`` best less worst.
+    """
+
+    of: Literal["accuracy", "top5", "auroc", "loss", "ece", "mce", "ece_batch", "mce_batch"]
+    over_clients: Literal["average", "worst", "best", "gini", "gap"]
+    weighted: bool = Field(
+        default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
+    )
+    mix: Mix = Field(
+        default="fixed", description="At which mixture, where clients mix two models of theirs."
+    )
+
+
+Metric = Annotated[
+    Annotated[Literal["accuracy", "loss"], Tag("plain")]
+    | Annotated[OverClients, Tag("OverClients")],
+    plain_or(OverClients),
+]
+
+
+class Summary(Typed):
+    """How a run's learning curve becomes one number: the mean of its last evaluated rounds."""
+
+    over: Literal["last"] = "last"
+    rounds: PositiveWhole = 1
+
+
+class Place(Typed):
+    """One setting of a figure; at scale demo the setting named by ``demo`` stands in for it."""
+
+    label: str
+    setting: Name
+    demo: Name | None = None
+
+    def setting_at(self, scale: Scale) -> str:
+        return self.demo if scale == "demo" and self.demo else self.setting
+
+
+class Row(Place):
+    """One setting of a table and what is measured there."""
+
+    metric: Metric | None = Field(default=None, description="Instead of the table's metric.")
+    published: dict[str, str] = Field(
+        default={}, description="The printed row: its values in reports/published/."
+    )
+
+
+class Column(Typed):
+    """One method of a table, or several of which the best counts."""
+
+    label: str
+    method: Composition | Annotated[list[Composition], Field(min_length=1)]
+    demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
+    published: str | None = Field(default=None, description="The printed name of the column.")
+    mix: Mix | None = Field(default=None, description="Instead of the metric's mixture.")
+
+    def methods_at(self, scale: Scale) -> tuple[str, ...]:
+        chosen = self.demo if scale == "demo" and self.demo else self.method
+        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+
+
+class Table(Typed):
+    """A published table: rows of settings, columns of methods."""
+
+    title: str
+    published: PublishedTable | None = None
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    rows: list[Row] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def metric_of(self, row: Row, column: Column | None = None) -> Metric:
+        """What a row measures, in a column as far as that has a say."""
+        metric = row.metric or self.metric
+        if isinstance(metric, OverClients) and column and column.mix:
+            return metric.model_copy(update={"mix": column.mix})
+        return metric
+
+
+class Responses(Typed):
+    """A table of responses of distribution functions to losses: computed, nothing is run."""
+
+    kind: Literal["responses"]
+    title: str
+
+
+class ClientStatistics(Typed):
+    """A table of what clients hold, counted in data that have been prepared."""
+
+    kind: Literal["client_statistics"]
+    title: str
+    settings: dict[str, Name] = Field(description="The setting of each printed data set.")
+
+
+Computed = Annotated[Responses | ClientStatistics, Field(discriminator="kind")]

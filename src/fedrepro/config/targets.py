@@ -1,0 +1,108 @@
+"""What follows from tables and figures at a scale: pages, and the runs that they need."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from fedrepro.config.figures import Figure, Landscape
+from fedrepro.config.tables import Column, Computed, Row, Table
+from fedrepro.config.values import Scale
+
+
+@dataclass(frozen=True)
+class Run:
+    """Setting x method x seed."""
+
+    setting: str
+    method: str
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
+
+    @property
+    def landscape(self) -> Path:
+        """The loss around its model, if a figure asks for it."""
+        return Path("results/landscapes") / self.setting / self.method / f"seed{self.seed}.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table: a setting, the methods of which the best counts, the seeds."""
+
+    row: Row
+    column: Column
+    setting: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+
+    def runs(self, method: str) -> tuple[Run, ...]:
+        """One run per seed of one of the cell's methods."""
+        return tuple(Run(self.setting, method, seed) for seed in self.seeds)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What has a page of its own at a scale: a target of the workflow."""
+
+    system: str
+    item: str
+    scale: Scale
+
+    @property
+    def page(self) -> Path:
+        return Path("reports/site") / self.system / f"{self.item}.html"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Every run that the page needs, each once."""
+        return ()
+
+
+@dataclass(frozen=True)
+class ComputedTarget(Target):
+    """A table that needs no runs."""
+
+    spec: Computed
+
+
+@dataclass(frozen=True)
+class FigureTarget(Target):
+    """A figure at a scale."""
+
+    figure: Figure
+    seeds: tuple[int, ...]
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        found = dict.fromkeys(self.figure.needs(self.scale))
+        return tuple(
+            Run(f"{self.system}/{setting}", method, seed)
+            for setting, method in found
+            for seed in self.seeds
+        )
+
+    @property
+    def landscapes(self) -> tuple[Run, ...]:
+        """The runs around whose models the loss is looked at."""
+        wanted = isinstance(self.figure, Landscape)
+        return tuple(run for run in self.runs if wanted and run.seed == self.seeds[0])
+
+
+@dataclass(frozen=True)
+class TableTarget(Target):
+    """A table at a scale."""
+
+    table: Table
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]  # row by row
+
+    @property
+    def path(self) -> Path:
+        return Path("results/tables") / self.scale / self.system / f"{self.item}.json"
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,38 @@
+"""What single values of experiment files may be, and how a reader is told."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from fedrepro.typed_yaml import Real, Whole, expected
+
+Scale = Literal["demo", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+Executor = Literal["auto", "sequential", "vectorised"]
+Scalar = bool | int | float | str | None
+Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
+
+PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
+PositiveReal = Annotated[
+    Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")
+]
+NonNegativeReal = Annotated[
+    Real, Field(ge=0, allow_inf_nan=False), expected("a finite number of at least 0")
+]
+Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+Momentum = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+Device = Annotated[
+    str, Field(pattern=r"^(cpu|cuda(:\d+)?)$"), expected("cpu, cuda or cuda:<number>")
+]
+# Names become folders and parts of addresses on the site.
+Name = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80),
+    expected("a name of letters, digits, '_', '-' and '.'"),
+]
+Composition = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),
+    expected("method names joined by '+', such as ima+fedprox"),
+]

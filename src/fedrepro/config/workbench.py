@@ -1,0 +1,187 @@
+"""All of ``config/``, and the questions that one can ask of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from fedrepro.config.figures import Figure
+from fedrepro.config.settings import Config, Seeds, Setting
+from fedrepro.config.tables import Computed, Table
+from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
+from fedrepro.data.catalogue import DatasetSpec
+from fedrepro.errors import bad_value
+from fedrepro.fingerprint import EXECUTION
+from fedrepro.typed_yaml import Typed
+
+CONFIG = Path("config/config.yaml")
+EXPERIMENTS = Path("config/experiments")
+
+
+class Experiment(Typed):
+    """config/experiments/<system>.yaml."""
+
+    system: Name
+    title: str
+    paper: str
+    seeds: Seeds | None = Field(default=None, description="Instead of those of config.yaml.")
+    methods: dict[str, Hyperparameters] = Field(
+        default={},
+        description="Hyperparameters by part name; with the key 'use', a named variant of a part.",
+    )
+    settings: dict[Name, Setting]
+    tables: dict[Name, Table] = Field(default={})
+    computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
+    figures: dict[Name, Figure] = Field(default={})
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """All of ``config/``, checked."""
+
+    root: Path
+    config: Config
+    experiments: Mapping[str, Experiment]
+    datasets: Mapping[str, DatasetSpec]
+    files: Mapping[str, Path]  # of each system
+
+    @cached_property
+    def settings(self) -> dict[str, Setting]:
+        """All settings by full name, ``<system>/<setting>``."""
+        return {
+            setting.name: setting
+            for experiment in self.experiments.values()
+            for setting in experiment.settings.values()
+        }
+
+    def setting(self, name: str) -> Setting:
+        """The setting of a full name such as ``ima/fmnist-shards2``.
+
+        Raises:
+            UserError: when there is none, with the nearest name.
+        """
+        if name not in self.settings:
+            raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
+        return self.settings[name]
+
+    def seeds(self, scale: Scale, system: str) -> tuple[int, ...]:
+        """The seeds of a system's runs at a scale."""
+        seeds = self.experiments[system].seeds or self.config.seeds
+        return seeds.demo if scale == "demo" else seeds.paper
+
+    def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
+        """The tables by (system, item), with their runs at a scale (default: the configured)."""
+        at = self.scale(scale)
+        return {
+            (system, item): self._target(system, item, table, at)
+            for system, experiment in self.experiments.items()
+            for item, table in experiment.tables.items()
+        }
+
+    def table(self, system: str, item: str, scale: str | None = None) -> TableTarget:
+        """One table.
+
+        Raises:
+            UserError: when there is no such system, table or scale, with the nearest name.
+        """
+        if system not in self.experiments:
+            raise bad_value(EXPERIMENTS, "system", system, "the name of a system", self.experiments)
+        tables = self.experiments[system].tables
+        if item not in tables:
+            raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
+        return self._target(system, item, tables[item], self.scale(scale))
+
+    def targets(self, scale: str | None = None) -> dict[tuple[str, str], Target]:
+        """All that has a page, by (system, item): tables, then computed ones, then figures."""
+        at = self.scale(scale)
+        found: dict[tuple[str, str], Target] = {**self.tables(at)}
+        for system, experiment in self.experiments.items():
+            for item, spec in experiment.computed.items():
+                found[system, item] = ComputedTarget(system, item, at, spec)
+            for item, figure in experiment.figures.items():
+                seeds = self.seeds(at, system)
+                found[system, item] = FigureTarget(system, item, at, figure, seeds)
+        return found
+
+    def target(self, system: str, item: str, scale: str | None = None) -> Target:
+        """One table or figure.
+
+        Raises:
+            UserError: when there is no such system, item or scale, with the nearest name.
+        """
+        found = self.targets(scale)
+        if (system, item) not in found:
+            if system not in self.experiments:
+                known = self.experiments
+                raise bad_value(EXPERIMENTS, "system", system, "the name of a system", known)
+            items = [name for owner, name in found if owner == system]
+            wanted = "the name of a table or figure"
+            raise bad_value(self.files[system], "tables", item, wanted, items)
+        return found[system, item]
+
+    def scale(self, name: str | None) -> Scale:
+        """The scale of a name; without one, the configured scale."""
+        for scale in SCALES:
+            if scale == (name or self.config.scale):
+                return scale
+        raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
+
+    def run_config(self, setting: str, method: str, seed: int) -> dict[str, Any]:
+        """The resolved description of a run, as it goes into its manifest.
+
+        ``method`` is the name that the run is filed under; ``composition`` has variants replaced
+        by the parts they use; ``hyperparameters`` has those of each part, by the part's name
+        without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
+        """
+        spec = self.setting(setting)
+        # Without noise there is no key: runs from before there was such a thing stay the same.
+        unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
+        described = spec.model_dump(mode="json", exclude=unsaid)
+        composition, hyperparameters = self.compose(spec, method)
+        execution = {key: getattr(self.config, key) for key in EXECUTION}
+        return {
+            "setting": spec.name,
+            "method": method,
+            "composition": composition,
+            "hyperparameters": hyperparameters,
+            "seed": seed,
+            **described,
+            **execution,
+        }
+
+    def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
+        """A method's composition with variants resolved, and its parts' hyperparameters."""
+        system = setting.name.partition("/")[0]
+        given = self.experiments[system].methods
+        merged = {
+            part: {**given.get(part, {}), **setting.methods.get(part, {})}
+            for part in {*given, *setting.methods}
+        }
+        parts: list[str] = []
+        hyperparameters: dict[str, Hyperparameters] = {}
+        for part in method.split("+"):
+            name, at, fidelity = part.partition("@")
+            own = dict(merged.get(name, {}))
+            base = str(own.pop("use", name))
+            inherited = merged.get(base, {}) if base != name else {}
+            parts.append(f"{base}{at}{fidelity}")
+            hyperparameters[base] = {**inherited, **own}
+        return "+".join(parts), hyperparameters
+
+    def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
+        cells = tuple(
+            Cell(
+                row,
+                column,
+                f"{system}/{row.setting_at(scale)}",
+                column.methods_at(scale),
+                self.seeds(scale, system),
+            )
+            for row in table.rows
+            for column in table.columns
+        )
+        return TableTarget(system, item, scale, table, self.seeds(scale, system), cells)
