@@ -54,11 +54,13 @@ clean: ## remove the environment and all caches; results and the site stay
 	@python=$$(scripts/find-python "$(PYTHON)") && rm -rf .tools && scripts/make-tools "$$python"
 	@touch $@
 
+# Compiled once, for 20 s: where Python may not write bytecode (PYTHONDONTWRITEBYTECODE, as in many
+# containers), every process would else spend 2 s on PyTorch's sources.
 .venv/packages.stamp: requirements.lock .tools/uv.stamp
 	@echo "Setting up .venv (on Linux the first time fetches 2.7 GB, most of it PyTorch)"
 	@python=$$(scripts/find-python "$(PYTHON)") && \
 		{ test -x .venv/bin/python || $(UV) venv -q --python "$$python" .venv; }
-	@$(UV) pip sync --require-hashes --python .venv/bin/python requirements.lock
+	@$(UV) pip sync --compile-bytecode --require-hashes --python .venv/bin/python requirements.lock
 	@touch $@
 
 .venv/package.stamp: pyproject.toml .venv/packages.stamp

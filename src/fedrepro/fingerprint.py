@@ -56,7 +56,12 @@ def of_closure(starts: tuple[Path, ...], optimizers: frozenset[str] = frozenset(
 
     Of the server optimizers only those named in ``optimizers`` count.
     """
-    lines = sorted(f"{_shown(path)} {_digest(path, optimizers)}" for path in closure(starts))
+    nothing: frozenset[str] = frozenset()  # one digest serves all runs, but in that file
+
+    def digest(path: Path) -> str:
+        return _digest(path, optimizers if path == registry.SERVER_OPTIMIZERS else nothing)
+
+    lines = sorted(f"{_shown(path)} {digest(path)}" for path in closure(starts))
     return of_text("\n".join(lines))
 
 
