@@ -1,0 +1,118 @@
+"""What README and docs/data.md tell a newcomer to write works as it is written there."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from PIL import Image
+
+from fedrepro import cli
+from support.project import CONFIG, ROOT
+
+SETTING = """\
+system: mine
+title: My experiment
+paper: none
+settings:
+  first:
+    dataset: {dataset}
+    partition: {partition}
+    model: logistic
+    rounds: 20
+    participation: 1.0
+    epochs: 2
+    batch_size: 10
+    optimizer: {{lr: 0.1}}
+"""
+
+
+def blocks(file: str, language: str) -> list[str]:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def entry(file: str, name: str) -> str:
+    """The YAML block of a text that describes a data set."""
+    (found,) = (
+        block for block in blocks(file, "yaml") if name in (yaml.safe_load(block)["datasets"] or {})
+    )
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def score(
+    folder: Path, dataset: str, partition: str, method: str = "fedavg", of: str = "test_accuracy"
+) -> list[float]:
+    """Of the rounds of a run for which nothing has been prepared."""
+    text = SETTING.format(dataset=dataset, partition=partition)
+    (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
+    assert cli.main(["run", "mine/first", method, "--seed", "1"]) == 0
+    rounds = pd.read_parquet(folder / f"results/runs/mine/first/{method}/seed1/rounds.parquet")
+    return rounds[of].tolist()
+
+
+def write_table(path: Path, **more: list[str]) -> None:
+    """120 patients of three hospitals, ill when old."""
+    rng = np.random.default_rng(3)
+    age = rng.uniform(20, 90, 120)
+    columns: dict[str, list[str]] = {
+        "age": [f"{value:.1f}" for value in age],
+        "sex": list(rng.choice(["f", "m", ""], 120)),
+        "hospital": list(rng.choice(["east", "north", "west"], 120)),
+        "outcome": [str(int(value > 55)) for value in age],
+        **more,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
+
+
+def test_the_method_of_your_own_is_fedprox(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "config/datasets.yaml").write_text(entry("README.md", "my_table"), encoding="utf-8")
+    write_table(folder / "data/my_table.csv")
+    (code,) = blocks("README.md", "python")
+    path = folder / code.partition("\n")[0].removeprefix("# ")
+    path.parent.mkdir()
+    path.write_text(code, encoding="utf-8")
+    monkeypatch.setenv("FEDREPRO_METHODS", path.parts[-2])
+    losses = {
+        method: score(folder, "my_table", "{scheme: natural}", method, "test_loss")
+        for method in (path.stem, "fedprox", "fedavg")
+    }
+    assert losses[path.stem] == losses["fedprox"] != losses["fedavg"]
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/data.md"])
+def test_a_table_of_your_own(folder: Path, file: str) -> None:
+    (folder / "config/datasets.yaml").write_text(entry(file, "my_table"), encoding="utf-8")
+    parts = ["test" if number % 5 == 0 else "train" for number in range(120)]
+    write_table(
+        folder / "data/my_table.csv",
+        **({} if file == "README.md" else {"part": parts, "id": [str(i) for i in range(120)]}),
+    )
+    assert score(folder, "my_table", "{scheme: natural}")[-1] > 0.85
+
+
+def test_a_folder_of_your_own_images(folder: Path) -> None:
+    (folder / "config/datasets.yaml").write_text(
+        entry("docs/data.md", "my_images"), encoding="utf-8"
+    )
+    for name, shade in (("day", 200), ("night", 40)):
+        place = folder / "data/my_images/train" / name
+        place.mkdir(parents=True)
+        for number in range(30):
+            Image.new("RGB", (40, 30), (shade + number % 5, shade, shade)).save(
+                place / f"{number}.png"
+            )
+    assert score(folder, "my_images", "{scheme: iid, clients: 3}")[-1] == 1.0
