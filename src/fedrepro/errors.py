@@ -25,3 +25,8 @@ def at_least(method: str, key: str, value: float, least: float) -> None:
     """Raises UserError unless a hyperparameter is a finite number of at least ``least``."""
     if not least <= value < float("inf"):
         raise bad_value(f"method {method}", key, value, f"a finite number of at least {least:g}")
+
+
+def cannot_write(path: object, error: OSError) -> UserError:
+    """The line for a disk that refuses (full, read-only, quota)."""
+    return UserError(f"{path}: could not be written: {error.strerror or error}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedrepro.errors import UserError
+from fedrepro.errors import cannot_write
 
 
 def sha256_of(path: Path) -> str:
@@ -39,7 +39,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
         flush(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise UserError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 

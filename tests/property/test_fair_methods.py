@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import registry, runner, tree
+from fedrepro import plan, registry, tree
 from fedrepro.decision import LOSS, MEMORY, Decider, loss_before_training
 from fedrepro.engine import context_of, play_round, steps_of
 from fedrepro.errors import UserError
@@ -201,10 +201,10 @@ def test_wrappers_refuse_what_weighs_its_clients_itself(wrapper: str, inner: str
 def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
     run = {"composition": name, "hyperparameters": {}, "participation": 0.1}
     with pytest.raises(UserError, match=r"participation: 0.1: expected 1, .*aaggff_d") as caught:
-        runner.compose(run)
+        plan.compose(run)
     assert "\n" not in str(caught.value)
-    runner.compose({**run, "participation": 1.0})
-    runner.compose({**run, "composition": "aaggff_d+fedavg"})
+    plan.compose({**run, "participation": 1.0})
+    plan.compose({**run, "composition": "aaggff_d+fedavg"})
 
 
 def test_propfair_above_its_baseline_has_a_finite_gradient() -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from fedrepro import config, runner
+from fedrepro import config, plan, runner
 from fedrepro.config import OverClients, Run
 from fedrepro.data.prepared import Dataset, Split
 from fedrepro.errors import UserError
@@ -186,9 +186,9 @@ def test_a_wrong_metric() -> None:
 
 
 def test_a_learning_rate_decays_in_steps() -> None:
-    steps = runner.schedule(0.01, {"factor": 0.5, "every": 2})
+    steps = plan.schedule(0.01, {"factor": 0.5, "every": 2})
     assert [steps(round) for round in range(5)] == [0.01, 0.01, 0.005, 0.005, 0.0025]
-    assert runner.schedule(0.01, 0.5)(2) == 0.0025
+    assert plan.schedule(0.01, 0.5)(2) == 0.0025
 
 
 def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fedrepro.errors import UserError
 
 if TYPE_CHECKING:
     from fedrepro.data.batches import Samples
-    from fedrepro.runner import Plan
+    from fedrepro.plan import Plan
     from fedrepro.tree import Tree
 
 DIRECTIONS = "two random directions, filter-normalised"
@@ -54,17 +54,18 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     import numpy as np
     import torch
 
-    from fedrepro import fingerprint, runner, tree
+    from fedrepro import fingerprint, tree
     from fedrepro.analysis.landscape import random_directions, surfaces
     from fedrepro.data.partition import Partition
     from fedrepro.data.prepared import PREPARED, open_dataset
     from fedrepro.evaluate import evaluate
+    from fedrepro.plan import compose, make_plan
     from fedrepro.report.runs import read_run
     from fedrepro.rng import stream
     from fedrepro.store import load_tree
 
     run_config = workbench.run_config(run.setting, run.method, run.seed)
-    runner.compose(run_config)  # whether the method is one
+    compose(run_config)  # whether the method is one
     setting = workbench.setting(run.setting)
     again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     record = read_run(workbench.root, run)
@@ -77,7 +78,7 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
         raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     torch.set_num_threads(run_config["threads"])
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
-    plan = runner.make_plan(run_config, dataset, partition)
+    plan = make_plan(run_config, dataset, partition)
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
     centre = tree.apply(lambda leaf: leaf.to(run_config["device"]), saved)

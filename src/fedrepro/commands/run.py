@@ -73,11 +73,11 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro import fingerprint, runner
+    from fedrepro import fingerprint, plan, runner
 
     run_config = workbench.run_config(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
-    runner.compose(run_config)
+    plan.compose(run_config)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from fedrepro.data.folders import cannot_write, only_one, whole_folder
-from fedrepro.errors import UserError
+from fedrepro.data.folders import only_one, whole_folder
+from fedrepro.errors import UserError, cannot_write
 
 # What the standard library raises for a damaged archive.
 DAMAGE = (

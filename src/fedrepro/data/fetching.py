@@ -21,7 +21,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from fedrepro.data.folders import cannot_write
+from fedrepro.errors import cannot_write
 
 PATIENCE = 10  # seconds without an answer or a byte
 TRIES = 3  # connections for one file; each goes on where the last one broke

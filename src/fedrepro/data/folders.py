@@ -6,13 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fedrepro.errors import UserError
+from fedrepro.errors import UserError, cannot_write
 from fedrepro.files import flush
-
-
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """The line for a disk that refuses (full, read-only, quota)."""
-    return UserError(f"{path}: could not be written: {error.strerror or error}")
 
 
 @contextmanager

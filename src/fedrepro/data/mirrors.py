@@ -11,7 +11,7 @@ from pathlib import Path
 from fedrepro.data.archives import unpack
 from fedrepro.data.catalogue import Mirror
 from fedrepro.data.fetching import SourceError
-from fedrepro.data.folders import cannot_write
+from fedrepro.errors import cannot_write
 
 PATIENCE = 300  # seconds for one command
 

@@ -33,10 +33,10 @@ from fedrepro.data.catalogue import (
     meaning_of,
 )
 from fedrepro.data.content import Content, Samples
-from fedrepro.data.folders import cannot_write, only_one, whole_folder
+from fedrepro.data.folders import only_one, whole_folder
 from fedrepro.data.prepared import FORMAT, PREPARED, read_meta
 from fedrepro.data.sources import DOWNLOADS, Raw, download
-from fedrepro.errors import UserError
+from fedrepro.errors import UserError, cannot_write
 
 Progress = Callable[[float], None]
 
