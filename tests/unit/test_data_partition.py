@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.random import RandomState
 from pydantic import TypeAdapter
 
-from fedrepro.data import partition as module
-from fedrepro.data.partition import Partition, PartitionSpec, make_partition, stratified_choice
+from fedrepro.data import sharing as module
+from fedrepro.data.holding_out import stratified_choice
+from fedrepro.data.partition import Partition, PartitionSpec, make_partition
 from fedrepro.errors import UserError
 
 ADAPTER: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition import stratified_choice
+from fedrepro.data.holding_out import stratified_choice
 from fedrepro.errors import UserError
 
 
