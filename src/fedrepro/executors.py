@@ -64,8 +64,7 @@ def vectorised(
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
     """
-    on_cpu = ctx.sizes.device.type == "cpu"
-    if on_cpu and shutil.which("c++") is None and shutil.which("g++") is None:
+    if not can_compile(ctx.sizes.device.type):
         raise UserError(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
             "install one or use 'sequential'"
@@ -112,6 +111,11 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
     return torch.compile(_every_client, fullgraph=True, dynamic=False)
 
 
+def can_compile(device: str) -> bool:
+    """Whether there is what torch.compile needs: a C++ compiler, for a CPU."""
+    return device != "cpu" or any(shutil.which(name) for name in ("c++", "g++"))
+
+
 EXECUTORS: dict[str, Executor] = {"sequential": sequential, "vectorised": vectorised}
 
 # Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU);
@@ -138,7 +142,8 @@ def choose(wanted: str, family: str, device: str, client_steps: int) -> str:
     """
     if wanted == "auto":
         threshold = PAYS_FROM.get((family, device))
-        return "vectorised" if threshold is not None and client_steps >= threshold else "sequential"
+        pays = threshold is not None and client_steps >= threshold
+        return "vectorised" if pays and can_compile(device) else "sequential"
     if wanted not in EXECUTORS:
         names = ["auto", *EXECUTORS]
         raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)

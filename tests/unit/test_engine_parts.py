@@ -144,13 +144,23 @@ def test_a_part_of_the_parameters_can_be_trained() -> None:
     assert not torch.equal(moved["head.bias"], theta["head.bias"])
 
 
-def test_executor_is_chosen_by_a_table() -> None:
+def test_executor_is_chosen_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert choose("auto", "linear", "cpu", 10_000_000) == "vectorised"
     assert choose("auto", "linear", "cpu", 1_000) == "sequential"
     assert choose("auto", "convolutional", "cpu", 10_000_000) == "sequential"
     assert choose("vectorised", "convolutional", "cpu", 1) == "vectorised"
     with pytest.raises(UserError, match="did you mean 'sequential'"):
         choose("sequental", "linear", "cpu", 1)
+
+
+def test_without_a_compiler_runs_are_sequential_unless_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert choose("auto", "linear", "cpu", 10_000_000) == "sequential"
+    assert choose("auto", "linear", "cuda", 10_000_000) == "vectorised"
+    assert choose("vectorised", "linear", "cpu", 1) == "vectorised"  # refused when it begins
 
 
 def test_composition() -> None:
