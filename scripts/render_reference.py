@@ -71,8 +71,8 @@ def render(target: TableTarget, papers: published.Published) -> str:
 def render_personal(target: TableTarget, papers: published.Published) -> str:
     """A row for each cell that has results: over clients in each seed, then over seeds."""
     lines = [
-        "| setting | method | seeds | ours | printed | difference |",
-        "|---|---|---|---|---|---|",
+        "| setting | method | seeds | ours | printed | difference | between seeds |",
+        "|---|---|---|---|---|---|---|",
     ]
     for cell in target.cells:
         measure = measure_of(target.table.metric_of(cell.row, cell.column))
@@ -92,7 +92,8 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         mean, spread = np.mean(found, axis=0)
         ours = f"{mean:.2f} ({spread:.2f})" if np.isfinite(mean) else "diverged"
         off = f"{mean - printed.mean:+.2f}" if np.isfinite(mean) else ""
-        words = (cell.row.label, cell.column.label, len(found), ours, printed.text, off)
+        between = f"{np.std([mean for mean, _ in found], ddof=1):.2f}" if len(found) > 1 else ""
+        words = (cell.row.label, cell.column.label, len(found), ours, printed.text, off, between)
         lines.append(f"| {' | '.join(map(str, words))} |")
     return "\n".join([*lines, ""])
 
