@@ -19,15 +19,9 @@ from fedrepro.plan import Plan
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
-def describe(
-    plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
-) -> dict[str, Any]:
-    """What is the same for every such run on such a machine; ``staged`` has its other files."""
-    params = plan.federation.context.net.trainable(state.server.get("params", {}))
+def subject(plan: Plan, run: Mapping[str, Any], code: str) -> dict[str, Any]:
+    """What is known before the first round, and decides the bits of a result."""
     return {
-        "status": "finished" if state.diverged_at is None else "diverged",
-        "diverged_at": state.diverged_at,
-        "rounds_done": state.done,
         "run": fingerprint.meaning(run),
         "config_hash": fingerprint.of_config(run),
         "code": code,
@@ -35,12 +29,25 @@ def describe(
         "device": run["device"],
         "threads": run["threads"],
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
+        "hardware": hardware(run["device"]),
+    }
+
+
+def describe(
+    plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
+) -> dict[str, Any]:
+    """What is the same for every such run on such a machine; ``staged`` has its other files."""
+    params = plan.federation.context.net.trainable(state.server.get("params", {}))
+    return {
+        **subject(plan, run, code),
+        "status": "finished" if state.diverged_at is None else "diverged",
+        "diverged_at": state.diverged_at,
+        "rounds_done": state.done,
         "clients": plan.federation.context.clients,
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
         "bytes_up": state.bytes_up,
-        "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
-        "hardware": hardware(run["device"]),
         "files": {file.name: sha256_of(file) for file in sorted(staged.iterdir())},
     }
 

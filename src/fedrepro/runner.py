@@ -27,7 +27,7 @@ from fedrepro.data.partition import Partition
 from fedrepro.data.prepared import Dataset
 from fedrepro.engine import play_round
 from fedrepro.errors import UserError, cannot_write
-from fedrepro.files import flush, lock_of
+from fedrepro.files import flush, lock_of, sha256_of
 from fedrepro.memory import keep_freed_memory
 from fedrepro.plan import Plan, make_plan
 from fedrepro.store import save_tree
@@ -56,12 +56,12 @@ def run(
     code: str,
     report: Report = lambda progress: None,
 ) -> dict[str, Any]:
-    """Carry a run out and leave its files in ``folder``.
+    """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
     Args:
         run: what to do, as ``config.run_config`` makes it.
         code: fingerprint of the code that defines the run.
-        report: told after every round.
+        report: told after every round that is played.
 
     Returns:
         The manifest.
@@ -75,6 +75,10 @@ def run(
     partial = folder.with_name(f"{folder.name}.partial")
     with _alone(partial):
         data = _data_of(dataset, partition)
+        before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
+        if before:
+            shutil.rmtree(partial)
+            return before
         identity = _identity(run, plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
         _train(plan, state, partial, identity, run["checkpoint_every"], report)
@@ -93,6 +97,20 @@ def _data_of(dataset: Dataset, partition: Partition) -> dict[str, Any]:
         "content_sha256": dataset.meta.get("content_sha256"),
         "partition_sha256": digest.hexdigest(),
     }
+
+
+def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of a run of the same subject, if all of its files are as they were written."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        wanted = json.loads(json.dumps(subject))
+        same = all(found[key] == value for key, value in wanted.items())
+        whole = same and all(
+            sha256_of(folder / name) == sha for name, sha in found["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return found if whole and (folder / "timing.json").exists() else None
 
 
 def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, Any]) -> str:

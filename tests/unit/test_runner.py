@@ -74,6 +74,32 @@ def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
+    """Only if nothing is another: configuration, code, data, or a file of the folder."""
+    folder = tmp_path / "x"
+    first = carry_out(folder, run_config())
+
+    def rounds_of(**changes: object) -> int:
+        played: list[int] = []
+        data = changes.pop("data", None)
+        again = carry_out(
+            folder, run_config(**changes), lambda progress: played.append(progress.round), data
+        )
+        assert played or again == first
+        assert list(tmp_path.iterdir()) == [folder]
+        return len(played)
+
+    assert rounds_of() == 0
+    (folder / "rounds.parquet").write_bytes(b"edited")
+    assert rounds_of() == 12
+    assert rounds_of() == 0
+    (folder / "timing.json").unlink()
+    assert rounds_of() == 12
+    assert rounds_of(data=replace(dataset(), meta={"content_sha256": "another"})) == 12
+    assert rounds_of() == 12
+    assert rounds_of(rounds=11) == 11
+
+
 def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
     config = run_config(evaluate={"every": 5, "clients": True})
     carry_out(tmp_path / "x", config)

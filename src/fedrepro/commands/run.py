@@ -81,17 +81,25 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
+    lines, played = progress_lines(name), 0
+
+    def report(progress: "Progress") -> None:
+        nonlocal played
+        played += 1
+        lines(progress)
+
     manifest = runner.run(
         run_config,
         dataset,
         partition,
         workbench.root / run.folder,
         fingerprint.of_code(run_config),
-        progress_lines(name),
+        report,
     )
     if manifest["status"] == "diverged":
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
-    _say(f"{name}: done, in {run.folder}")
+    before = "" if played else " before, by the same code and configuration on the same data"
+    _say(f"{name}: done{before}, in {run.folder}")
 
 
 def progress_lines(name: str) -> "Report":
