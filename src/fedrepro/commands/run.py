@@ -25,7 +25,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="train one method in one setting with one seed",
         description="Train one method in one setting with one seed. The files are those that the "
         "workflow makes; data and partition are made first if they are missing. A run that was "
-        "broken off goes on from its last checkpoint.",
+        "broken off goes on from its last checkpoint; a finished one with nothing changed stays.",
         epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1",
     )
     add_run(parser)
