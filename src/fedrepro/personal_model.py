@@ -1,4 +1,9 @@
-"""Methods whose clients keep a model of their own, pulled towards the shared one."""
+"""Methods whose clients keep a model of their own, pulled towards the shared one.
+
+Ditto's h_k (Li et al., ICML 2021, Algorithm 1) and pFedMe's inner problem (Dinh et al., NeurIPS
+2020, eq. 3) are the same objective, F_k(theta) + mu/2 |theta - w|^2. SuPerFed's released code does
+not square the norm, in both (discrepancy 21).
+"""
 
 from dataclasses import dataclass
 
