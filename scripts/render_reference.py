@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedrepro import config
-from fedrepro.config import Cell, TableTarget
-from fedrepro.report import published, tables
-from fedrepro.report.measures import by_client, measure_of, mixed
-from fedrepro.report.runs import RunRecord, read_run
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.measures import by_client, measure_of, mixed
+from fedrepro.report.papers import published
+from fedrepro.run.results import RunRecord, read_run
 
 PAGE = Path("reports/reference/README.md")
 HEART = "aaggff", "table_7_heart"
@@ -109,7 +110,7 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
 
 
 def main() -> None:
-    bench, papers = config.load(), published.load()
+    bench, papers = load(), published.load()
     text = PAGE.read_text(encoding="utf-8")
     for system, item in (HEART, *PERSONAL):
         target = bench.table(system, item, "paper")

@@ -1,3 +1,3 @@
-from fedrepro.warm import main
+from fedrepro.cli.warm import main
 
 raise SystemExit(main())

@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedrepro import models, registry, tree
-from fedrepro.data.batches import ClientData, Samples, Scaling
-from fedrepro.engine import Federation, begin, context_of, own_of, play_round
-from fedrepro.memory import keep_freed_memory
-from fedrepro.method import Context
-from fedrepro.net import Net
-from fedrepro.optim import sgd
-from fedrepro.store import ClientStore
-from fedrepro.tree import Tree
+from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import sgd
+from fedrepro.engine.round import Federation, begin, context_of, own_of, play_round
+from fedrepro.engine.tree import Tree
+from fedrepro.methods import _registry as registry
+from fedrepro.models import _registry as models
+from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.store import ClientStore
 
 SAMPLES, COHORT, ROUNDS = 64, 10, 10
 

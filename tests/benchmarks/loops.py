@@ -7,15 +7,15 @@ import torch
 from torch.nn import functional
 
 from benchmarks.workloads import Workload
-from fedrepro import registry
-from fedrepro.data.batches import ClientData, Samples, Scaling
-from fedrepro.engine import Federation, begin, play_round
-from fedrepro.executors import EXECUTORS
-from fedrepro.memory import keep_freed_memory
-from fedrepro.method import Context
-from fedrepro.net import Net
-from fedrepro.store import ClientStore
-from fedrepro.task import BINARY, CLASSIFICATION
+from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import EXECUTORS
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import Federation, begin, play_round
+from fedrepro.engine.task import BINARY, CLASSIFICATION
+from fedrepro.methods import _registry as registry
+from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.store import ClientStore
 
 
 class BareLoop:

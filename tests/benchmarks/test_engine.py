@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.loops import BareLoop, EngineLoop
 from benchmarks.workloads import WORKLOADS, Workload
-from fedrepro.files import write_atomically
+from fedrepro.support.files import write_atomically
 
 RESULTS = Path("results/bench")
 START = ["fedrepro", "run", "ima/fmnist-shards2-demo", "fedavg", "--seed", "1"]

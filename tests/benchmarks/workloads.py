@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedrepro import models
+from fedrepro.models import _registry as models
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from fedrepro import config
-from fedrepro.config import FigureTarget, Run, TableTarget
-from fedrepro.report import published, site, tables
+from fedrepro.config.loading import load
+from fedrepro.config.targets import FigureTarget, Run, TableTarget
+from fedrepro.report import site
+from fedrepro.report.cells import tables
+from fedrepro.report.papers import published
 from support.figure_world import add_figures, give_runs, write_landscape, write_mixtures
 from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
 
@@ -30,7 +32,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with every kind of page and cell."""
     root = make_world(tmp_path_factory.mktemp("site"), rows=1)
     add_figures(root)
-    bench, papers = config.load(root), published.load(root)
+    bench, papers = load(root), published.load(root)
     target = bench.table("ima", "table_1", "demo")
     fill(bench, target)
     shutil.rmtree(root / target.runs[3].folder)

@@ -13,21 +13,23 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import metrics, tree
-from fedrepro.aggregation import linear
-from fedrepro.aggregation.responses import responses
-from fedrepro.cli import main
-from fedrepro.decision import LOSS, Decider, Observed
-from fedrepro.descent import descend
-from fedrepro.method import Context, Method
+from fedrepro.analysis.replay import Played, play, rule_of
+from fedrepro.cli.main import main
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.deciding import linear
+from fedrepro.methods.deciding.responses import responses
+from fedrepro.methods.deciding.rule import LOSS, Decider, Observed
 from fedrepro.methods.fedmgda import FedMGDA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.replay import Played, play, rule_of
-from fedrepro.steps import Steps
-from fedrepro.tree import Tree
+from fedrepro.run import over_clients
 
 HERE = Path(__file__).parent
 AAGGFF = json.loads((HERE / "aaggff.json").read_text())
@@ -236,7 +238,7 @@ def test_propfair(case: dict[str, Any]) -> None:
 def test_summary_statistics(case: dict[str, Any]) -> None:
     values, sizes = np.array(case["values"]), np.array(case["n_test"], dtype=np.float64)
     official = case["official"]
-    assert metrics.average(values, sizes) == pytest.approx(official["avg"], abs=1e-12)
-    assert metrics.worst(values, sizes) == pytest.approx(official["bottom10p_avg"], abs=1e-12)
-    assert metrics.best(values, sizes) == pytest.approx(official["top10p_avg"], abs=1e-12)
-    assert metrics.gini(values) / 100 == pytest.approx(official["gini"], abs=1e-12)
+    assert over_clients.average(values, sizes) == pytest.approx(official["avg"], abs=1e-12)
+    assert over_clients.worst(values, sizes) == pytest.approx(official["bottom10p_avg"], abs=1e-12)
+    assert over_clients.best(values, sizes) == pytest.approx(official["top10p_avg"], abs=1e-12)
+    assert over_clients.gini(values) / 100 == pytest.approx(official["gini"], abs=1e-12)

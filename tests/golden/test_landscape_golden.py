@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.analysis.landscape import coordinates, plane, point
-from fedrepro.tree import Tree
+from fedrepro.engine.tree import Tree
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "landscape.json").read_text())
 

@@ -8,18 +8,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro import tree
-from fedrepro.data.batches import Samples, Scaling
-from fedrepro.descent import descend
-from fedrepro.method import Context, Method
+from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import gradient_weight, sgd
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.optim import gradient_weight, sgd
-from fedrepro.steps import Steps
-from fedrepro.tree import Tree
 
 HERE = Path(__file__).parent
 

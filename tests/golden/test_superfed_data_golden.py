@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedrepro.data.noise import flip
-from fedrepro.task import CLASSIFICATION
+from fedrepro.data.tensors.noise import flip
+from fedrepro.engine.task import CLASSIFICATION
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "superfed.json").read_text())
 PER_CLASS = 2_000  # samples behind the matrices of label noise

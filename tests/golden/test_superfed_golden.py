@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import tree
-from fedrepro.data.batches import Samples, Scaling
-from fedrepro.method import Context
+from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import sgd
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.superfed_lm import SuPerFedLM
 from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.optim import sgd
-from fedrepro.steps import Steps
-from fedrepro.tree import Tree
 
 GOLDEN = json.loads((Path(__file__).parent / "superfed.json").read_text())["superfed_update"]
 NAMES = {"l1.weight": "body.0.weight", "classifier.weight": "head.weight"}

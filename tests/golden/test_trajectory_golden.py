@@ -13,15 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import tree
-from fedrepro.method import Context, Method
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import gradient_weight
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.ima import IMA
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.optim import gradient_weight
-from fedrepro.tree import Tree
 
 HERE = Path(__file__).parent
 

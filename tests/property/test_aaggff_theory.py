@@ -3,21 +3,22 @@
 import csv
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.aggregation import linear, regret
-from fedrepro.aggregation.responses import DISTRIBUTIONS, distribution, relative, responses
-from fedrepro.aggregation.simplex import minimise_quadratic, nearest
-from fedrepro.decision import Decider, Observed
-from fedrepro.replay import play, replay, rule_of
+from fedrepro.analysis import hindsight
+from fedrepro.analysis.replay import play, replay, rule_of
+from fedrepro.methods.deciding import bounds, linear
+from fedrepro.methods.deciding.responses import DISTRIBUTIONS, distribution, relative, responses
+from fedrepro.methods.deciding.rule import Decider, Observed
+from fedrepro.methods.deciding.simplex import minimise_quadratic, nearest
+from support.places import ROOT
 
 CDFS = list(DISTRIBUTIONS)
-PUBLISHED = Path(__file__).parents[2] / "reports/published/published.csv"
+PUBLISHED = ROOT / "reports/published/published.csv"
 
 # (round, present decision, generator) -> losses of all clients
 Adversary = Callable[[int, np.ndarray, np.random.Generator], np.ndarray]
@@ -69,7 +70,7 @@ def against(rule: Decider, clients: int, rounds: int, adversary: Adversary, seed
 def true_regret(history: list[tuple[np.ndarray, np.ndarray]]) -> float:
     """Of decisions and responses, against the best fixed decision."""
     decisions, seen = (np.array(each) for each in zip(*history, strict=True))
-    return float(regret.decision_losses(decisions, seen).sum()) - regret.best_fixed(seen)[1]
+    return float(hindsight.decision_losses(decisions, seen).sum()) - hindsight.best_fixed(seen)[1]
 
 
 @named
@@ -80,11 +81,11 @@ def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: 
     history, rounds = [], 300
     for _, p, made in against(rule, clients, rounds, adversary):
         history.append((p, made.response))
-    assert true_regret(history) <= regret.newton_bound(rounds, clients, 1 / clients)
+    assert true_regret(history) <= bounds.newton_bound(rounds, clients, 1 / clients)
     # And with responses up to 1, where a round's loss is anything down to -log 2.
     wide = rule_of("aaggff_s", "paper", {"cdf": cdf, "upper": 1.0})
     history = [(p, made.response) for _, p, made in against(wide, clients, rounds, adversary)]
-    assert true_regret(history) <= regret.newton_bound(rounds, clients, 1.0)
+    assert true_regret(history) <= bounds.newton_bound(rounds, clients, 1.0)
 
 
 @named
@@ -99,7 +100,7 @@ def test_regret_of_d_obeys_theorem_5_2(adversary: Adversary, cdf: str, clients: 
         history.append((p, made.response))
         gradient = linear.Gradient(made.gradient, made.elsewhere).whole(seen.cohort, clients)
         paid, slope = paid + p @ gradient, slope + gradient
-    bound = regret.linear_bound(rounds, clients, 3.0)
+    bound = bounds.linear_bound(rounds, clients, 3.0)
     assert true_regret(history) <= bound
     assert paid - slope.min() <= bound
 
@@ -149,20 +150,20 @@ def test_lipschitz_constants_are_never_exceeded(
     p = np.random.default_rng(seed).dirichlet(np.full(clients, 0.3))
     within = p[cohort] / max(p[cohort].sum(), 1e-300)
     gradient = response / (1 + within @ response)
-    assert gradient.max() <= regret.lipschitz(lower, upper) * (1 + 1e-12)
+    assert gradient.max() <= bounds.lipschitz(lower, upper) * (1 + 1e-12)
     mean = float(response.mean())
     estimated = linear.estimate(response, share, mean)
     whole = linear.linearise(estimated, mean, p, cohort, 1.0).whole(cohort, clients)
-    constant = regret.linearised_lipschitz(lower, upper, share)
+    constant = bounds.linearised_lipschitz(lower, upper, share)
     assert np.abs(whole).max() <= constant * (1 + 1e-12)
 
 
 def test_constants_at_the_settings_of_the_paper() -> None:
     """L = 1 / K for S and C + 2 for D (discrepancies 6 and 9)."""
-    assert regret.lipschitz(0, 1 / 7) == 1 / 7
-    assert regret.linearised_lipschitz(0, 0.25, 0.25) == 2.25
+    assert bounds.lipschitz(0, 1 / 7) == 1 / 7
+    assert bounds.linearised_lipschitz(0, 0.25, 0.25) == 2.25
     bound = 2 * (1 + np.log(1 + 100 / (16 * 7)))
-    assert regret.newton_bound(100, 7, 1 / 7) == pytest.approx(bound)
+    assert bounds.newton_bound(100, 7, 1 / 7) == pytest.approx(bound)
 
 
 def mean_estimate(values: np.ndarray, chosen: int, imputed: float | None) -> np.ndarray:
@@ -291,9 +292,9 @@ def test_best_fixed_decision_is_certified(seed: int) -> None:
     """Cover's condition: no client's mean relative growth exceeds 1 at the best decision."""
     rng = np.random.default_rng(seed)
     seen = rng.uniform(size=(50, 6)) ** 3
-    p, least = regret.best_fixed(seen)
+    p, least = hindsight.best_fixed(seen)
     growth = ((1 + seen) / (1 + seen @ p)[:, None]).mean(0)
     assert growth.max() <= 1 + 1e-9
     for _ in range(50):
         other = rng.dirichlet(np.full(6, 0.3))
-        assert regret.decision_losses(other, seen).sum() >= least - 1e-9
+        assert hindsight.decision_losses(other, seen).sum() >= least - 1e-9

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from fedrepro import registry, tree
-from fedrepro.engine import context_of
-from fedrepro.executors import eager
-from fedrepro.store import ClientStore, load_tree, save_tree
+from fedrepro.engine import tree
+from fedrepro.engine.executors import eager
+from fedrepro.engine.round import context_of
+from fedrepro.methods import _registry as registry
+from fedrepro.run.store import ClientStore, load_tree, save_tree
 from support.worlds import Memory, assert_close, federation, play
 
 

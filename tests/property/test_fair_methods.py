@@ -6,14 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro import plan, registry, tree
-from fedrepro.decision import LOSS, MEMORY, Decider, loss_before_training
-from fedrepro.engine import context_of, play_round, steps_of
-from fedrepro.errors import UserError
-from fedrepro.method import Method
+from fedrepro.engine import tree
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import context_of, play_round, steps_of
+from fedrepro.methods import _registry as registry
 from fedrepro.methods.aaggff_d import AAggFFD
 from fedrepro.methods.aaggff_s import AAggFFS
 from fedrepro.methods.afl import AFL
+from fedrepro.methods.deciding.rule import LOSS, MEMORY, Decider, loss_before_training
+from fedrepro.methods.deciding.server_rate import growing
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fedmgda import FedMGDA
 from fedrepro.methods.fedprox import FedProx
@@ -21,8 +23,8 @@ from fedrepro.methods.ima import IMA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.methods.term import TERM
-from fedrepro.net import Net
-from fedrepro.server_rate import growing
+from fedrepro.run import assembly as plan
+from fedrepro.support.errors import UserError
 from support.worlds import Memory, assert_close, federation, play
 
 

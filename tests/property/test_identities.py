@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.engine import context_of, steps_of
-from fedrepro.method import Method
+from fedrepro.engine import tree
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method
+from fedrepro.engine.optim import gradient_weight, sgd
+from fedrepro.engine.round import context_of, steps_of
 from fedrepro.methods.central import Central
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
-from fedrepro.optim import gradient_weight, sgd
 from support.worlds import SIZES, assert_close, federation, play
 
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro import executors, tree
-from fedrepro.engine import Federation, context_of, steps_of
-from fedrepro.errors import UserError
-from fedrepro.executors import eager, vectorised
-from fedrepro.method import Context, Method
+from fedrepro.engine import executors, tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import eager, vectorised
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import Federation, context_of, steps_of
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.apfl import APFL
 from fedrepro.methods.ditto import Ditto
 from fedrepro.methods.fedavg import FedAvg
@@ -23,9 +25,8 @@ from fedrepro.methods.pfedme import PFedMe
 from fedrepro.methods.superfed_lm import SuPerFedLM, layer_numbers
 from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.rng import stream
-from fedrepro.tree import Tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
 from support.worlds import CLASSES, FEATURES, assert_close, federation, play
 
 

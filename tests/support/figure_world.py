@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fedrepro.config import FigureTarget, Workbench
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
 from support.report_world import ROOT, curve, write_run
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")

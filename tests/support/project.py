@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from support.places import ROOT
 
 CONFIG = """\
 scale: demo

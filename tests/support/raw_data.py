@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import TypeAdapter
 
-from fedrepro.data.catalogue import DatasetSpec
+from fedrepro.data.catalogue.kinds import DatasetSpec
 
 ADAPTER: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
 IDX_NAMES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrepro.data.catalogue import DatasetSpec
+from fedrepro.data.catalogue.kinds import DatasetSpec
 from support.raw_data import encoded, entry
 
 REGIONS = ("north Bohemia", "Prague", "south Moravia")

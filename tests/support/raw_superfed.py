@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.catalogue import DatasetSpec
+from fedrepro.data.catalogue.kinds import DatasetSpec
 from support.raw_data import entry, sha256
 from support.raw_fairness import raw_file, zipped
 

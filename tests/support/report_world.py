@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import yaml
 
-from fedrepro.config import Run, TableTarget, Workbench
-from fedrepro.fingerprint import EXECUTION
-from fedrepro.report.runs import landed_folder
-
-ROOT = Path(__file__).parents[2]
+from fedrepro.config.settings import EXECUTION
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.run.results import landed_folder
+from support.places import ROOT
 
 
 def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro import runner
-from fedrepro.data.partition import Partition
-from fedrepro.data.prepared import Dataset, Split
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.partition.partition import Partition
+from fedrepro.run import runner
 
 CLIENTS, CLASSES = 6, 3
 

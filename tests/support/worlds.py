@@ -5,15 +5,17 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from fedrepro import registry, tree
-from fedrepro.engine import Federation, begin, play_round
-from fedrepro.executors import Executor, sequential
-from fedrepro.method import Context, Method
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, sequential
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import sgd
+from fedrepro.engine.round import Federation, begin, play_round
+from fedrepro.engine.tree import Tree
+from fedrepro.methods import _registry as registry
 from fedrepro.models.classifier import Classifier
-from fedrepro.net import Net
-from fedrepro.optim import sgd
-from fedrepro.rng import stream
-from fedrepro.tree import Tree
+from fedrepro.support.rng import stream
 
 FEATURES, CLASSES, ROUNDS = 6, 3, 6
 SIZES = (20, 13, 7, 31, 9, 16)

@@ -10,7 +10,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[2]
+from support.places import ROOT
+
 PYTHON = "3.11"
 PLATFORMS = [
     {"python_full_version": "3.11.9", "python_version": PYTHON, **platform}

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import cli
-
-ROOT = Path(__file__).parents[2]
+from fedrepro.cli import main as cli
+from support.places import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +118,7 @@ def test_a_fault_of_the_program_goes_to_the_log(
     def fail(arguments: object) -> None:
         raise ArithmeticError("on purpose")
 
-    monkeypatch.setattr("fedrepro.commands.listing.list_methods", fail)
+    monkeypatch.setattr("fedrepro.cli.listing.list_methods", fail)
     log = tmp_path / "logs/methods.log"
     assert cli.main(["--log", str(log), "methods"]) == 1
     said = capsys.readouterr().err
@@ -134,6 +133,6 @@ def test_interruption_is_one_line(
     def stop(arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedrepro.commands.listing.list_methods", stop)
+    monkeypatch.setattr("fedrepro.cli.listing.list_methods", stop)
     assert cli.main(["methods"]) == 130
     assert capsys.readouterr().err == "fedrepro: interrupted\n"

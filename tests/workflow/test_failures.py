@@ -14,7 +14,7 @@ BROKEN = '''\
 
 from dataclasses import dataclass
 
-from fedrepro.method import Method
+from fedrepro.engine.method import Method
 
 
 @dataclass(frozen=True)

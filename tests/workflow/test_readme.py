@@ -10,7 +10,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from fedrepro import cli
+from fedrepro.cli import main as cli
 from support.project import CONFIG, ROOT
 
 SETTING = """\

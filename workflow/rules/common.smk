@@ -1,7 +1,7 @@
 # The graph of all targets, as the experiment files describe it.
 
-from fedrepro.graph import open_graph, show_holes
-from fedrepro.warm_server import open_warm_start
+from fedrepro.workflow.graph import open_graph, show_holes
+from fedrepro.cli.warm_server import open_warm_start
 
 GRAPH = open_graph(config)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.errors import UserError
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
 
 Directions = tuple[Tree, Tree]
 # The parameters -> loss and accuracy there

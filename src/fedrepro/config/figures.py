@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from fedrepro.config.tables import Column, Metric, Place, Row, Summary
 from fedrepro.config.values import Composition, Name, Scale
-from fedrepro.typed_yaml import Real, Typed, Whole
+from fedrepro.support.typed_yaml import Real, Typed, Whole
 
 
 class Charts(Typed):

@@ -7,10 +7,11 @@ from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
 from fedrepro.config.settings import Config, Overrides
 from fedrepro.config.tables import ClientStatistics, Place
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
-from fedrepro.data.catalogue import CATALOGUE, DatasetSpec, load_datasets
-from fedrepro.errors import UserError, bad_value
-from fedrepro.models import MODELS
-from fedrepro.typed_yaml import read_yaml, validate
+from fedrepro.data.catalogue.catalogue import CATALOGUE, load_datasets
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.models._registry import MODELS
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.typed_yaml import read_yaml, validate
 
 
 def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:

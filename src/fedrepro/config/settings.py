@@ -18,8 +18,11 @@ from fedrepro.config.values import (
     Scale,
     Seed,
 )
-from fedrepro.data.schemes import PartitionSpec, Share
-from fedrepro.typed_yaml import Typed, plain_or
+from fedrepro.data.partition.schemes import PartitionSpec, Share
+from fedrepro.support.typed_yaml import Typed, plain_or
+
+# What a run may be done with without becoming another run: its bits may differ, its meaning not.
+EXECUTION = ("executor", "device", "threads", "checkpoint_every")
 
 
 class Seeds(Typed):

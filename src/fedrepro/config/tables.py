@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag
 
 from fedrepro.config.values import Composition, Name, PositiveWhole, Scale
-from fedrepro.typed_yaml import Typed, plain_or
+from fedrepro.support.typed_yaml import Typed, plain_or
 
 
 class PublishedTable(Typed):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from fedrepro.typed_yaml import Real, Whole, expected
+from fedrepro.support.typed_yaml import Real, Whole, expected
 
 Scale = Literal["demo", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

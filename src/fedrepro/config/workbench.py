@@ -9,14 +9,13 @@ from typing import Any
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.settings import Config, Seeds, Setting
+from fedrepro.config.settings import EXECUTION, Config, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
-from fedrepro.data.catalogue import DatasetSpec
-from fedrepro.errors import bad_value
-from fedrepro.fingerprint import EXECUTION
-from fedrepro.typed_yaml import Typed
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.support.errors import bad_value
+from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
 EXPERIMENTS = Path("config/experiments")

@@ -12,11 +12,18 @@ Released code: 2 (first coefficients C, not 1 / K), 3 (normal distribution funct
 
 from dataclasses import dataclass
 
-from fedrepro.aggregation import linear, regret
-from fedrepro.aggregation.responses import Array, responses
-from fedrepro.decision import Decider, Decision, Observed, check_response, proportional, refused
-from fedrepro.errors import bad_value
-from fedrepro.method import Method, Wrapper, divergence
+from fedrepro.engine.method import Method, Wrapper, divergence
+from fedrepro.methods.deciding import bounds, linear
+from fedrepro.methods.deciding.responses import Array, responses
+from fedrepro.methods.deciding.rule import (
+    Decider,
+    Decision,
+    Observed,
+    check_response,
+    proportional,
+    refused,
+)
+from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,8 @@ class AAggFFD(Decider, Wrapper):
 
     def regret_bound(self, rounds: int, clients: int, share: float) -> float:
         """Theorem 5.2."""
-        constant = regret.linearised_lipschitz(*self.bounds(share), share)
-        return regret.linear_bound(rounds, clients, constant)
+        constant = bounds.linearised_lipschitz(*self.bounds(share), share)
+        return bounds.linear_bound(rounds, clients, constant)
 
     def memory(self, clients: int) -> dict[str, Array]:
         return linear.begin(clients, 1 / clients)
@@ -69,7 +76,7 @@ class AAggFFD(Decider, Wrapper):
         total = share * clients if first else 1.0
         estimated = linear.estimate(response, share, mean, self.doubly_robust)
         gradient = linear.linearise(estimated, mean, decision, cohort, total)
-        constant = regret.linearised_lipschitz(lower, upper, share)
+        constant = bounds.linearised_lipschitz(lower, upper, share)
         after = linear.learn(memory, gradient, cohort, observed.round + 1, constant)
         weights = proportional(after["decision"][cohort])
         return Decision(weights, after, response, gradient.sampled, gradient.elsewhere)

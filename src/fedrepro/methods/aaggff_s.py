@@ -15,11 +15,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedrepro.aggregation import online_newton, regret
-from fedrepro.aggregation.responses import Array, responses
-from fedrepro.decision import Decider, Decision, Observed, check_response, refused
-from fedrepro.errors import bad_value
-from fedrepro.method import Method, Wrapper, divergence
+from fedrepro.engine.method import Method, Wrapper, divergence
+from fedrepro.methods.deciding import bounds, online_newton
+from fedrepro.methods.deciding.responses import Array, responses
+from fedrepro.methods.deciding.rule import Decider, Decision, Observed, check_response, refused
+from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class AAggFFS(Decider, Wrapper):
 
     def regret_bound(self, rounds: int, clients: int, share: float) -> float:
         """Theorem 5.1."""
-        return regret.newton_bound(rounds, clients, regret.lipschitz(*self.bounds(clients)))
+        return bounds.newton_bound(rounds, clients, bounds.lipschitz(*self.bounds(clients)))
 
     def memory(self, clients: int) -> dict[str, Array]:
         self.bounds(clients)
@@ -67,7 +67,7 @@ class AAggFFS(Decider, Wrapper):
         clients, (lower, upper) = observed.clients, self.bounds(observed.clients)
         response = responses(observed.losses, self.cdf, lower, upper, self.rising_normal)
         gradient = -response / (1 + memory["decision"] @ response)
-        constant = regret.lipschitz(lower, upper)
+        constant = bounds.lipschitz(lower, upper)
         alpha, beta = 4 * clients * constant, 1 / (4 * constant)
         after = online_newton.learn(memory, gradient, alpha, beta, self.centred)
         return Decision(np.copy(after["decision"]), after, response, gradient)

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedrepro.aggregation.responses import Array
-from fedrepro.aggregation.simplex import nearest
-from fedrepro.decision import Decider, Decision, Observed
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.rule import Decider, Decision, Observed
+from fedrepro.methods.deciding.simplex import nearest
 
 
 @dataclass(frozen=True)

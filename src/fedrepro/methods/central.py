@@ -9,11 +9,12 @@ from typing import ClassVar
 
 import torch
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.method import Context, Method
-from fedrepro.steps import Steps
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ their lambda is ``mu`` here). The personal model goes through the samples of the
 
 from dataclasses import dataclass
 
-from fedrepro.descent import descend
-from fedrepro.errors import at_least
-from fedrepro.method import Context
-from fedrepro.personal_model import PersonalModel
-from fedrepro.steps import Steps, enough_epochs, some_epochs
-from fedrepro.tree import Tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.own_model import PersonalModel
+from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)

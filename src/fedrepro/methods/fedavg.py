@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.method import Context, Method, divergence
-from fedrepro.server_rate import GROWING, growing
-from fedrepro.tree import Tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.deciding.server_rate import GROWING, growing
 
 
 @dataclass(frozen=True)

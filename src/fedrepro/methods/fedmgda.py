@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.aggregation.simplex import minimise_quadratic
-from fedrepro.method import Context, Method, divergence
-from fedrepro.server_rate import GROWING, growing
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.deciding.server_rate import GROWING, growing
+from fedrepro.methods.deciding.simplex import minimise_quadratic
 
 RIDGE = 1e-8  # clients that move alike leave p undetermined
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.method import Context, Method
-from fedrepro.optim import gradient_weight
-from fedrepro.steps import Steps, count
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.optim import gradient_weight
+from fedrepro.engine.steps import Steps, count
+from fedrepro.engine.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ linear layers (the released code's ``classifier``).
 
 from dataclasses import dataclass
 
-from fedrepro.net import Net
-from fedrepro.partly_shared import PartlyShared
-from fedrepro.tree import Tree
+from fedrepro.engine.net import Net
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.partly_shared import PartlyShared
 
 
 @dataclass(frozen=True)

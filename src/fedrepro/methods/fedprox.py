@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.errors import at_least
-from fedrepro.method import Context, divergence
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import divergence
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.proximity import UNSQUARED, proximity
-from fedrepro.tree import Tree
+from fedrepro.methods.personal.proximity import UNSQUARED, proximity
+from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)

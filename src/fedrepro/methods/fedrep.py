@@ -8,14 +8,14 @@ epochs go through the samples in the order of the round's first epochs.
 
 from dataclasses import dataclass
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.errors import at_least
-from fedrepro.method import Context
-from fedrepro.net import Net, differentiate
-from fedrepro.partly_shared import PartlyShared
-from fedrepro.steps import Steps, enough_epochs, some_epochs
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.net import Net, differentiate
+from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.partly_shared import PartlyShared
+from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)

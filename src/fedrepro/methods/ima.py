@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.errors import at_least, bad_value
-from fedrepro.method import Context, Method, Wrapper, divergence
-from fedrepro.optim import Optimizer, Rate
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, Wrapper, divergence
+from fedrepro.engine.optim import Optimizer, Rate
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import at_least, bad_value
 
 
 def full_window(params: Tree, length: int) -> Tree:

@@ -6,9 +6,9 @@ only the head on top of it is averaged.
 
 from dataclasses import dataclass
 
-from fedrepro.net import Net
-from fedrepro.partly_shared import PartlyShared
-from fedrepro.tree import Tree
+from fedrepro.engine.net import Net
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.partly_shared import PartlyShared
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ one: reports/reference/README.md.
 
 from dataclasses import dataclass
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.method import Context, divergence
-from fedrepro.personal_model import PersonalModel
-from fedrepro.steps import Steps, some_epochs
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import divergence
+from fedrepro.engine.steps import Steps, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.own_model import PersonalModel
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro.method import Context
+from fedrepro.engine.context import Context
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.tree import Tree
 
 LEAST = 0.2
 

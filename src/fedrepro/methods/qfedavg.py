@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.aggregation.responses import Array
-from fedrepro.decision import Decider, Decision, Observed, proportional
-from fedrepro.method import Context, Method, divergence
-from fedrepro.record import LOSS
-from fedrepro.server_rate import growing
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import LOSS, Method, divergence
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.rule import Decider, Decision, Observed, proportional
+from fedrepro.methods.deciding.server_rate import growing
 
 LEAST_LOSS = 1e-10  # a loss of zero has no power q - 1
 

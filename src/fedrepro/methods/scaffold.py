@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.method import Context, Method, divergence
-from fedrepro.optim import gradient_weight
-from fedrepro.steps import Steps, count
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.optim import gradient_weight
+from fedrepro.engine.steps import Steps, count
+from fedrepro.engine.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.method import Context
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.tree import Tree
 from fedrepro.methods.superfed_mm import SuPerFedMM
-from fedrepro.tree import Tree
 
 
 @dataclass(frozen=True)

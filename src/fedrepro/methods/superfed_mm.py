@@ -18,13 +18,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro import tree
-from fedrepro.descent import descend
-from fedrepro.errors import at_least, bad_value
-from fedrepro.method import Context, Method, divergence, name_of
-from fedrepro.proximity import UNSQUARED, proximity
-from fedrepro.steps import Steps
-from fedrepro.tree import Tree
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method, divergence, name_of
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.proximity import UNSQUARED, proximity
+from fedrepro.support.errors import at_least, bad_value
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.aggregation.responses import Array
-from fedrepro.decision import Decider, Decision, Observed, proportional
-from fedrepro.method import divergence
+from fedrepro.engine.method import divergence
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.rule import Decider, Decision, Observed, proportional
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from fedrepro.errors import bad_value
+from fedrepro.support.errors import bad_value
 
 
 class Classifier(nn.Module):

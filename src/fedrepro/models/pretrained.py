@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedrepro.errors import UserError, bad_value
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.support.errors import UserError, bad_value
 
 DISTILBERT = "distilbert-base-uncased"
 FOLDER = Path("data", DISTILBERT)

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from fedrepro.errors import bad_value
 from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import bad_value
 
 HIDDEN, LAYERS = 256, 2
 

@@ -2,8 +2,8 @@
 
 from torch import nn
 
-from fedrepro.errors import bad_value
 from fedrepro.models.classifier import Classifier, features_of
+from fedrepro.support.errors import bad_value
 
 WIDTH = 64
 

@@ -1,8 +1,8 @@
 """SuPerFed's networks (thesis chapter II), as its released code defines them.
 
 None has a bias. BatchNorm keeps no running statistics: a mini-batch is standardised by its own,
-when testing, too (:func:`fedrepro.evaluate.evaluate` says of which size). Its scale and bias are
-trained and averaged like all else, whereas the released code never averages the biases (29).
+when testing, too (:func:`fedrepro.engine.evaluate.evaluate` says of which size). Its scale and bias
+are trained and averaged like all else, whereas the released code never averages the biases (29).
 Linear and convolutional layers start xavier-normal, each from draws of its own; the released code
 gives those of equal shape equal values (discrepancy 28).
 """

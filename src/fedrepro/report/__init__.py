@@ -1,1 +1,1 @@
-"""From run directories to tables, verdicts and the site. Nothing here is needed to train."""
+"""From run directories to tables, verdicts and the site; reads and never computes."""

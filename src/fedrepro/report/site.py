@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config import ComputedTarget, FigureTarget, Run, TableTarget, Target, Workbench
-from fedrepro.errors import UserError
-from fedrepro.report import computed, coverage, figure_pages, overview, pages, scenes
-from fedrepro.report.published import Published
-from fedrepro.report.render import SITE, Renderer
-from fedrepro.report.runs import RunRecord, landed_runs, read_run
-from fedrepro.report.tables import read
+from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import computed, coverage
+from fedrepro.report.cells.tables import read
+from fedrepro.report.pages import figure as figure_pages
+from fedrepro.report.pages import overview
+from fedrepro.report.pages import row_figures as scenes
+from fedrepro.report.pages import table as pages
+from fedrepro.report.pages.templates import SITE, Renderer
+from fedrepro.report.papers.published import Published
+from fedrepro.run.results import RunRecord, landed_runs, read_run
+from fedrepro.support.errors import UserError
 
 
 def write_page(workbench: Workbench, target: Target, published: Published) -> Path:
@@ -106,8 +111,8 @@ def write_site(workbench: Workbench, published: Published, scale: str | None = N
 
 def _write_methods(workbench: Workbench, published: Published, renderer: Renderer) -> None:
     """A page for each method, wrapper and server optimizer, and their list."""
-    from fedrepro import registry
-    from fedrepro.commands.listing import describe_methods
+    from fedrepro.cli.listing import describe_methods
+    from fedrepro.methods import _registry as registry
 
     parts = registry.parts()
     described = describe_methods()

@@ -1,0 +1,50 @@
+"""What decisions cost, beside the best fixed one in hindsight (Hahn et al., ICML 2024, eq. 5)."""
+
+import numpy as np
+
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.simplex import minimise_quadratic
+
+TOLERANCE = 1e-10  # of the best fixed decision's total loss
+# What is added to a Hessian that may be singular, as a share of its mean diagonal entry. It only
+# shortens steps: the point where they end is the same.
+PROXIMITY = 1e-6
+
+
+def decision_losses(decision: Array, responses: Array) -> Array:
+    """-log(1 + <p, r>) for decisions [K] or [T, K] and responses [T, K], as [T]."""
+    return np.asarray(-np.log1p((decision * responses).sum(-1)))
+
+
+def best_fixed(responses: Array, start: Array | None = None) -> tuple[Array, float]:
+    """The fixed decision with the least total loss, and that loss up to 1e-10.
+
+    Newton's method, every step a quadratic programme over the simplex.
+
+    Args:
+        responses: [T, K], at least 0.
+        start: where to begin, [K] in the simplex; best when it is near.
+    """
+    clients = responses.shape[1]
+    p = np.full(clients, 1 / clients) if start is None else start
+    for _ in range(200):
+        weighted = responses / (1 + responses @ p)[:, None]
+        gradient = -weighted.sum(0)
+        if gradient @ p - gradient.min() <= TOLERANCE:  # bounds how far p is from the best
+            break
+        hessian = weighted.T @ weighted
+        hessian.flat[:: clients + 1] += PROXIMITY * max(hessian.trace() / clients, 1e-300)
+        target = minimise_quadratic(hessian, gradient - hessian @ p)
+        p = _towards(p, target, gradient, responses)
+    return p, float(decision_losses(p, responses).sum())
+
+
+def _towards(p: Array, target: Array, gradient: Array, responses: Array) -> Array:
+    """As far from ``p`` to ``target`` as lowers the loss by a fair part of what is promised."""
+    now, promised, part = decision_losses(p, responses).sum(), gradient @ (target - p), 1.0
+    while part > 1e-10:
+        moved = p + part * (target - p)
+        if decision_losses(moved, responses).sum() <= now + part * promised / 4:
+            return np.asarray(moved)
+        part /= 2
+    return target

@@ -1,0 +1,152 @@
+"""Logs of losses in files: CSV, Parquet, or numpy's npy without pickle.
+
+A log has one row per round and one column per client (client 0 first), or the columns ``round``
+(from 1), ``client`` (from 0) and ``loss``, one row per client that took part.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.rule import Observed
+from fedrepro.support.errors import UserError, bad_value
+
+LONG = ("round", "client", "loss")
+
+
+def _read_npy(path: Path) -> pd.DataFrame:
+    found = np.load(path, allow_pickle=False)
+    return pd.DataFrame(found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1))
+
+
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": pd.read_csv,
+    ".parquet": pd.read_parquet,
+    ".npy": _read_npy,
+}
+
+
+@dataclass(frozen=True)
+class Log:
+    """What was observed, round by round.
+
+    Attributes:
+        clients: how many there are, K.
+        rounds: ids of the participants, rising [m], and their losses [m], for every round.
+        sizes: numbers of training samples [K].
+    """
+
+    clients: int
+    rounds: list[tuple[NDArray[np.int64], Array]]
+    sizes: Array
+
+    def observed(self) -> Iterator[Observed]:
+        for number, (cohort, losses) in enumerate(self.rounds):
+            yield Observed(number, self.clients, cohort, losses, self.sizes[cohort])
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A table of numbers.
+
+    Raises:
+        UserError: for a file that is missing, damaged, of another kind, or not of numbers.
+    """
+    if path.suffix not in READERS:
+        raise bad_value(path, "name", path.name, f"one that ends in {', '.join(READERS)}")
+    try:
+        table = READERS[path.suffix](path)
+        return table.astype(np.float64)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (ValueError, TypeError, OSError, EOFError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path}: expected a table of numbers: {reason}") from None
+
+
+def read_log(
+    losses: Path,
+    participants: Path | None = None,
+    sizes: Path | None = None,
+    clients: int | None = None,
+) -> Log:
+    """A log from its files.
+
+    Args:
+        participants: one row per round, the ids of those that took part (empty cells where they
+            were fewer); None: all, or those that the log names.
+        sizes: one number per client; None: all equal.
+        clients: K where the log does not show it; None: as many as are named.
+
+    Raises:
+        UserError: one line naming file, row and what was expected.
+    """
+    table = read_table(losses)
+    if set(LONG) <= set(table.columns):
+        if participants is not None:
+            raise UserError(f"{participants}: expected no such file, as {losses} names clients")
+        rounds = _long(losses, table)
+        named = 1 + max((int(cohort[-1]) for cohort, _ in rounds), default=-1)
+    else:
+        rounds, named = _wide(losses, table, participants), table.shape[1]
+    total = named if clients is None else clients
+    if named > total:
+        raise bad_value(losses, "clients", total, f"at least {named}, as so many are named")
+    if not rounds or not total:
+        raise UserError(f"{losses}: expected at least one round and one client")
+    return Log(total, rounds, _sizes(sizes, total))
+
+
+def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Array]]:
+    for column in LONG[:2]:
+        values = table[column].to_numpy()
+        if not (np.isfinite(values) & (values >= 0) & (values == np.floor(values))).all():
+            raise UserError(f"{path}: {column}: expected whole numbers of at least 0")
+    rounds = []
+    for number, (label, rows) in enumerate(table.groupby("round", sort=True), start=1):
+        if label != number:
+            raise UserError(f"{path}: round {number}: expected rounds 1, 2, ..., all of them there")
+        rows = rows.sort_values("client", kind="stable")
+        cohort = rows["client"].to_numpy().astype(np.int64)
+        if len(np.unique(cohort)) < len(cohort):
+            raise UserError(f"{path}: round {number}: expected every client once")
+        rounds.append((cohort, rows["loss"].to_numpy()))
+    return rounds
+
+
+def _wide(
+    path: Path, table: pd.DataFrame, participants: Path | None
+) -> list[tuple[NDArray[np.int64], Array]]:
+    values, clients = table.to_numpy(), table.shape[1]
+    if participants is None:
+        return [(np.arange(clients), row) for row in values]
+    chosen = read_table(participants).to_numpy()
+    if len(chosen) != len(values):
+        raise UserError(
+            f"{participants}: {len(chosen)} rounds: expected {len(values)}, as in {path}"
+        )
+    rounds = []
+    for number, (row, ids) in enumerate(zip(values, chosen, strict=True), start=1):
+        cohort = np.unique(ids[~np.isnan(ids)])
+        if not ((cohort >= 0) & (cohort < clients) & (cohort == np.floor(cohort))).all():
+            raise UserError(
+                f"{participants}: round {number}: expected client numbers from 0 to {clients - 1}"
+            )
+        whole = cohort.astype(np.int64)
+        rounds.append((whole, row[whole]))
+    return rounds
+
+
+def _sizes(path: Path | None, clients: int) -> Array:
+    if path is None:
+        return np.ones(clients)
+    values = read_table(path).to_numpy().ravel()
+    if len(values) != clients:
+        raise UserError(f"{path}: {len(values)} numbers: expected one for each client, {clients}")
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise UserError(f"{path}: expected positive numbers of training samples")
+    return values

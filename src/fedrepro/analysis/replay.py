@@ -1,0 +1,188 @@
+"""A log of losses played through a rule that decides on mixing coefficients; nothing is trained.
+
+:func:`play` takes rounds one by one and keeps nothing, so that a million clients and thousands of
+rounds pass through it; :func:`replay` takes a whole log and adds regret and its bound.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.analysis.hindsight import best_fixed, decision_losses
+from fedrepro.engine.method import Method
+from fedrepro.methods import _registry as registry
+from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.deciding.rule import Decider, Decision, Observed
+from fedrepro.support.errors import UserError, bad_value
+
+# Up to so many clients the best fixed decision is sought; its cost grows with their cube.
+HINDSIGHT = 500
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A rule whose regret has a proven bound."""
+
+    def regret_bound(self, rounds: int, clients: int, share: float) -> float: ...
+
+
+class Played(NamedTuple):
+    """A round: what was seen, the rule's memory before it, and what it decided."""
+
+    seen: Observed
+    before: dict[str, Array]
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A whole log, replayed.
+
+    Attributes:
+        clients: one row per round and client that took part: round (from 1), client, loss,
+            response (NaN for rules without), weight (what it is mixed with, the eq. 95 of AAggFF),
+            coefficient (its entry in the decision over all clients; NaN for rules without memory).
+        rounds: one row per round: round, participants, decision_loss, regret, bound.
+        decision: the last decision over all clients [K], or None.
+        linearised: whether the regret is that of the linearised losses, because clients were
+            sampled or are more than :data:`HINDSIGHT`; else it is that of -log(1 + <p, r>).
+    """
+
+    clients: pd.DataFrame
+    rounds: pd.DataFrame
+    decision: Array | None
+    linearised: bool
+
+
+def rule_of(
+    name: str, fidelity: str = "paper", hyperparameters: dict[str, object] | None = None
+) -> Decider:
+    """A rule by name.
+
+    Raises:
+        UserError: for an unknown name or hyperparameter, or a method that does not decide from
+            losses alone.
+    """
+    parts = registry.parts()
+    rules = [each for each, part in parts.items() if issubclass(part.cls, Decider)]
+    plain = name.partition("@")[0]
+    if plain not in rules:
+        known = "it needs more than losses: " if plain in parts else ""
+        raise bad_value("replay", "rule", name, f"{known}one of {', '.join(rules)}", rules)
+    text = name if "@" in name else f"{name}@{fidelity}"
+    method: Method = registry.compose(text, {plain: hyperparameters or {}})[0]
+    return cast(Decider, method)
+
+
+def play(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Iterator[Played]:
+    """The decisions of ``rule`` on rounds that are asked for one at a time.
+
+    Raises:
+        UserError: for a loss that is negative or not finite, naming round and client.
+    """
+    memory = rule.memory(clients)
+    for seen in rounds:
+        _check(rule, seen)
+        decision = rule.decide(memory, seen)
+        yield Played(seen, memory, decision)
+        memory = decision.memory
+
+
+def _check(rule: Decider, seen: Observed) -> None:
+    where = f"round {seen.round + 1}"
+    if not len(seen.cohort):
+        raise UserError(f"replay: {where}: expected at least one participant")
+    wrong = ~(np.isfinite(seen.losses) & (seen.losses >= 0))
+    if wrong.any():
+        client, loss = seen.cohort[wrong][0], float(seen.losses[wrong][0])
+        raise UserError(
+            f"replay: {where}: client {client}: loss {loss}: expected a finite number of at least 0"
+            "; give --participants if only some clients took part"
+        )
+    if rule.full_participation and len(seen.cohort) < seen.clients:
+        raise UserError(
+            f"replay: {where}: {len(seen.cohort)} of {seen.clients} clients: expected all of them; "
+            "aaggff_d learns from a sample of clients"
+        )
+
+
+def replay(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Replay:
+    """Play a log and reckon the regret after every round.
+
+    Raises:
+        UserError: as :func:`play`, and for a log without rounds.
+    """
+    accounts = _Accounts(rule, clients)
+    rows, decision, parts = [], None, []
+    for played in play(rule, clients, rounds):
+        seen, made = played.seen, played.decision
+        nothing = np.full(len(seen.cohort), np.nan)
+        decision = made.memory.get("decision")
+        parts.append(
+            pd.DataFrame(
+                {
+                    "round": seen.round + 1,
+                    "client": seen.cohort,
+                    "loss": seen.losses,
+                    "response": nothing if made.response is None else made.response,
+                    "weight": made.weights,
+                    "coefficient": nothing if decision is None else decision[seen.cohort],
+                }
+            )
+        )
+        rows.append(accounts.add(played))
+    if not rows:
+        raise UserError("replay: losses: expected at least one round")
+    clients_table, rounds_table = pd.concat(parts, ignore_index=True), accounts.table(rows)
+    return Replay(clients_table, rounds_table, decision, accounts.linear)
+
+
+class _Accounts:
+    """Keeps two regrets: of the decision losses, as long as all is seen, and linearised."""
+
+    def __init__(self, rule: Decider, clients: int) -> None:
+        self.rule = rule
+        self.linear = clients > HINDSIGHT
+        self.paid = self.linear_paid = 0.0
+        self.responses: list[Array] = []
+        self.best: Array | None = None
+        self.slope = np.zeros(clients)
+
+    def add(self, played: Played) -> dict[str, float]:
+        seen, made, p = played.seen, played.decision, played.before.get("decision")
+        share = len(seen.cohort) / seen.clients
+        row: dict[str, float] = {"round": seen.round + 1, "participants": len(seen.cohort)}
+        row |= dict.fromkeys(("decision_loss", "regret", "linear_regret", "bound"), math.nan)
+        if made.response is None or made.gradient is None or p is None:
+            return row
+        self.linear = self.linear or share < 1
+        sampled, elsewhere = p[seen.cohort], p.sum() - p[seen.cohort].sum()
+        # What was not observed is taken for the mean response, as eq. 10 does.
+        expected = sampled @ made.response + elsewhere * made.response.mean()
+        row["decision_loss"] = -math.log1p(expected)
+        self.linear_paid += float(sampled @ made.gradient + elsewhere * made.elsewhere)
+        self.slope += made.elsewhere
+        self.slope[seen.cohort] += made.gradient - made.elsewhere
+        row["linear_regret"] = self.linear_paid - float(self.slope.min())
+        if not self.linear:
+            self.paid += float(decision_losses(p, made.response[None])[0])
+            self.responses.append(made.response)
+            self.best, least = best_fixed(np.stack(self.responses), self.best)
+            row["regret"] = self.paid - least
+        if isinstance(self.rule, Bounded) and _as_in_the_paper(self.rule):
+            row["bound"] = self.rule.regret_bound(seen.round + 1, seen.clients, share)
+        return row
+
+    def table(self, rows: list[dict[str, float]]) -> pd.DataFrame:
+        table = pd.DataFrame(rows)
+        linear = table.pop("linear_regret")
+        return table.assign(regret=linear) if self.linear else table
+
+
+def _as_in_the_paper(rule: Decider) -> bool:
+    """The theorems say nothing of the released code."""
+    return all(getattr(rule, each.name) == each.default for each in rule.divergences())

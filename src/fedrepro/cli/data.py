@@ -1,0 +1,163 @@
+"""The commands about data: download, prepare, partition, datasets."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from fedrepro.cli.console import print_table, progress_bar
+from fedrepro.support.errors import UserError, bad_value
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the subcommands."""
+    fetch = subparsers.add_parser(
+        "download",
+        help="fetch the raw files of a data set",
+        description="Fetch what config/datasets.yaml lists into results/downloads/NAME. An "
+        "interrupted download goes on where it stopped; each file is checked by its SHA-256.",
+    )
+    fetch.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
+    fetch.set_defaults(handler=_download)
+
+    make = subparsers.add_parser(
+        "prepare",
+        help="make a data set ready for training",
+        description="Make results/data/NAME: memory-mapped arrays and meta.json. Downloads first "
+        "what is missing; does nothing when all is there.",
+    )
+    make.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
+    make.add_argument("--again", action="store_true", help="make it even if it is there")
+    make.set_defaults(handler=_prepare)
+
+    share = subparsers.add_parser(
+        "partition",
+        help="share a data set out among the clients of a setting",
+        description="Write results/partitions/DATASET/SCHEME/seedS.npz and, as .json, the classes "
+        "of each client. All settings with the same data set and scheme share these files.",
+    )
+    share.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2")
+    share.add_argument("--seed", type=int, default=1, metavar="S", help="default: 1")
+    share.set_defaults(handler=_partition)
+
+    show = subparsers.add_parser(
+        "datasets",
+        help="list the data sets",
+        description="The data sets of config/datasets.yaml and which of them are prepared.",
+    )
+    show.add_argument("--json", action="store_true", help="for scripts")
+    show.set_defaults(handler=_datasets)
+
+
+def _download(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.data.catalogue.catalogue import find_dataset
+    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download
+
+    workbench = load()
+    spec = find_dataset(arguments.name, workbench.datasets)
+    download(arguments.name, spec, workbench.config.data.archives)
+    record = DOWNLOADS / arguments.name / RECORD
+    for name, about in json.loads(record.read_text(encoding="utf-8"))["files"].items():
+        print(f"{name}  sha256 {about['sha256']}  from {about['from']}")
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.data.catalogue.catalogue import find_dataset
+    from fedrepro.data.dataset import open_dataset
+    from fedrepro.data.prepare import prepare
+
+    workbench = load()
+    spec = find_dataset(arguments.name, workbench.datasets)
+    with progress_bar(f"{arguments.name}: reading") as progress:
+        folder = prepare(
+            arguments.name,
+            spec,
+            workbench.config.data.archives,
+            again=arguments.again,
+            progress=progress,
+        )
+    dataset = open_dataset(arguments.name)
+    test = len(dataset.test) if dataset.test else 0
+    print(
+        f"{folder}: {len(dataset.train):,} training and {test:,} test samples, "
+        f"{dataset.classes} classes, each {'x'.join(map(str, dataset.input_shape))}"
+    )
+
+
+def _partition(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.data.dataset import open_dataset
+    from fedrepro.data.partition.partition import make_partition
+
+    if not 0 <= arguments.seed < 2**32:
+        raise bad_value(
+            "the command line", "--seed", arguments.seed, "a whole number of at least 0"
+        )
+    setting = load().setting(arguments.setting)
+    train = open_dataset(setting.dataset).train
+    partition = make_partition(
+        train.y, train.group, setting.partition, arguments.seed, train.held_out
+    )
+    path = setting.partition_path(arguments.seed)
+    partition.save(path)
+    sizes = partition.train_counts.sum(axis=1)
+    held = (partition.train_counts > 0).sum(axis=1)
+    print(
+        f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "
+        f"of {held.min()} to {held.max()} classes"
+    )
+
+
+def _datasets(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+
+    rows = [_state(name, spec) for name, spec in load().datasets.items()]
+    if arguments.json:
+        json.dump(rows, sys.stdout, indent=2)
+        print()
+        return
+    header = ("name", "state", "train", "test", "classes", "shape", "what", "licence")
+    cells = []
+    for row in rows:
+        shape = "x".join(map(str, row["input_shape"] or []))
+        counts = (
+            "" if row[key] is None else f"{row[key]:,}" for key in ("train", "test", "classes")
+        )
+        cells.append((row["name"], row["state"], *counts, shape, row["title"], row["licence"]))
+    print_table(header, cells)
+    print("`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
+
+
+def _state(name: str, spec: Any) -> dict[str, Any]:
+    """One row: what the catalogue says, and what is on the disk."""
+    from fedrepro.data.dataset import PREPARED, read_meta
+    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
+
+    row: dict[str, Any] = {
+        "name": name,
+        "kind": spec.kind,
+        "title": spec.title,
+        "licence": spec.licence,
+        "citation": spec.citation,
+        "homepage": spec.homepage,
+        "state": "downloaded" if (DOWNLOADS / name / RECORD).is_file() else "absent",
+        **dict.fromkeys(("train", "test", "classes", "input_shape", "content_sha256")),
+    }
+    try:
+        meta = read_meta(PREPARED / name)
+    except UserError:
+        return {**row, "state": "damaged"}
+    if meta is None:
+        return row
+    splits = meta["splits"]
+    return {
+        **row,
+        "state": "prepared",
+        "train": splits["train"]["samples"],
+        "test": splits["test"]["samples"] if "test" in splits else 0,
+        "classes": meta["classes"],
+        "input_shape": meta["input_shape"],
+        "content_sha256": meta["content_sha256"],
+    }

@@ -1,0 +1,97 @@
+"""The command ``fedrepro``: its subcommands come from :mod:`fedrepro.commands`."""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, cast
+
+from fedrepro import __version__
+from fedrepro.cli import data, landscape, listing, replay, report, run
+from fedrepro.support.errors import UserError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; each subcommand sets ``handler``."""
+    top = argparse.ArgumentParser(
+        prog="fedrepro",
+        description="Reproduce published tables of federated learning, cell by cell.",
+        epilog="`snakemake --cores all` does all that is missing; each of these does one step.",
+    )
+    top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
+    top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
+    subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for commands in (run, listing, data, report, replay, landscape):
+        commands.register(subparsers)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status: 2 for wrong input, 130 when interrupted, 1 for a fault of this program,
+        whose traceback goes to the log if there is one.
+    """
+    chosen = parser().parse_args(arguments)
+    with _logged(chosen.log):
+        try:
+            chosen.handler(chosen)
+        except UserError as error:
+            print(f"fedrepro: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("fedrepro: interrupted", file=sys.stderr)
+            return 130
+        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+            sys.stderr.close()
+            return 0
+        except Exception as error:
+            if chosen.log is None:
+                raise
+            with chosen.log.open("a", encoding="utf-8") as log:
+                traceback.print_exc(file=log)
+            line = f"fedrepro: a fault of this program: {type(error).__name__}: {error}"
+            print(f"{line}; see {chosen.log}", file=sys.stderr)
+            return 1
+    return 0
+
+
+class _Both:
+    """A text stream that writes to the terminal and to a log."""
+
+    def __init__(self, terminal: IO[str], log: IO[str]) -> None:
+        self.terminal, self.log = terminal, log
+
+    def write(self, text: str) -> int:
+        written = self.terminal.write(text)
+        with suppress(OSError):  # a full disk: what a person must see was said above
+            self.log.write(text)
+        return written
+
+    def flush(self) -> None:
+        self.terminal.flush()
+        with suppress(OSError):
+            self.log.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.terminal, name)
+
+
+@contextmanager
+def _logged(path: Path | None) -> Iterator[None]:
+    """Let what is written to stderr stand in a file, too."""
+    if path is None:
+        yield
+        return
+    terminal = sys.stderr
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with path.open("a", encoding="utf-8", buffering=1) as log:  # a traceback is appended, too
+        sys.stderr = cast(IO[str], _Both(terminal, log))
+        try:
+            yield
+        finally:
+            sys.stderr = terminal

@@ -1,0 +1,77 @@
+"""``fedrepro table``, ``page`` and ``site``: from runs to numbers to pages."""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    table = subparsers.add_parser(
+        "table",
+        help="compute a table from its runs",
+        description="Compute the cells of a table from its runs. Missing runs are holes.",
+        epilog="Example: fedrepro table ima table_1 --scale demo",
+    )
+    _add_table(table)
+    table.set_defaults(handler=make_table)
+    page = subparsers.add_parser(
+        "page",
+        help="render the page of a table or figure and those of its runs",
+        description="Render a table that `fedrepro table` has computed, or a figure, and the pages "
+        "of its runs.",
+        epilog="Example: fedrepro page ima table_1 --scale demo",
+    )
+    _add_table(page)
+    page.set_defaults(handler=make_page)
+    site = subparsers.add_parser(
+        "site",
+        help="render the start page and all that is not a table's",
+        description="Render the start page, methods, discrepancies, cost, and the printed numbers "
+        "of tables that no experiment file covers yet.",
+    )
+    _add_scale(site)
+    site.set_defaults(handler=make_site)
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("system", metavar="SYSTEM", help="such as ima")
+    parser.add_argument("item", metavar="ITEM", help="such as table_1 or figure_a1")
+    _add_scale(parser)
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", help="demo or paper (default: as in config/config.yaml)")
+
+
+def make_table(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.report.cells import tables
+    from fedrepro.report.papers import published
+
+    workbench = load()
+    target = workbench.table(arguments.system, arguments.item, arguments.scale)
+    _say(tables.write(workbench, target, published.load(workbench.root)))
+
+
+def make_page(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.report import site
+    from fedrepro.report.papers import published
+
+    workbench = load()
+    target = workbench.target(arguments.system, arguments.item, arguments.scale)
+    _say(site.write_page(workbench, target, published.load(workbench.root)))
+
+
+def make_site(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.report import site
+    from fedrepro.report.papers import published
+
+    workbench = load()
+    scale = workbench.scale(arguments.scale)
+    _say(site.write_site(workbench, published.load(workbench.root), scale))
+
+
+def _say(path: Path) -> None:
+    print(f"wrote {path}", file=sys.stderr)

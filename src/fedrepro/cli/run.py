@@ -1,0 +1,172 @@
+"""``fedrepro run``: one run, as a rule of the workflow or by hand."""
+
+import argparse
+import math
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Overrides
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import bad_value
+from fedrepro.support.typed_yaml import validate
+
+if TYPE_CHECKING:
+    from fedrepro.data.dataset import Dataset
+    from fedrepro.data.partition.partition import Partition
+    from fedrepro.run.runner import Progress, Report
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="train one method in one setting with one seed",
+        description="Train one method in one setting with one seed. The files are those that the "
+        "workflow makes; data and partition are made first if they are missing. A run that was "
+        "broken off goes on from its last checkpoint; a finished one with nothing changed stays.",
+        epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "--executor", help="auto, sequential or vectorised (default: as in config/config.yaml)"
+    )
+    parser.add_argument(
+        "--device", help="cpu, cuda or cuda:<number> (default: as in config/config.yaml)"
+    )
+    parser.set_defaults(handler=handle)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a run."""
+    parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
+    parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
+    parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
+
+
+def requested(
+    arguments: argparse.Namespace, overrides: Overrides | None = None
+) -> tuple[Workbench, Run]:
+    """The run that :func:`add_run`'s arguments name.
+
+    Raises:
+        UserError: for a setting or seed that is none.
+    """
+    if not 0 <= arguments.seed < 2**32:
+        where = "the command line"
+        raise bad_value(where, "--seed", arguments.seed, "a whole number from 0 to 4294967295")
+    workbench = load(overrides=overrides)
+    setting = workbench.setting(arguments.setting)
+    return workbench, Run(setting.name, arguments.method, arguments.seed)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    chosen = {"device": arguments.device, "executor": arguments.executor}
+    overrides = validate(Overrides, chosen, "the command line")
+    carry_out(*requested(arguments, overrides))
+
+
+def carry_out(workbench: Workbench, run: Run) -> None:
+    """Make what a run needs, then the run.
+
+    Raises:
+        UserError: for whatever is wrong with the request.
+    """
+    from fedrepro.run import assembly as plan
+    from fedrepro.run import fingerprint, runner
+
+    run_config = workbench.run_config(run.setting, run.method, run.seed)
+    # Before any data are fetched: whether the method is one.
+    plan.compose(run_config)
+    dataset = _dataset(workbench, run.setting)
+    partition = _partition(workbench, run, dataset)
+    name = f"{run.setting} {run.method} seed {run.seed}"
+    lines, played = progress_lines(name), 0
+
+    def report(progress: "Progress") -> None:
+        nonlocal played
+        played += 1
+        lines(progress)
+
+    manifest = runner.run(
+        run_config,
+        dataset,
+        partition,
+        workbench.root / run.folder,
+        fingerprint.of_code(run_config),
+        report,
+    )
+    if manifest["status"] == "diverged":
+        _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+    before = "" if played else " before, by the same code and configuration on the same data"
+    _say(f"{name}: done{before}, in {run.folder}")
+
+
+def progress_lines(name: str) -> "Report":
+    """What prints a line now and then: round, speed, time left, last accuracy."""
+    printed = 0.0
+
+    def show(progress: "Progress") -> None:
+        nonlocal printed
+        now = time.monotonic()
+        last = progress.round == progress.rounds
+        if now - printed < SECONDS_BETWEEN_LINES and not last:
+            return
+        printed = now
+        left = (
+            ""
+            if last or progress.seconds_left is None
+            else f", {_span(progress.seconds_left)} left"
+        )
+        # There is none before the first evaluation.
+        known = math.isfinite(progress.accuracy)
+        accuracy = f", accuracy {progress.accuracy:.2%}" if known else ""
+        _say(
+            f"{name}: round {progress.round} of {progress.rounds}, "
+            f"{progress.rounds_per_second:.2f} rounds/s{left}{accuracy}"
+        )
+
+    return show
+
+
+def _dataset(workbench: Workbench, setting: str) -> "Dataset":
+    from fedrepro.data.dataset import PREPARED, open_dataset
+    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
+    from fedrepro.data.prepare import prepare
+
+    name = workbench.setting(setting).dataset
+    prepared = (workbench.root / PREPARED / name / "meta.json").exists()
+    if not prepared:
+        _say(f"{name}: being prepared")
+    # Does nothing for data that the same entry made of the same files. Without the files, what was
+    # made of them stands.
+    if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
+        prepare(name, workbench.datasets[name], workbench.config.data.archives)
+    return open_dataset(name, workbench.root / PREPARED)
+
+
+def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition":
+    from fedrepro.data.partition.partition import Partition, make_partition
+
+    setting = workbench.setting(run.setting)
+    path = workbench.root / setting.partition_path(run.seed)
+    data = dataset.train
+    if not path.exists() or not Partition.load(path).fits(data.y):
+        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
+        made.save(path)
+    return Partition.load(path)
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,196 @@
+"""The process that has imported everything and forks for each command (:mod:`fedrepro.cli.warm`).
+
+It is alone in its thread, computes nothing and holds no lock, so a fork is as good as new. It
+imports when the first command comes, and lives as long as the call of Snakemake that opened it, so
+changed code is seen by the next call.
+"""
+
+import atexit
+import gc
+import importlib
+import io
+import os
+import pkgutil
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import fedrepro
+from fedrepro.cli.warm import VARIABLE, address
+
+LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
+# What commands import only when they need it.
+NEEDED = ("altair", "pyarrow.parquet", "rich.progress", "rich.table", "scipy.special")
+# One thread in each library, as for the commands, and none beside them in the allocator of pyarrow.
+ALONE = {
+    **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+ENDED = 0  # in the place of a command's process, when it has ended
+
+
+def open_warm_start() -> None:
+    """Let the commands that this process starts from now on be forks; only on Linux.
+
+    The server and its folder go when this process ends, however it does: the server sees the end
+    of a pipe that is never closed here.
+    """
+    if sys.platform != "linux":  # libraries of macOS don't survive a fork
+        return
+    folder = tempfile.mkdtemp(prefix="fedrepro-")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(address(folder))
+        except OSError:  # a path too long for a socket
+            Path(folder).rmdir()
+            return
+        listener.listen()
+        until_the_end, _ = os.pipe()
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, folder, str(listener.fileno())],
+            stdin=until_the_end,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the commands to pass on
+            env={**os.environ, **ALONE},
+        )
+        os.close(until_the_end)
+    os.environ[VARIABLE] = folder
+
+
+def main() -> int:
+    """Serve; in each fork, carry out one command instead. Returns the exit status."""
+    folder, listener = sys.argv[1:]
+    arguments = _serve(socket.socket(fileno=int(listener)))
+    if arguments is None:
+        shutil.rmtree(folder)
+        return 0
+    from fedrepro.cli import main as cli
+
+    status = cli.main(arguments)
+    # Taking everything down again costs more than many a command. The ordinary end is left for what
+    # cannot be written.
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _import_everything() -> None:
+    for module in pkgutil.walk_packages(fedrepro.__path__, "fedrepro."):
+        if module.name != "fedrepro.__main__":
+            importlib.import_module(module.name)
+    for name in ("fedrepro.cli.main", *NEEDED):
+        importlib.import_module(name)
+    gc.freeze()  # else a fork's first collection would copy all this memory
+
+
+def _serve(listener: socket.socket) -> list[str] | None:
+    """Fork until stdin and the last command end. Returns None, but in a fork its arguments."""
+    os.close(os.pidfd_open(os.getpid()))  # an old Linux fails here, before anything is begun
+    selector = selectors.DefaultSelector()
+    for source in (sys.stdin, listener):
+        selector.register(source, selectors.EVENT_READ)
+    if all(key.fileobj is listener for key, _ in selector.select()):
+        _import_everything()
+        if len(list(Path("/proc/self/task").iterdir())) > 1:
+            return None  # a fork would lack the other threads, which may hold locks
+    while selector.get_map():
+        key = selector.select()[0][0]
+        match key.fileobj, key.data:
+            case sys.stdin, _:
+                selector.unregister(sys.stdin)
+                selector.unregister(listener)
+                listener.close()
+            case socket.socket() as source, _ if source is listener:
+                selector.register(listener.accept()[0], selectors.EVENT_READ)
+            case int() as ended, (connection, command):
+                _report_end(selector, ended, connection, command)
+            case socket.socket() as connection, None:
+                arguments = _fork(selector, connection)
+                if arguments is not None:
+                    return arguments
+            case socket.socket() as connection, command:
+                _pass_on(selector, connection, command)
+    return None
+
+
+def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:
+    """Begin the command that a client asks for. Returns None, but in the fork its arguments."""
+    request, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
+    if not request:  # the client was killed before it asked
+        selector.unregister(connection)
+        connection.close()
+        return None
+    command = os.fork()
+    if command == 0:
+        for key in selector.get_map().values():
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        selector.close()
+        return _become(request, files)
+    os.setpgid(command, command)  # a signal reaches the compilers that it calls, too
+    for file in files:
+        os.close(file)
+    with suppress(OSError):
+        connection.send(b"!")
+    selector.modify(connection, selectors.EVENT_READ, command)
+    selector.register(os.pidfd_open(command), selectors.EVENT_READ, (connection, command))
+    return None
+
+
+def _become(request: bytes, files: Iterable[int]) -> list[str]:
+    """Put this process in the client's place. Returns the arguments."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
+    folder, count, *rest = request.split(b"\0")
+    os.chdir(folder)
+    os.environb.clear()
+    for variable in rest[int(count) :]:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    return [os.fsdecode(argument) for argument in rest[: int(count)]]
+
+
+def _pass_on(selector: selectors.BaseSelector, connection: socket.socket, command: int) -> None:
+    """Send a command the signal that its client got, or kill it after its client."""
+    try:
+        number = connection.recv(1)
+    except ConnectionResetError:
+        number = b""
+    if command != ENDED:
+        with suppress(ProcessLookupError):
+            os.killpg(command, number[0] if number else signal.SIGKILL)
+    if not number:
+        selector.unregister(connection)
+        connection.close()
+
+
+def _report_end(
+    selector: selectors.BaseSelector, ended: int, connection: socket.socket, command: int
+) -> None:
+    """Tell a client how its command ended; the client then closes the connection."""
+    selector.unregister(ended)
+    os.close(ended)
+    _, status = os.waitpid(command, 0)
+    if connection.fileno() >= 0:
+        with suppress(OSError):
+            connection.send(b"%d" % status)
+        selector.modify(connection, selectors.EVENT_READ, ENDED)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

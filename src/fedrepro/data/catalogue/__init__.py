@@ -1,0 +1,1 @@
+"""The entries of config/datasets.yaml, by kind."""

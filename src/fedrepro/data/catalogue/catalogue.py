@@ -1,0 +1,54 @@
+"""The data sets that config/datasets.yaml names."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrepro.data.catalogue.entries import Name
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.support.errors import bad_value
+from fedrepro.support.typed_yaml import Typed, read_yaml, validate
+
+CATALOGUE = Path("config/datasets.yaml")
+
+
+class Catalogue(Typed):
+    """The whole of config/datasets.yaml."""
+
+    datasets: dict[Name, DatasetSpec]
+
+
+def load_datasets(path: Path = CATALOGUE) -> dict[str, DatasetSpec]:
+    """All data sets by name.
+
+    Raises:
+        UserError: for the first fault in the file.
+    """
+    return dict(validate(Catalogue, read_yaml(path), path).datasets)
+
+
+def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
+    """The data set of that name.
+
+    Raises:
+        UserError: when there is none, with the nearest name.
+    """
+    if name not in known:
+        raise bad_value(CATALOGUE, "data set", name, f"one of {', '.join(sorted(known))}", known)
+    return known[name]
+
+
+# What an entry may say otherwise without the data being others.
+DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed")
+
+
+def meaning_of(spec: DatasetSpec) -> Any:
+    """What an entry says of the data themselves, as nested dicts."""
+    return _without(spec.model_dump(mode="json"), DESCRIPTIVE)
+
+
+def _without(what: Any, keys: Collection[str]) -> Any:
+    """Nested dicts without some keys."""
+    if not isinstance(what, dict):
+        return what
+    return {key: _without(value, keys) for key, value in what.items() if key not in keys}

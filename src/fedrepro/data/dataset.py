@@ -1,0 +1,135 @@
+"""Opening a prepared data set: memory-mapped arrays and a small JSON file."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.support.errors import UserError, nearest
+
+PREPARED = Path("results/data")
+FORMAT = 1  # raised when the layout of a prepared folder changes
+
+
+@dataclass(frozen=True)
+class Split:
+    """The samples for training or for testing, in arrays that are read from disk as needed.
+
+    Attributes:
+        x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
+            [n, 1, samples] for sound, int32 [n, ...] for the numbers of words.
+        y: int64 [n], the class of each sample; [n, length] for the next words of a text.
+        group: int64 [n], the natural client of each sample, or None.
+        held_out: bool [n], the samples that the data set marks for testing, or None.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    group: NDArray[np.int64] | None
+    held_out: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared data set.
+
+    Attributes:
+        task: "classification", "binary" (two classes, one logit) or "next_word".
+        input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
+        mean: for each channel, subtracted after uint8 is divided by 255; None: not applied.
+        std: for each channel, divided by after that; None: not applied.
+        client_standardised: the columns that each client standardises with its own training rows.
+        meta: all of meta.json; `content_sha256` in it identifies the data.
+    """
+
+    name: str
+    task: str
+    classes: int
+    input_shape: tuple[int, ...]
+    train: Split
+    test: Split | None
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    meta: dict[str, Any]
+    client_standardised: tuple[int, ...] = ()
+
+
+def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
+    """Open `root`/`name`; nothing is read yet but headers, and torch is not needed.
+
+    Raises:
+        UserError: when it has not been prepared, or is damaged.
+    """
+    folder = root / name
+    meta = read_meta(folder)
+    if meta is None:
+        prepared = [path.parent.name for path in root.glob("[!.]*/meta.json")]
+        raise UserError(
+            f"{folder}: the data set has not been prepared: "
+            f"run `fedrepro prepare {name}`{nearest(name, prepared)}"
+        )
+    try:
+        splits = {
+            split: Split(
+                x=_map(folder, f"{split}_x", about),
+                y=_map(folder, f"{split}_y", about),
+                group=_map(folder, f"{split}_group", about)
+                if f"{split}_group" in about["arrays"]
+                else None,
+                held_out=_map(folder, f"{split}_held_out", about)
+                if f"{split}_held_out" in about["arrays"]
+                else None,
+            )
+            for split, about in meta["splits"].items()
+        }
+        return Dataset(
+            name=name,
+            task=meta["task"],
+            classes=meta["classes"],
+            input_shape=tuple(meta["input_shape"]),
+            train=splits["train"],
+            test=splits.get("test"),
+            mean=None if meta["mean"] is None else tuple(meta["mean"]),
+            std=None if meta["std"] is None else tuple(meta["std"]),
+            meta=meta,
+            client_standardised=tuple(meta.get("client_standardised", ())),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(folder, error) from None
+
+
+def read_meta(folder: Path) -> dict[str, Any] | None:
+    """A prepared folder's meta.json, or None when there is none.
+
+    Raises:
+        UserError: when it is damaged or of another version of fedrepro.
+    """
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise damaged(folder, error) from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise damaged(folder, ValueError("meta.json is of another version"))
+    return meta
+
+
+def damaged(folder: Path, error: Exception) -> UserError:
+    """The line for a prepared folder that can't be used."""
+    return UserError(f"{folder}: damaged ({error}): run `fedrepro prepare {folder.name} --again`")
+
+
+def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:
+    path = folder / f"{key}.npy"
+    size = about["arrays"][key]["size"]
+    if path.stat().st_size != size:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes, not {size}")
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array

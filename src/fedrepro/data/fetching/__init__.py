@@ -1,0 +1,1 @@
+"""Raw files: from archives, packages or the network, checked and unpacked."""

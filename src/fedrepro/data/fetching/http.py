@@ -1,0 +1,172 @@
+"""Downloads that can be interrupted at any time and go on where they stopped."""
+
+import http.client
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from fedrepro.support.errors import cannot_write
+
+PATIENCE = 10  # seconds without an answer or a byte
+TRIES = 3  # connections for one file; each goes on where the last one broke
+BLOCK = 1 << 16
+HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
+
+
+class SourceError(Exception):
+    """A source that doesn't have what is wanted; the next one may."""
+
+
+class Fetcher:
+    """Fetches files over HTTP, with a progress bar when a person watches."""
+
+    def __init__(self, name: str) -> None:
+        console = Console(stderr=True)
+        self._name = name
+        self._watched = console.is_terminal
+        self._unreachable: dict[str, str] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self._watched,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def fetch(
+        self, url: str, part: Path, size: int | None, fault: Callable[[Path], str | None]
+    ) -> Path:
+        """Have all of `url` in the file `part`, adding to what an earlier call left in it.
+
+        A part that turns out to be wrong is removed, so that the next call starts afresh.
+
+        Args:
+            size: bytes; None: as many as the server says.
+            fault: what is wrong with a whole file, such as its checksum.
+
+        Raises:
+            SourceError: when the server doesn't answer, or gives something else.
+            UserError: when the disk refuses.
+        """
+        host = urlsplit(url).netloc
+        if host in self._unreachable:
+            raise SourceError(self._unreachable[host])
+        if not self._watched:
+            print(f"{self._name}: fetching {url}", file=sys.stderr)
+        size = self._length(url) if size is None else size
+        task = self._progress.add_task(f"{self._name}: {part.stem}", total=size)
+        try:
+            return self._insist(url, part, size, fault, task)
+        except SourceError:
+            self._progress.remove_task(task)  # the next source has a bar of its own
+            raise
+
+    def _length(self, url: str) -> int:
+        """How many bytes the server says that `url` has."""
+        host = urlsplit(url).netloc
+        request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                length = answer.headers.get("Content-Length", "")
+        except urllib.error.HTTPError as error:
+            raise SourceError(f"{url}: status {error.code}") from None
+        except (OSError, http.client.HTTPException) as error:
+            self._unreachable[host] = f"{host}: {getattr(error, 'reason', None) or error}"
+            raise SourceError(self._unreachable[host]) from None
+        if not length.isdecimal():
+            raise SourceError(f"{url}: the server does not say how long it is")
+        return int(length)
+
+    def _insist(
+        self, url: str, part: Path, size: int, fault: Callable[[Path], str | None], task: TaskID
+    ) -> Path:
+        """Connect up to `TRIES` times."""
+        host, reason = urlsplit(url).netloc, ""
+        for _ in range(TRIES):
+            before = part.stat().st_size if part.is_file() else 0
+            try:
+                if before < size:
+                    self._continue(url, part, size, task)
+            except urllib.error.HTTPError as error:
+                if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    part.unlink(missing_ok=True)  # it belongs to another file
+                raise SourceError(f"{url}: status {error.code}") from None
+            except (OSError, http.client.HTTPException) as error:
+                reason = f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}"
+                if not part.is_file() or part.stat().st_size == before:  # no byte: no use to repeat
+                    self._unreachable[host] = f"{host}: {reason.removeprefix(f'{url}: ')}"
+                    raise SourceError(self._unreachable[host]) from None
+                continue
+            found = part.stat().st_size
+            if found < size:
+                reason = f"{url}: broke off after {found} of {size} bytes"
+                if found == before:
+                    break
+                continue
+            wrong = fault(part) if found == size else f"{found} bytes, not {size}"
+            if wrong is None:
+                return part
+            part.unlink()
+            raise SourceError(f"{url}: wrong checksum: {wrong}")
+        raise SourceError(reason)
+
+    def _continue(self, url: str, part: Path, size: int, task: TaskID) -> None:
+        """One connection: append what comes; returns at its end, whole or not."""
+        have = part.stat().st_size if part.is_file() else 0
+        headers = dict(HEADERS)
+        if have:
+            headers["Range"] = f"bytes={have}-"
+        request = urllib.request.Request(url, headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT and answer.headers.get(
+                "Content-Range", ""
+            ).startswith(f"bytes {have}-")
+            have = have if resumed else 0
+            length = answer.headers.get("Content-Length", "")
+            if length.isdecimal() and have + int(length) != size:
+                part.unlink(missing_ok=True)
+                raise SourceError(f"{url}: has {have + int(length)} bytes, not {size}")
+            try:
+                part.parent.mkdir(parents=True, exist_ok=True)
+                file = part.open("ab" if resumed else "wb")
+            except OSError as error:
+                raise cannot_write(part, error) from error
+            with file:
+                while have <= size and (block := answer.read1(BLOCK)):
+                    try:
+                        file.write(block)
+                        file.flush()
+                    except OSError as error:
+                        raise cannot_write(part, error) from error
+                    have += len(block)
+                    self._progress.update(task, completed=have)

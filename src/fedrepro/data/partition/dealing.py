@@ -1,0 +1,231 @@
+"""The ways to share samples out among clients, each a function named after its scheme.
+
+They are pure apart from the random state that they are given, and draw from it in the order of the
+code that published results come from, so that a seed gives the same clients: numpy's legacy
+generator (`np.random.RandomState(seed)`, the stream of `np.random.seed(seed)`), FedLab's functions
+as copied by FedIMA and FedDF's grouped partitioner.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from fedrepro.support.errors import UserError, bad_value
+
+Indices = NDArray[np.int64]
+
+DIRICHLET_TRIES = 2_000
+GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
+
+
+def iid(samples: int, clients: int, random: RandomState) -> list[Indices]:
+    """A random permutation in parts whose sizes differ by at most one."""
+    return [part.astype(np.int64) for part in np.array_split(random.permutation(samples), clients)]
+
+
+def shards(
+    labels: NDArray[Any], clients: int, shards_per_client: int, random: RandomState
+) -> list[Indices]:
+    """FedLab's shards: samples sorted by class, in equal shards; left-overs go to nobody.
+
+    The sort is stable; the released code's is not, and its indices depend on the numpy build (B9).
+    """
+    order = np.argsort(labels, kind="stable").astype(np.int64)
+    size = len(labels) // (clients * shards_per_client)
+    dealt = random.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
+    return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
+
+
+def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
+    """SuPerFed's pathological split: of 2K shards sorted by class client i holds i and i + K."""
+    order = np.argsort(labels, kind="stable").astype(np.int64)
+    cut = np.array_split(order, 2 * clients)
+    return [np.concatenate(pair) for pair in zip(cut[:clients], cut[clients:], strict=True)]
+
+
+def dirichlet(
+    labels: NDArray[Any], clients: int, alpha: float, minimum: int, random: RandomState
+) -> list[Indices]:
+    """FedLab's `hetero_dir_partition`: Dirichlet shares with a cap of N/K and a smallest client.
+
+    Raises:
+        UserError: when no draw of `DIRICHLET_TRIES` gives every client `minimum` samples.
+    """
+    members = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    for _ in range(DIRICHLET_TRIES):
+        pieces, sizes = _dirichlet_draw(members, clients, alpha, len(labels), random, shuffle=True)
+        if sizes.min() >= minimum:
+            joined = [np.concatenate(client).astype(np.int64) for client in pieces]
+            for indices in joined:
+                random.shuffle(indices)
+            return joined
+    raise UserError(
+        f"partition: dirichlet: none of {DIRICHLET_TRIES} draws gave each of {clients} clients "
+        f"at least {minimum} samples at alpha {alpha:g}: lower `minimum`, or use the scheme "
+        "`grouped_dirichlet`"
+    )
+
+
+def _dirichlet_draw(
+    members: list[Indices],
+    clients: int,
+    alpha: float,
+    samples: int,
+    random: RandomState,
+    *,
+    shuffle: bool,
+) -> tuple[list[list[Indices]], Indices]:
+    """One draw: each client's piece of each class, and the clients' sizes (all 0: a void draw)."""
+    pieces: list[list[Indices]] = [[] for _ in range(clients)]
+    sizes = np.zeros(clients, dtype=np.int64)
+    for member in members:
+        if shuffle:
+            member = member.copy()
+            random.shuffle(member)
+        shares = random.dirichlet(np.full(clients, alpha)) * (sizes < samples / clients)
+        total = shares.sum()
+        if not total > 0:  # every client with a share has its fill, or alpha is so small that 0/0
+            return pieces, np.zeros(clients, dtype=np.int64)
+        cuts = (np.cumsum(shares / total) * len(member)).astype(np.int64)[:-1]
+        for client, piece in enumerate(np.split(member, cuts)):
+            pieces[client].append(piece)
+            sizes[client] += len(piece)
+    return pieces, sizes
+
+
+def grouped_dirichlet(
+    labels: NDArray[Any], clients: int, alpha: float, random: RandomState
+) -> list[Indices]:
+    """FedDF's partitioner: shuffled data in consecutive parts, one for each ten clients.
+
+    Raises:
+        UserError: when a group finds no draw that gives each client half of the mean.
+    """
+    order = np.arange(len(labels), dtype=np.int64)
+    random.shuffle(order)
+    classes = int(labels.max()) + 1
+    groups = -(-clients // GROUP_SIZE)
+    # All parts but the last are of one size, also when the last group has fewer clients.
+    part = int(min(GROUP_SIZE, clients) / clients * len(labels))
+    result = []
+    for group in range(groups):
+        last = group == groups - 1
+        indices = order[group * part : None if last else (group + 1) * part]
+        members = clients - group * GROUP_SIZE if last else GROUP_SIZE
+        result += _one_group(indices, labels[indices], classes, members, alpha, random)
+    return result
+
+
+def _one_group(
+    indices: Indices,
+    labels: NDArray[Any],
+    classes: int,
+    clients: int,
+    alpha: float,
+    random: RandomState,
+) -> list[Indices]:
+    members = [indices[labels == label] for label in range(classes)]
+    least = int(0.5 * len(indices) / clients)
+    for _ in range(DIRICHLET_TRIES):
+        pieces, sizes = _dirichlet_draw(
+            members, clients, alpha, len(indices), random, shuffle=False
+        )
+        if sizes.sum() and sizes.min() >= least:
+            return [np.concatenate(client).astype(np.int64) for client in pieces]
+    raise UserError(
+        f"partition: grouped_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} left a client "
+        "with less than half of the mean: raise `alpha` or lower `clients`"
+    )
+
+
+def by_labels(
+    labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
+) -> list[Indices]:
+    """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 drawn ones.
+
+    A class is shared equally among those that hold it; one that nobody drew is left out.
+    """
+    classes = int(labels.max()) + 1
+    held: list[list[int]] = []
+    for client in range(clients):
+        own = [client % classes]
+        while len(own) < classes_per_client:
+            drawn = int(random.randint(classes))
+            if drawn not in own:
+                own.append(drawn)
+        held.append(own)
+    pieces: list[list[Indices]] = [[] for _ in range(clients)]
+    for label in range(classes):
+        member = np.flatnonzero(labels == label)
+        random.shuffle(member)
+        holders = [client for client in range(clients) if label in held[client]]
+        if holders:
+            for client, piece in zip(holders, np.array_split(member, len(holders)), strict=True):
+                pieces[client].append(piece)
+    return [np.concatenate(client).astype(np.int64) for client in pieces]
+
+
+def client_dirichlet(
+    labels: NDArray[Any], clients: int, alpha: float, random: RandomState
+) -> list[Indices]:
+    """Equal shares N/K of samples in Dirichlet(alpha * share of each class) proportions."""
+    order = [
+        random.permutation(np.flatnonzero(labels == label)) for label in range(labels.max() + 1)
+    ]
+    left = np.array([len(member) for member in order])
+    share = left / left.sum()
+    dealt = []
+    for _ in range(clients):
+        proportions = _dirichlet_of_small(alpha * share, random)
+        hand: list[Indices] = []
+        wanted = len(labels) // clients
+        while wanted:
+            open_classes = proportions * (left > 0)
+            if not open_classes.sum() > 0:
+                open_classes = np.where(left > 0, share, 0.0)
+            take = np.minimum(random.multinomial(wanted, open_classes / open_classes.sum()), left)
+            for label in np.flatnonzero(take):
+                start = len(order[label]) - left[label]
+                hand.append(order[label][start : start + take[label]])
+            left -= take
+            wanted -= int(take.sum())
+        dealt.append(np.concatenate(hand).astype(np.int64))
+    return dealt
+
+
+def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDArray[np.float64]:
+    """A Dirichlet draw in logarithms: at small alpha numpy's Gamma draws underflow to 0/0.
+
+    A Gamma(a) variable is one of Gamma(a + 1) times U ** (1 / a).
+    """
+    there = np.flatnonzero(alpha > 0)
+    a = alpha[there]
+    logs = np.log(random.standard_gamma(a + 1)) + np.log1p(-random.random_sample(len(a))) / a
+    drawn = np.zeros(len(alpha))
+    drawn[there] = np.exp(logs - logs.max())
+    return drawn / drawn.sum()  # type: ignore[no-any-return]
+
+
+def natural(
+    groups: NDArray[Any], clients: int | None, random: RandomState, minimum: int = 1
+) -> list[Indices]:
+    """One client for each group, in the groups' order; `clients` draws so many of them.
+
+    Raises:
+        UserError: when there are fewer groups than clients.
+    """
+    names, sizes = np.unique(groups, return_counts=True)
+    names = names[sizes >= minimum]
+    if len(names) == 0:
+        raise bad_value("partition natural", "minimum", minimum, f"at most {sizes.max()}")
+    if clients is not None:
+        if clients > len(names):
+            expectation = f"at most {len(names)}, the number of groups"
+            raise bad_value("partition natural", "clients", clients, expectation)
+        names = np.sort(random.choice(names, clients, replace=False))
+    order = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[order], names, side="right")
+    starts = np.searchsorted(groups[order], names, side="left")
+    return [order[first:last] for first, last in zip(starts, ends, strict=True)]

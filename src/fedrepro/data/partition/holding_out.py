@@ -1,0 +1,85 @@
+"""Which of its samples a client keeps for testing."""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from fedrepro.data.partition.dealing import Indices
+from fedrepro.data.partition.schemes import Natural, PartitionSpec
+from fedrepro.support.errors import UserError
+
+
+def hold_out(
+    client: int, indices: Indices, labels: NDArray[Any], spec: PartitionSpec, random: RandomState
+) -> tuple[Indices, Indices]:
+    """A client's training and test samples, both in the order of `indices`."""
+    if len(indices) < 2:
+        raise UserError(
+            f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
+            "2, to hold one out: lower `clients` or raise `minimum`"
+        )
+    wanted = min(max(round(spec.test_fraction * len(indices)), 1), len(indices) - 1)
+    own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
+    chosen = stratified_choice(own, wanted, random)
+    return indices[~chosen], indices[chosen]
+
+
+def hold_out_of_group(
+    client: int, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
+) -> tuple[Indices, Indices]:
+    """A group's training and test samples, as scikit-learn's `train_test_split` with this seed.
+
+    AAggFF's released code takes them so, each client from a stream that starts anew, and with a
+    handful of small clients the results depend on the split more than on the method.
+
+    Raises:
+        UserError: when a class has one sample. Other schemes deal out single samples too, at
+            random; here it is how the data are.
+    """
+    own = labels[indices]
+    values, counts = np.unique(own, return_counts=True)
+    if counts.min() == 1:
+        raise UserError(
+            f"partition {spec.name}: client {client} has a single sample of class "
+            f"{values[counts.argmin()]}, which can't be both trained on and tested with: "
+            "expected `stratified: false`, or other data"
+        )
+    random = RandomState(seed)
+    wanted = int(np.ceil(spec.test_fraction * len(own)))
+    kept = _drawn_mode(counts, len(own) - wanted, random)
+    _drawn_mode(counts - kept, wanted, random)  # all that is left, but its draws count
+    chosen = np.ones(len(own), dtype=np.bool_)
+    for value, count in zip(values, kept, strict=True):
+        chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
+    return indices[~chosen], indices[chosen]
+
+
+def _drawn_mode(counts: Indices, wanted: int, random: RandomState) -> Indices:
+    """`wanted` in proportion to `counts` by largest remainders, ties by lot (scikit-learn's)."""
+    exact = counts / counts.sum() * wanted
+    quota = np.floor(exact)
+    remainder, lacking = exact - quota, int(wanted - quota.sum())
+    for value in np.unique(remainder)[::-1]:
+        if lacking == 0:
+            break
+        (ties,) = np.where(remainder == value)
+        lucky = random.choice(ties, size=min(len(ties), lacking), replace=False)
+        quota[lucky] += 1
+        lacking -= len(lucky)
+    return np.asarray(quota, dtype=np.int64)
+
+
+def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
+    """A mask [n] with `wanted` samples, from each class in proportion (largest remainders)."""
+    values, counts = np.unique(labels, return_counts=True)
+    exact = counts * wanted / len(labels)
+    quota = np.floor(exact).astype(np.int64)
+    # Ties go to the larger class, then to the smaller label.
+    order = np.lexsort((values, -counts, -(exact - quota)))
+    quota[order[: wanted - int(quota.sum())]] += 1
+    mask = np.zeros(len(labels), dtype=np.bool_)
+    for value, count in zip(values, quota, strict=True):
+        mask[random.permutation(np.flatnonzero(labels == value))[:count]] = True
+    return mask

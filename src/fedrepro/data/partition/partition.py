@@ -1,0 +1,263 @@
+"""Which samples each client holds: made, kept in a file, and checked."""
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from fedrepro.data.partition.dealing import (
+    Indices,
+    by_labels,
+    client_dirichlet,
+    dirichlet,
+    grouped_dirichlet,
+    iid,
+    natural,
+    paired_shards,
+    shards,
+)
+from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
+from fedrepro.data.partition.schemes import (
+    ClientDirichlet,
+    Dirichlet,
+    GroupedDirichlet,
+    Iid,
+    Labels,
+    Natural,
+    PairedShards,
+    PartitionSpec,
+    Shards,
+)
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import write_atomically
+
+__all__ = ["Partition", "PartitionSpec", "make_partition"]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Each client's samples, as indices into the training split.
+
+    Attributes:
+        train: one int64 array for each client.
+        test: the same for the samples that clients hold out, or None.
+        train_counts: int64 [clients, classes], how many samples of each class.
+        test_counts: the same for `test`.
+        spec: the scheme with all its keys.
+    """
+
+    train: list[Indices]
+    test: list[Indices] | None
+    train_counts: Indices
+    test_counts: Indices | None
+    spec: dict[str, Any]
+    name: str
+    seed: int
+
+    def fits(self, labels: NDArray[Any]) -> bool:
+        """Whether samples with these classes are those that were shared out."""
+        labels = _one_dimensional(labels)
+        for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
+            if rows is None or counts is None:
+                continue
+            if max(int(each.max(initial=0)) for each in rows) >= len(labels):
+                return False
+            if not np.array_equal(_counts(rows, labels, counts.shape[1]), counts):
+                return False
+        return True
+
+    def save(self, path: Path) -> None:
+        """Write `path` (.npz) and the classes of each client beside it (.json).
+
+        Equal partitions give equal bytes.
+
+        Raises:
+            UserError: when the disk refuses.
+        """
+        arrays = {"train": np.concatenate(self.train), "train_ends": _ends(self.train)}
+        arrays["train_counts"] = self.train_counts
+        if self.test is not None and self.test_counts is not None:
+            arrays |= {"test": np.concatenate(self.test), "test_ends": _ends(self.test)}
+            arrays["test_counts"] = self.test_counts
+        histogram = {
+            "name": self.name,
+            "spec": self.spec,
+            "seed": self.seed,
+            "clients": len(self.train),
+            "classes": int(self.train_counts.shape[1]),
+            "train": self.train_counts.tolist(),
+            "test": None if self.test_counts is None else self.test_counts.tolist(),
+        }
+        with write_atomically(path.with_suffix(".json")) as temporary:
+            temporary.write_text(json.dumps(histogram, sort_keys=True) + "\n", encoding="utf-8")
+        # The .npz comes last: whoever sees it sees the histogram as well.
+        with write_atomically(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            for key, array in arrays.items():
+                # A member's default date is a constant, whereas np.savez leaves that unsaid.
+                with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
+    @staticmethod
+    def load(path: Path) -> "Partition":
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: when a file is missing or damaged.
+        """
+        try:
+            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                held_out = "test" in arrays
+                return Partition(
+                    train=np.split(arrays["train"], arrays["train_ends"][:-1]),
+                    test=np.split(arrays["test"], arrays["test_ends"][:-1]) if held_out else None,
+                    train_counts=arrays["train_counts"],
+                    test_counts=arrays["test_counts"] if held_out else None,
+                    spec=about["spec"],
+                    name=about["name"],
+                    seed=about["seed"],
+                )
+        except FileNotFoundError as error:
+            raise UserError(f"{error.filename}: there is no such partition") from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path}: damaged: {error}: delete it and make it again") from None
+
+
+def make_partition(
+    labels: NDArray[Any],
+    groups: NDArray[Any] | None,
+    spec: PartitionSpec,
+    seed: int,
+    held_out: NDArray[Any] | None = None,
+) -> Partition:
+    """Share out samples among clients.
+
+    Args:
+        labels: int [n], the class of each sample; of samples with several, such as the words of a
+            text [n, length], only their number is shown.
+        groups: int [n], each sample's natural client, for the scheme `natural`.
+        spec: the scheme, as in an experiment file.
+        seed: of numpy's legacy generator, so a number below 2**32.
+        held_out: bool [n], the test samples that a data set itself marks, for `given_test`.
+
+    Raises:
+        UserError: when the request can't be met.
+    """
+    labels = np.asarray(labels)
+    labels = _one_dimensional(labels)
+    if labels.size == 0:
+        raise UserError(f"partition {spec.name}: there are no samples to share out")
+    given_test = isinstance(spec, Natural) and spec.given_test
+    if given_test and held_out is None:
+        raise UserError(
+            f"partition {spec.name}: given_test: True: the data set marks no test samples: "
+            "expected False, with a `test_fraction`"
+        )
+    clients = _assign(labels, groups, spec, RandomState(seed))
+    _refuse_empty(clients, spec)
+    test = None
+    if spec.test_fraction:
+        # A stream of its own: with or without held-out samples, a client holds the same ones.
+        random = RandomState([seed, 1])
+        pairs = [
+            hold_out_of_group(number, indices, labels, spec, seed)
+            if isinstance(spec, Natural) and spec.stratified
+            else hold_out(number, indices, labels, spec, random)
+            for number, indices in enumerate(clients)
+        ]
+        clients, test = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if given_test:
+        marked = np.asarray(held_out, dtype=np.bool_)
+        test = [indices[marked[indices]] for indices in clients]
+        clients = [indices[~marked[indices]] for indices in clients]
+        _refuse_empty(clients, spec)
+    classes = int(labels.max()) + 1
+    return Partition(
+        train=clients,
+        test=test,
+        train_counts=_counts(clients, labels, classes),
+        test_counts=None if test is None else _counts(test, labels, classes),
+        spec=spec.model_dump(),
+        name=spec.name,
+        seed=seed,
+    )
+
+
+def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
+    empty = next((number for number, indices in enumerate(clients) if len(indices) == 0), None)
+    if empty is not None:
+        raise UserError(
+            f"partition {spec.name}: client {empty} would get no samples: "
+            f"expected fewer clients than {len(clients)}"
+        )
+
+
+def _assign(
+    labels: NDArray[Any], groups: NDArray[Any] | None, spec: PartitionSpec, random: RandomState
+) -> list[Indices]:
+    where = f"partition {spec.name}"
+    if spec.clients is not None and spec.clients > len(labels):
+        samples = f"at most {len(labels)}, the number of samples"
+        raise bad_value(where, "clients", spec.clients, samples)
+    match spec:
+        case Iid():
+            return iid(len(labels), spec.clients, random)
+        case Shards():
+            wanted = spec.clients * spec.classes_per_client
+            if wanted > len(labels):
+                at_most = (
+                    f"at most {len(labels) // spec.clients} ({wanted} shards need a sample each"
+                )
+                expectation = f"{at_most}, there are {len(labels)})"
+                raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
+            return shards(labels, spec.clients, spec.classes_per_client, random)
+        case PairedShards():
+            if 2 * spec.clients > len(labels):
+                expectation = f"at most {len(labels) // 2}, half of the number of samples"
+                raise bad_value(where, "clients", spec.clients, expectation)
+            return paired_shards(labels, spec.clients)
+        case Dirichlet():
+            if spec.minimum * spec.clients > len(labels):
+                equal_share = len(labels) // spec.clients
+                expectation = (
+                    f"at most {equal_share} ({len(labels)} samples / {spec.clients} clients)"
+                )
+                raise bad_value(where, "minimum", spec.minimum, expectation)
+            return dirichlet(labels, spec.clients, spec.alpha, spec.minimum, random)
+        case GroupedDirichlet():
+            return grouped_dirichlet(labels, spec.clients, spec.alpha, random)
+        case Labels():
+            classes = int(labels.max()) + 1
+            if spec.classes_per_client > classes:
+                expectation = f"at most {classes}, the number of classes"
+                raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
+            return by_labels(labels, spec.clients, spec.classes_per_client, random)
+        case ClientDirichlet():
+            return client_dirichlet(labels, spec.clients, spec.alpha, random)
+        case Natural():
+            if groups is None:
+                raise UserError(
+                    f"{where}: scheme: 'natural': the data set has no groups: "
+                    "expected one with a `group` column in config/datasets.yaml"
+                )
+            return natural(np.asarray(groups), spec.clients, random, spec.minimum)
+        case _:
+            assert_never(spec)
+
+
+def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:
+    """Texts, whose target is at every word, are of one class."""
+    return labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
+
+
+def _counts(clients: list[Indices], labels: NDArray[Any], classes: int) -> Indices:
+    return np.stack([np.bincount(labels[indices], minlength=classes) for indices in clients])
+
+
+def _ends(clients: list[Indices]) -> Indices:
+    return np.cumsum([len(indices) for indices in clients], dtype=np.int64)

@@ -1,0 +1,173 @@
+"""How a data set can be shared out among clients, as it is written in an experiment file."""
+
+from abc import abstractmethod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
+
+Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
+Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
+
+
+class Scheme(Typed):
+    """What all schemes share.
+
+    Attributes:
+        test_fraction: the share of its own samples that each client holds out for testing,
+            rounded, but at least one sample and not all of them: a client with a single one is
+            refused. (SuPerFed's code rounds down, so that a client with four tests with none.)
+        stratified: hold out the same share of each class (by largest remainders).
+    """
+
+    test_fraction: Share = 0.0
+    stratified: bool = False
+
+    @property
+    def name(self) -> str:
+        """A path-safe name that tells two different schemes apart."""
+        held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
+        stratified = ["stratified"] if self.test_fraction and self.stratified else []
+        return "-".join([*self._parts(), *held_out, *stratified])
+
+    @abstractmethod
+    def _parts(self) -> list[str]: ...
+
+
+class Iid(Scheme):
+    """Equal parts of a random permutation."""
+
+    scheme: Literal["iid"]
+    clients: Count
+
+    def _parts(self) -> list[str]:
+        return ["iid", f"clients{self.clients}"]
+
+
+class Shards(Scheme):
+    """Samples sorted by class, cut into equal shards, `classes_per_client` shards for each client.
+
+    The published "#C=2" of FMNIST and CIFAR-10 in IMA (discrepancy B8). A shard may straddle two
+    classes and two shards may be of one class, so a client can hold one to four classes.
+    """
+
+    scheme: Literal["shards"]
+    clients: Count
+    classes_per_client: Count
+
+    def _parts(self) -> list[str]:
+        return ["shards", f"clients{self.clients}", f"classes{self.classes_per_client}"]
+
+
+class PairedShards(Scheme):
+    """SuPerFed's pathological split: samples sorted by class, 2K shards, client i has i and i + K.
+
+    Nothing is drawn: the seed decides only what clients hold out. Unlike in `shards` no sample is
+    left over: shards differ in size by at most one.
+    """
+
+    scheme: Literal["paired_shards"]
+    clients: Count
+
+    def _parts(self) -> list[str]:
+        return ["paired_shards", f"clients{self.clients}"]
+
+
+class Dirichlet(Scheme):
+    """Each class shared out in Dirichlet(alpha) proportions (Hsu et al. 2019, as in FedLab).
+
+    A client that has its equal share N/K of all samples already gets nothing of the later classes,
+    and the whole draw is repeated until every client has `minimum` samples.
+
+    SuPerFed's code draws in the same way, but drops clients with ten samples or fewer instead of
+    drawing again. It needs no scheme of its own: of 200 draws for each of its settings (CIFAR-100,
+    K = 100; TinyImageNet, K = 200; MNIST, K = 100; alpha 1 and 10) no client of any had fewer
+    than 125 samples, so that neither anyone is dropped nor anything drawn again.
+    """
+
+    scheme: Literal["dirichlet"]
+    clients: Count
+    alpha: Positive
+    minimum: Count = 10
+
+    def _parts(self) -> list[str]:
+        parts = ["dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+        return [*parts, f"minimum{self.minimum}"]
+
+
+class GroupedDirichlet(Scheme):
+    """FedDF's variant (Lin et al. 2020): groups of ten clients, each with its part of the data.
+
+    Within a group no client has less than half of the mean, so it ends where `dirichlet` with
+    small alpha does not (discrepancies A7 and B17), and client sizes vary little.
+    """
+
+    scheme: Literal["grouped_dirichlet"]
+    clients: Count
+    alpha: Positive
+
+    def _parts(self) -> list[str]:
+        return ["grouped_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+
+
+class Labels(Scheme):
+    """Each client holds exactly `classes_per_client` classes (NIID-Bench's "#label=k")."""
+
+    scheme: Literal["labels"]
+    clients: Count
+    classes_per_client: Count
+
+    def _parts(self) -> list[str]:
+        return ["labels", f"clients{self.clients}", f"classes{self.classes_per_client}"]
+
+
+class ClientDirichlet(Scheme):
+    """Hsu et al. (2019): N/K samples for each client, of classes in its own Dirichlet proportions.
+
+    The Dirichlet's mean is the classes' share of all samples and `alpha` its concentration; at
+    0.01 a client has one or two classes. Nobody is empty and no sample is used twice, as it is in
+    AAggFF's released code; a class that is used up is left out of later clients' draws.
+    """
+
+    scheme: Literal["client_dirichlet"]
+    clients: Count
+    alpha: Positive
+
+    def _parts(self) -> list[str]:
+        return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+
+
+class Natural(Scheme):
+    """One client for each value of the data's group column; with `clients`, so many of them.
+
+    Attributes:
+        minimum: groups with fewer samples are no clients.
+        given_test: clients hold out what the data set itself marks as test samples.
+    """
+
+    scheme: Literal["natural"]
+    clients: Count | None = None
+    minimum: Count = 1
+    given_test: bool = False
+
+    @model_validator(mode="after")
+    def _one_test(self) -> Self:
+        if self.given_test and self.test_fraction:
+            raise ValueError("`given_test` or `test_fraction`, not both")
+        return self
+
+    def _parts(self) -> list[str]:
+        return [
+            "natural",
+            *([f"clients{self.clients}"] if self.clients else []),
+            *([f"minimum{self.minimum}"] if self.minimum > 1 else []),
+            *(["given_test"] if self.given_test else []),
+        ]
+
+
+PartitionSpec = Annotated[
+    Iid | Shards | PairedShards | Dirichlet | GroupedDirichlet | Labels | ClientDirichlet | Natural,
+    Field(discriminator="scheme"),
+]

@@ -1,0 +1,257 @@
+"""From raw files to the arrays that `open_dataset` opens."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.catalogue import meaning_of
+from fedrepro.data.catalogue.kinds import (
+    Berka,
+    Celeba,
+    Cifar10Binary,
+    Cifar100Binary,
+    DatasetSpec,
+    HeartDisease,
+    Idx,
+    ImageFolder,
+    Isic,
+    JpegParquet,
+    LeafFemnist,
+    LeafReddit,
+    LeafShakespeare,
+    PixelCsv,
+    Plays,
+    QuestionPairs,
+    SpeechCommands,
+    TabularCsv,
+    TinyImageNet,
+)
+from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
+from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.files import only_one, whole_folder
+
+Progress = Callable[[float], None]
+
+STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
+
+
+def prepare(
+    name: str,
+    spec: DatasetSpec,
+    archives: Path | None = None,
+    *,
+    downloads: Path = DOWNLOADS,
+    root: Path = PREPARED,
+    again: bool = False,
+    progress: Progress = lambda share: None,
+) -> Path:
+    """Make the folder `root`/`name`, downloading first what is not there; return it.
+
+    Nothing is done when the folder was made from the same files by the same entry.
+
+    Args:
+        name: of the folder.
+        spec: the catalogue's entry.
+        archives: a folder of archives, looked in before the network.
+        downloads: where raw files are kept.
+        root: where prepared data are kept.
+        again: make it in any case.
+        progress: called with the share of images decoded.
+
+    Raises:
+        UserError: when the files can't be had, are not what the entry says, or can't be written.
+            The folder is then as it was.
+    """
+    raw = download(name, spec, archives, root=downloads)
+    recipe = _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw.sha256})
+    folder = root / name
+    with only_one(folder):
+        if not again and _made_by(folder, recipe):
+            return folder
+        with whole_folder(folder) as temporary:
+            scratch = temporary / "scratch"
+            scratch.mkdir()
+            content = _read(spec, raw, scratch, progress)
+            shutil.rmtree(scratch)
+            _check(content, spec, name)
+            _write(content, spec, name, recipe, temporary)
+    return folder
+
+
+def _made_by(folder: Path, recipe: str) -> bool:
+    try:
+        meta = read_meta(folder)
+    except UserError:
+        return False
+    return (
+        meta is not None
+        and meta.get("recipe") == recipe
+        and all(
+            path.is_file() and path.stat().st_size == about["size"]
+            for split in meta["splits"].values()
+            for path, about in ((folder / f"{key}.npy", a) for key, a in split["arrays"].items())
+        )
+    )
+
+
+def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Content:
+    # Imported here: opening a data set needs neither pandas nor Pillow.
+    from fedrepro.data.readers import images
+
+    match spec:
+        case Idx():
+            return images.read_idx_pairs(spec, raw.path)
+        case Cifar10Binary():
+            from fedrepro.data.readers.cifar import read_cifar10
+
+            return read_cifar10(spec, raw.path, scratch)
+        case Cifar100Binary():
+            from fedrepro.data.readers.cifar import read_cifar100
+
+            return read_cifar100(spec, raw.path, scratch)
+        case PixelCsv():
+            return images.read_pixel_csv(spec, raw.path)
+        case JpegParquet():
+            return images.read_jpeg_parquet(spec, raw.path, progress)
+        case ImageFolder():
+            return images.read_image_folder(spec, raw.path, scratch, progress)
+        case TabularCsv():
+            from fedrepro.data.readers.tables import read_tabular_csv
+
+            return read_tabular_csv(spec, raw.path)
+        case HeartDisease():
+            from fedrepro.data.readers.medical import read_heart_disease
+
+            return read_heart_disease(spec, raw.path)
+        case Isic():
+            from fedrepro.data.readers.medical import read_isic
+
+            return read_isic(spec, raw.path, scratch, progress)
+        case Berka():
+            from fedrepro.data.readers.berka import read_berka
+
+            return read_berka(spec, raw.path, scratch)
+        case QuestionPairs():
+            from fedrepro.data.readers.texts import read_question_pairs
+
+            return read_question_pairs(spec, raw.path)
+        case LeafReddit():
+            from fedrepro.data.readers.texts import read_leaf_reddit
+
+            return read_leaf_reddit(spec, raw.path, scratch)
+        case LeafFemnist():
+            from fedrepro.data.readers.leaf import read_leaf_femnist
+
+            return read_leaf_femnist(raw.path, scratch)
+        case LeafShakespeare():
+            from fedrepro.data.readers.leaf import read_leaf_shakespeare
+
+            return read_leaf_shakespeare(spec, raw.path, scratch)
+        case Plays():
+            from fedrepro.data.readers.plays import read_plays
+
+            return read_plays(spec, raw.path, scratch)
+        case Celeba():
+            from fedrepro.data.readers.celeba import read_celeba
+
+            return read_celeba(spec, raw.path, scratch, progress)
+        case SpeechCommands():
+            from fedrepro.data.readers.sound import read_speech_commands
+
+            return read_speech_commands(spec, raw.path, scratch, progress)
+        case TinyImageNet():
+            from fedrepro.data.readers.tiny_imagenet import read_tiny_imagenet
+
+            return read_tiny_imagenet(spec, raw.path, scratch, progress)
+        case _:
+            assert_never(spec)
+
+
+def _check(content: Content, spec: DatasetSpec, name: str) -> None:
+    classes = len(content.class_names)
+    for split, samples in (("train", content.train), ("test", content.test)):
+        if samples is None:
+            continue
+        if len(samples.y) == 0:
+            raise UserError(f"{name}: the {split} split has no samples")
+        low, high = int(samples.y.min()), int(samples.y.max())
+        if low < 0 or high >= classes:
+            raise UserError(
+                f"{name}: {split}: a label is {low if low < 0 else high}: "
+                f"expected 0 to {classes - 1}"
+            )
+    if classes < 2 or (spec.task == "binary" and classes != 2):
+        expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
+        raise UserError(f"{name}: {classes} classes: expected {expected}")
+    if spec.mean is not None and len(spec.mean) != content.train.x.shape[1]:
+        channels = content.train.x.shape[1]
+        raise UserError(f"{name}: mean: {list(spec.mean)}: expected {channels} numbers")
+
+
+def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: Path) -> None:
+    splits = {"train": _write_split(folder, "train", content.train)}
+    if content.test is not None:
+        splits["test"] = _write_split(folder, "test", content.test)
+    hashes = {
+        key: about["sha256"] for split in splits.values() for key, about in split["arrays"].items()
+    }
+    meta = {
+        "format": FORMAT,
+        "name": name,
+        "title": spec.title,
+        "licence": spec.licence,
+        "citation": spec.citation,
+        "task": spec.task,
+        "classes": len(content.class_names),
+        "class_names": content.class_names,
+        "input_shape": list(content.train.x.shape[1:]),
+        "mean": spec.mean,
+        "std": spec.std,
+        "splits": splits,
+        "content_sha256": _digest(hashes),
+        "recipe": recipe,
+        **content.notes,
+    }
+    text = json.dumps(meta, indent=2, sort_keys=True) + "\n"
+    try:
+        (folder / "meta.json").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def _write_split(folder: Path, split: str, samples: Samples) -> dict[str, Any]:
+    x = samples.x if samples.x.dtype in STORED else samples.x.astype(np.float32)
+    arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(np.int64)}
+    if samples.group is not None:
+        arrays["group"] = samples.group.astype(np.int64)
+    if samples.held_out is not None:
+        arrays["held_out"] = samples.held_out.astype(np.bool_)
+    written = {f"{split}_{key}": array for key, array in arrays.items()}
+    return {
+        "samples": len(samples.y),
+        "arrays": {key: _write_array(folder / f"{key}.npy", a) for key, a in written.items()},
+    }
+
+
+def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    """Write an .npy file in plain writes: np.save's own would hide why the disk refused."""
+    array = np.ascontiguousarray(array)
+    with path.open("xb") as file:
+        header = np.lib.format.header_data_from_array_1_0(array)
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(array.data.cast("B") if array.size else b"")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"size": path.stat().st_size, "sha256": digest, "shape": list(array.shape)}
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""From raw files to arrays: a file for each source of data."""

@@ -1,0 +1,78 @@
+"""CelebA with celebrities as clients, as LEAF makes it of the official files."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.data.catalogue.kinds import Celeba
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.images import decode
+from fedrepro.support.errors import UserError, bad_value
+
+
+def read_celeba(
+    spec: Celeba, folder: Path, scratch: Path, progress: Callable[[float], None]
+) -> Content:
+    """Images of celebrities with enough of them: whether they have the attribute.
+
+    Raises:
+        UserError: when a file is not in CelebA's format, or an image is missing.
+    """
+    files = spec.files
+    owners = dict(_words(folder / files.identities.name, 0, 2))
+    header, *rows = _lines(folder / files.attributes.name)[1:]
+    names = header.split()
+    if spec.attribute not in names:
+        raise bad_value(
+            folder / files.attributes.name, "attribute", spec.attribute, "one it has", names
+        )
+    column = 1 + names.index(spec.attribute)
+    labels = {
+        words[0]: words[column]
+        for words in (row.split() for row in rows)
+        if len(words) == 1 + len(names)
+    }
+    lacking = next((name for name in owners if labels.get(name) not in ("1", "-1")), None)
+    if lacking:
+        raise UserError(f"{folder / files.attributes.name}: {lacking}: expected 1 or -1")
+    people, counts = np.unique(list(owners.values()), return_counts=True)
+    kept = {person: at for at, person in enumerate(sorted(people[counts >= spec.minimum], key=int))}
+    chosen = sorted(name for name, person in owners.items() if person in kept)
+    unpack(folder / files.images.name, scratch / "unpacked")
+    found = {path.name: path for path in (scratch / "unpacked").rglob("*.jpg")}
+    x = np.empty((len(chosen), 3, spec.side, spec.side), np.uint8)
+    for row, name in enumerate(chosen):
+        if name not in found:
+            raise UserError(f"{folder / files.images.name}: {name} is missing")
+        x[row] = decode(found[name].read_bytes(), name, 3, (spec.side, spec.side))
+        progress((row + 1) / len(chosen))
+    return Content(
+        train=Samples(
+            x,
+            np.array([labels[name] == "1" for name in chosen], np.int64),
+            np.array([kept[owners[name]] for name in chosen], np.int64),
+        ),
+        test=None,
+        class_names=[f"not {spec.attribute}", spec.attribute],
+        notes={"groups": len(kept)},
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: can't be read: {error}") from None
+    if len(lines) < 2:
+        raise UserError(f"{path}: truncated: {len(lines)} lines")
+    return lines
+
+
+def _words(path: Path, skip: int, wanted: int) -> list[list[str]]:
+    rows = [line.split() for line in _lines(path)[skip:] if line.strip()]
+    for number, row in enumerate(rows, 1):
+        if len(row) != wanted:
+            raise UserError(f"{path}:{number}: {len(row)} words: expected {wanted}")
+    return rows

@@ -1,0 +1,48 @@
+"""Texts as numbers of characters, and samples that ask for the next one, as LEAF has them."""
+
+import string
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.readers.content import Content
+
+ALPHABET = string.printable  # 100 characters, as in SuPerFed's released code; its text says 80
+_NONE = 255
+_NUMBERS = np.full(128, _NONE, np.uint8)
+_NUMBERS[[ord(each) for each in ALPHABET]] = np.arange(len(ALPHABET))
+
+
+def numbers(text: str) -> NDArray[np.uint8]:
+    """The place of each character in :data:`ALPHABET`.
+
+    Raises:
+        ValueError: for a character that is none of them.
+    """
+    codes = _NUMBERS[np.frombuffer(text.encode("ascii"), np.uint8)]
+    if (codes == _NONE).any():
+        unknown = text[int((codes == _NONE).argmax())]
+        raise ValueError(f"{unknown!r} is none of the {len(ALPHABET)} characters")
+    return codes
+
+
+def windows(
+    text: str, length: int, most: int | None
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Every `length` characters in a row of a text [n, length], and the next one [n].
+
+    Args:
+        most: so many of them, spread evenly over the text; None: all.
+    """
+    codes = numbers(text)
+    starts = np.arange(max(len(codes) - length, 0))
+    if most is not None and most < len(starts):
+        starts = np.linspace(0, len(starts) - 1, most).astype(np.int64)
+    return codes[starts[:, None] + np.arange(length)], codes[starts + length]
+
+
+def as_tokens(content: Content) -> Content:
+    """The same with inputs as int32: bytes would be taken for images."""
+    train = content.train
+    return replace(content, train=replace(train, x=train.x.astype(np.int32)))

@@ -1,0 +1,79 @@
+"""The binary versions of CIFAR-10 and CIFAR-100: nothing in them has to be unpickled."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
+from fedrepro.data.fetching.archives import unpack_around
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.support.errors import UserError
+
+SHAPE = (3, 32, 32)  # the red, the green and the blue plane
+TRAINING = [f"data_batch_{number}.bin" for number in range(1, 6)]
+
+
+def read_cifar10(spec: Cifar10Binary, folder: Path, scratch: Path) -> Content:
+    """Five training files and a test file; a record is a label and an image.
+
+    Raises:
+        UserError: when a file is missing or truncated.
+    """
+    archive = folder / spec.archive.name
+    root = unpack_around(archive, scratch / "unpacked", *TRAINING, "test_batch.bin")
+    return Content(
+        train=_samples(archive, root, TRAINING, 1, spec.side),
+        test=_samples(archive, root, ["test_batch.bin"], 1, spec.side),
+        class_names=list(spec.class_names),
+        notes={},
+    )
+
+
+def read_cifar100(spec: Cifar100Binary, folder: Path, scratch: Path) -> Content:
+    """A training and a test file; a record is a coarse label, a fine one and an image.
+
+    Raises:
+        UserError: when a file is missing or truncated.
+    """
+    archive = folder / spec.archive.name
+    files = ("train.bin", "test.bin", "fine_label_names.txt")
+    root = unpack_around(archive, scratch / "unpacked", *files)
+    return Content(
+        train=_samples(archive, root, ["train.bin"], 2, spec.side),
+        test=_samples(archive, root, ["test.bin"], 2, spec.side),
+        class_names=(root / files[2]).read_text(encoding="utf-8").split(),
+        notes={},
+    )
+
+
+def _samples(
+    archive: Path, root: Path, names: Sequence[str], labels: int, side: int | None
+) -> Samples:
+    """The images of some files, whose class is the last of a record's `labels` bytes."""
+    width = labels + int(np.prod(SHAPE))
+    parts = []
+    for name in names:
+        content = np.fromfile(root / name, np.uint8)
+        if content.size == 0 or content.size % width:
+            raise UserError(f"{archive}: {name} is truncated")
+        parts.append(content.reshape(-1, width))
+    rows = np.concatenate(parts)
+    images = rows[:, labels:].reshape(-1, *SHAPE)
+    return Samples(images if side is None else resized(images, side), rows[:, labels - 1])
+
+
+def resized(images: NDArray[np.uint8], side: int) -> NDArray[Any]:
+    """Images uint8 [n, 3, height, width] as [n, 3, side, side], as torchvision's Resize makes them.
+
+    It takes an image as Pillow's, whose bilinear filter averages over what it leaves out.
+    """
+    result = np.empty((len(images), images.shape[1], side, side), np.uint8)
+    for row, image in enumerate(images):
+        whole = Image.fromarray(image.transpose(1, 2, 0))
+        smaller = whole.resize((side, side), Image.Resampling.BILINEAR)
+        result[row] = np.asarray(smaller).transpose(2, 0, 1)
+    return result

@@ -1,0 +1,59 @@
+"""What a reader of raw files hands over, before it is written as a prepared data set."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from fedrepro.data.partition.holding_out import stratified_choice
+from fedrepro.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The arrays of one split, as in `fedrepro.data.dataset.Split`."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    group: NDArray[Any] | None = None
+    held_out: NDArray[Any] | None = None
+
+    def take(self, mask: NDArray[np.bool_]) -> "Samples":
+        """The samples where `mask` is true."""
+        group = None if self.group is None else self.group[mask]
+        return Samples(self.x[mask], self.y[mask], group)
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole data set in memory.
+
+    Attributes:
+        notes: what a reader wants kept in meta.json, such as the names of features, and
+            `client_standardised`, the columns that clients standardise.
+    """
+
+    train: Samples
+    test: Samples | None
+    class_names: list[str]
+    notes: dict[str, Any]
+
+
+def held_out(samples: Samples, fraction: float, where: object) -> tuple[Samples, Samples | None]:
+    """Split off the same share of each class, the same one on every machine; None for 0.
+
+    Raises:
+        UserError: when that leaves nothing on one side.
+    """
+    if fraction == 0:
+        return samples, None
+    wanted = round(fraction * len(samples.y))
+    if not 0 < wanted < len(samples.y):
+        raise UserError(
+            f"{where}: test_fraction: {fraction}: expected a share of the "
+            f"{len(samples.y)} samples that leaves some on both sides"
+        )
+    mask = stratified_choice(samples.y, wanted, RandomState(0))
+    return samples.take(~mask), samples.take(mask)

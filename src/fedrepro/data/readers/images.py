@@ -1,0 +1,183 @@
+"""Readers of image files. All give uint8 [n, channels, height, width]; none unpickles anything."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers.content import Content, Samples, held_out
+from fedrepro.support.errors import UserError, bad_value
+
+IDX_BYTES = 0x08  # the only type of value that MNIST and its kin use
+IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An IDX file of bytes: two zero bytes, type, number of axes, their lengths, the values.
+
+    Raises:
+        UserError: when the file is not such a file or is truncated.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+    axes = content[3] if len(content) >= 4 else 0
+    start = 4 + 4 * axes
+    if content[:3] != bytes([0, 0, IDX_BYTES]) or len(content) < start:
+        raise UserError(f"{path}: not an IDX file of bytes")
+    shape = np.frombuffer(content, ">u4", axes, offset=4).tolist()
+    values = np.frombuffer(content, np.uint8, offset=start)
+    if values.size != np.prod(shape):
+        raise UserError(f"{path}: truncated: {values.size} values for the shape {shape}")
+    return values.reshape(shape)
+
+
+def read_idx_pairs(spec: Idx, folder: Path) -> Content:
+    """MNIST's four files in `folder`."""
+
+    def split(images: str, labels: str) -> Samples:
+        x, y = read_idx(folder / images), read_idx(folder / labels)
+        if x.ndim != 3 or y.shape != x.shape[:1]:
+            raise UserError(f"{folder / labels}: {y.shape} labels for {x.shape} images")
+        return Samples(x[:, None], y)
+
+    files = spec.files
+    return Content(
+        train=split(files.train_images.name, files.train_labels.name),
+        test=split(files.test_images.name, files.test_labels.name),
+        class_names=list(spec.class_names),
+        notes={},
+    )
+
+
+def read_pixel_csv(spec: PixelCsv, folder: Path) -> Content:
+    """Rows of pixels with the label last, split into training and test by class."""
+    path = folder / spec.file.name
+    try:
+        rows = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: can't be read: {error}") from None
+    if rows.shape[1] != spec.height * spec.width + 1:
+        expected = spec.height * spec.width + 1
+        raise UserError(f"{path}: {rows.shape[1]} columns: expected {expected}")
+    samples = Samples(rows[:, :-1].reshape(-1, 1, spec.height, spec.width), rows[:, -1])
+    train, test = held_out(samples, spec.test_fraction, path)
+    return Content(train, test, list(spec.class_names), {})
+
+
+def read_jpeg_parquet(spec: JpegParquet, path: Path, progress: Callable[[float], None]) -> Content:
+    """A parquet file of encoded images, in the order of its rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = ["split", "label", "jpeg", *([spec.group] if spec.group else [])]
+    try:
+        with pq.ParquetFile(path) as file:
+            for column in columns:
+                if column not in file.schema_arrow.names:
+                    raise bad_value(path, "column", column, "in the file", file.schema_arrow.names)
+            table = file.read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: can't be read as parquet: {error}") from None
+    split = np.asarray(table["split"].cast(pa.string()).to_pylist())
+    labels = table["label"].to_numpy().astype(np.int64)
+    group = np.unique(table[spec.group].to_numpy(), return_inverse=True)[1] if spec.group else None
+    unknown = sorted(set(split.tolist()) - {"train", "test"})
+    if unknown:
+        raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
+    size = (spec.side, spec.side) if spec.side else None
+    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size)
+    images = np.empty((len(table), *first.shape), np.uint8)
+    for row, encoded in enumerate(table["jpeg"]):
+        image = decode(encoded.as_py(), f"{path}: row {row}", 3, size)
+        if image.shape != first.shape:
+            raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
+        images[row] = image
+        progress((row + 1) / len(table))
+    everything = Samples(images, labels, group)
+    test = everything.take(split == "test") if "test" in split else None
+    return Content(everything.take(split == "train"), test, list(spec.class_names), {})
+
+
+def read_image_folder(
+    spec: ImageFolder, path: Path, scratch: Path, progress: Callable[[float], None]
+) -> Content:
+    """A folder (or an archive of one) with train/CLASS/image and perhaps test/CLASS/image."""
+    root = path
+    if path.is_file():
+        unpack(path, scratch / "unpacked")
+        root = scratch / "unpacked"
+    inside = [child for child in root.iterdir() if not child.name.startswith(".")]
+    if not (root / "train").is_dir() and len(inside) == 1:  # archives often wrap all in one folder
+        root = inside[0]
+    names = _folders(root / "train")
+    if not names:
+        raise UserError(f"{path}: expected folders train/CLASS with images in them")
+    foreign = [name for name in _folders(root / "test") if name not in names]
+    if foreign:
+        raise bad_value(path, "test", foreign[0], "a class that train has", names)
+    files = {
+        split: [
+            (image, number)
+            for number, name in enumerate(names)
+            for image in sorted((root / split / name).rglob("*"))
+            if image.suffix.lower() in IMAGE_SUFFIXES
+        ]
+        for split in ("train", "test")
+    }
+    total, done = sum(map(len, files.values())), 0
+    splits = {}
+    for split, pairs in files.items():
+        x = np.empty((len(pairs), spec.channels, spec.height, spec.width), np.uint8)
+        for row, (image, _) in enumerate(pairs):
+            x[row] = decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
+            done += 1
+            progress(done / total)
+        splits[split] = Samples(x, np.array([number for _, number in pairs], np.int64))
+    if not files["train"]:
+        raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
+    train, test = splits["train"], splits["test"]
+    if files["test"]:
+        return Content(train, test, names, {})
+    return Content(*held_out(train, spec.test_fraction, path), names, {})
+
+
+def _folders(path: Path) -> list[str]:
+    return sorted(child.name for child in path.iterdir() if child.is_dir()) if path.is_dir() else []
+
+
+def decode(
+    encoded: bytes,
+    where: object,
+    channels: int,
+    size: tuple[int, int] | Callable[[int, int], tuple[int, int]] | None = None,
+) -> NDArray[Any]:
+    """An encoded image as uint8 [channels, height, width].
+
+    Args:
+        where: what errors call it.
+        channels: 3 (red, green, blue) or 1 (grey).
+        size: (width, height) that it is resized to, or what gives them from those that it has.
+
+    Raises:
+        UserError: when it is no image or a damaged one.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            pixels = image.convert("RGB" if channels == 3 else "L")
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+        raise UserError(f"{where}: can't be read as an image: {error}") from None
+    if callable(size):
+        size = size(*pixels.size)
+    if size is not None and pixels.size != size:
+        pixels = pixels.resize(size, Image.Resampling.BILINEAR)
+    array = np.asarray(pixels)
+    return array[None] if channels == 1 else array.transpose(2, 0, 1)

@@ -1,0 +1,134 @@
+"""LEAF's format: folders train and test of JSON files, each with the samples of some users.
+
+The readers of FEMNIST and Shakespeare keep a user's samples of both folders together, as SuPerFed
+does, whose clients split their own; those of the folder test are marked (`held_out`), so that a
+partition may take them instead (`given_test`).
+"""
+
+import json
+import string
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import LeafShakespeare
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers import characters
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.support.errors import UserError
+
+Item = TypeVar("Item")
+Array = NDArray[Any]
+
+SIDE = 28
+WRITTEN = string.digits + string.ascii_uppercase + string.ascii_lowercase
+
+
+def parts(
+    path: Path, scratch: Path, convert: Callable[[Any, Any], Item]
+) -> dict[str, Iterator[tuple[str, Item]]]:
+    """For train and test each user with what `convert` makes of its x and y, a file at a time.
+
+    Args:
+        path: a folder, or an archive of one.
+
+    Raises:
+        UserError: when the folders are not there, and, while the users are gone through, when a
+            file is not in LEAF's format or `convert` raises a ValueError, KeyError or TypeError.
+    """
+    root = path
+    if path.is_file():
+        unpack(path, scratch / "unpacked")
+        root = scratch / "unpacked"
+    train = next(iter(sorted(each for each in root.rglob("train") if each.is_dir())), None)
+    if train is None or not (train.parent / "test").is_dir():
+        raise UserError(f"{path}: expected folders train and test with LEAF's JSON files")
+    return {part: _users(path, root, train.parent / part, convert) for part in ("train", "test")}
+
+
+def _users(
+    path: Path, root: Path, folder: Path, convert: Callable[[Any, Any], Item]
+) -> Iterator[tuple[str, Item]]:
+    for file in sorted(folder.glob("*.json")):
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))["user_data"]
+            for user, own in data.items():
+                x, y = own["x"], own["y"]
+                if len(x) != len(y):
+                    raise ValueError(f"{len(x)} samples and {len(y)} labels of {user}")
+                yield user, convert(x, y)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            where = f"{path}: {file.relative_to(root)}"
+            raise UserError(f"{where}: not in LEAF's format: {error!r}") from None
+
+
+def read_leaf_femnist(path: Path, scratch: Path) -> Content:
+    """Images [n, 1, 28, 28] of 62 digits and letters, as bytes if all values are whole 1/255.
+
+    Raises:
+        UserError: when the folder or a file is not in LEAF's format.
+    """
+
+    def image_and_label(x: Any, y: Any) -> tuple[Array, Array]:
+        images = np.array(x, np.float64).reshape(len(x), 1, SIDE, SIDE)
+        if not ((images >= 0) & (images <= 1)).all():
+            raise ValueError("a pixel is not between 0 and 1")
+        whole = np.rint(images * 255)
+        exact = np.abs(images * 255 - whole).max(initial=0) < 1e-4  # what float32 leaves
+        labels = np.array(y)
+        if labels.ndim != 1 or (labels.size and not np.issubdtype(labels.dtype, np.integer)):
+            raise ValueError("a label is no whole number")
+        return whole.astype(np.uint8) if exact else images.astype(np.float32), labels
+
+    return _together(path, scratch, image_and_label, list(WRITTEN))
+
+
+def read_leaf_shakespeare(spec: LeafShakespeare, path: Path, scratch: Path) -> Content:
+    """Numbers of characters [n, length], and that of the next one (data/characters.py).
+
+    Raises:
+        UserError: when the folder or a file is not in LEAF's format.
+    """
+
+    def before_and_next(x: Any, y: Any) -> tuple[Array, Array]:
+        if any(len(text) != spec.length for text in x) or any(len(text) != 1 for text in y):
+            raise ValueError(f"expected {spec.length} characters and the next one")
+        before = characters.numbers("".join(x)).reshape(-1, spec.length)
+        return before, characters.numbers("".join(y))
+
+    content = _together(path, scratch, before_and_next, list(characters.ALPHABET))
+    return characters.as_tokens(content)
+
+
+def _together(
+    path: Path,
+    scratch: Path,
+    convert: Callable[[Any, Any], tuple[Array, Array]],
+    class_names: list[str],
+) -> Content:
+    """All samples of both parts, user by user in order of name, those for testing marked."""
+    found = [
+        (user, part == "test", *arrays)
+        for part, users in parts(path, scratch, convert).items()
+        for user, arrays in users
+        if len(arrays[1])
+    ]
+    if not found:
+        raise UserError(f"{path}: no samples")
+    found.sort(key=lambda each: each[:2])
+    names = sorted({user for user, *_ in found})
+    sizes = [len(y) for *_, y in found]
+    images = [x for _, _, x, _ in found]
+    if len({x.dtype for x in images}) > 1:  # bytes of some, fractions of others
+        images = [x if x.dtype == np.float32 else x.astype(np.float32) / 255 for x in images]
+    numbers = {name: at for at, name in enumerate(names)}
+    train = Samples(
+        np.concatenate(images),
+        np.concatenate([y for *_, y in found]),
+        np.repeat([numbers[user] for user, *_ in found], sizes),
+        np.repeat([test for _, test, *_ in found], sizes),
+    )
+    return Content(train, None, class_names, {"groups": names})

@@ -1,0 +1,160 @@
+"""Heart disease and skin lesions: data of several hospitals, which are the natural clients."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedrepro.data.catalogue.kinds import HeartDisease, Isic
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.images import decode
+from fedrepro.support.errors import UserError, bad_value
+
+NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
+# Words of the table -> UCI's codes, which missing values are averaged over.
+CODES: dict[str, dict[Any, int]] = {
+    "sex": {"Female": 0, "Male": 1},
+    "cp": {"typical angina": 1, "atypical angina": 2, "non-anginal": 3, "asymptomatic": 4},
+    "fbs": {False: 0, True: 1},
+    "restecg": {"normal": 0, "st-t abnormality": 1, "lv hypertrophy": 2},
+    "exang": {False: 0, True: 1},
+}
+ONE_HOT = ("cp", "restecg")
+CUT = ("sex", "cp", "restecg", "exang")  # the released code leaves fbs at its mean
+COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalch", "exang", "oldpeak")
+BOOLEANS = {"TRUE": True, "FALSE": False, "True": True, "False": False}
+
+
+def read_heart_disease(spec: HeartDisease, folder: Path) -> Content:
+    """The four hospitals' patients: 15 features, 1 for any heart disease.
+
+    Raises:
+        UserError: when a column is missing, or the rows are not those of the hospitals.
+    """
+    path = folder / spec.file.name
+    table = _csv(path, (*COLUMNS, "num"), dtype=str)
+    sizes = list(spec.hospitals.values())
+    if len(table) != sum(sizes):
+        raise UserError(f"{path}: {len(table)} rows: expected {sum(sizes)}, those of `hospitals`")
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    values = pd.DataFrame({"num": _numbers(table["num"], path)})
+    for column in COLUMNS:
+        words = table[column].replace(BOOLEANS) if column in ("fbs", "exang") else table[column]
+        coded = words.map(CODES[column]) if column in CODES else _numbers(words, path)
+        unknown = table[column][coded.isna() & table[column].notna()]
+        if len(unknown):
+            raise bad_value(path, column, unknown.iloc[0], "a value that UCI has")
+        values[column] = coded
+    if values["num"].isna().any():
+        raise UserError(f"{path}: num: expected a value in every row")
+    if spec.missing == "drop":
+        kept = values.notna().all(axis=1).to_numpy()
+        values, group = values[kept], group[kept]
+    else:
+        values = values.groupby(group).transform(lambda column: column.fillna(column.mean()))
+        values[list(CUT)] = np.floor(values[list(CUT)])
+    features = {
+        (f"{column}={code}" if column in ONE_HOT else column): (
+            values[column] == code if column in ONE_HOT else values[column]
+        )
+        for column in sorted(COLUMNS, key=lambda column: column in ONE_HOT)
+        for code in (CODES[column].values() if column in ONE_HOT else (0,))
+    }
+    x = np.column_stack([np.asarray(column, np.float64) for column in features.values()])
+    return Content(
+        train=Samples(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
+        test=None,
+        class_names=["healthy", "heart disease"],
+        notes={
+            "features": list(features),
+            "groups": list(spec.hospitals),
+            "client_standardised": list(range(len(features))),
+        },
+    )
+
+
+def read_isic(
+    spec: Isic, folder: Path, scratch: Path, progress: Callable[[float], None]
+) -> Content:
+    """ISIC 2019's lesions with nothing missing in the metadata, resized and cut to a square.
+
+    A centre is the first four letters of a lesion's number, and for HAM10000's lesions the data
+    set that its table names, as in FLamby. FLamby keeps images without the patient's age, sex or
+    the place; AAggFF's released code doesn't. It cuts training images at random, and turns and
+    colours them, in every round; here the middle is cut once.
+
+    Raises:
+        UserError: when a table or an image is missing or damaged.
+    """
+    files = spec.files
+    labels = _csv(folder / files.labels.name, ("image", *spec.class_names))
+    lesions = _csv(
+        folder / files.metadata.name,
+        ("image", "age_approx", "anatom_site_general", "lesion_id", "sex"),
+    )
+    ham = _csv(folder / files.ham.name, ("image_id", "dataset"))
+    known = lesions.dropna().merge(
+        ham[["image_id", "dataset"]], left_on="image", right_on="image_id", how="left"
+    )
+    prefix = known["lesion_id"].str[:4].replace({"BCN_": "BCN", "MSK4": "MSK"})
+    known["centre"] = prefix + known["dataset"].fillna("")
+    table = labels.merge(known[["image", "centre"]], on="image")
+    table = table[~table["image"].isin(spec.leave_out)].reset_index(drop=True)
+    foreign = sorted(set(table["centre"]) - set(spec.centres))
+    if foreign:
+        raise bad_value(folder, "centre", foreign[0], "one of `centres`", spec.centres)
+    unpack(folder / files.images.name, scratch / "unpacked")
+    found = {path.stem: path for path in sorted((scratch / "unpacked").rglob("*.jpg"))}
+    x = np.empty((len(table), 3, spec.side, spec.side), np.uint8)
+    for row, name in enumerate(table["image"]):
+        if name not in found:
+            raise UserError(f"{folder / files.images.name}: {name}.jpg is missing")
+        x[row] = _middle(found[name], spec.shorter, spec.side)
+        progress((row + 1) / len(table))
+    return Content(
+        train=Samples(
+            x,
+            table[list(spec.class_names)].to_numpy().argmax(axis=1),
+            table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),
+        ),
+        test=None,
+        class_names=list(spec.class_names),
+        notes={"groups": list(spec.centres)},
+    )
+
+
+def _middle(path: Path, shorter: int, side: int) -> np.ndarray:
+    """The middle square of an image whose shorter side is made `shorter` long."""
+    image = decode(
+        path.read_bytes(),
+        path.name,
+        3,
+        lambda width, height: (
+            int(width * shorter / min(width, height)),
+            int(height * shorter / min(width, height)),
+        ),
+    )
+    top, left = (round((length - side) / 2) for length in image.shape[1:])
+    return image[:, top : top + side, left : left + side]
+
+
+def _csv(path: Path, columns: tuple[str, ...], **options: Any) -> pd.DataFrame:
+    try:
+        table: pd.DataFrame = pd.read_csv(path, **options)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: can't be read as CSV: {error}") from None
+    for column in columns:
+        if column not in table.columns:
+            raise bad_value(path, "column", column, "in the file", map(str, table.columns))
+    return table
+
+
+def _numbers(column: "pd.Series[Any]", path: Path) -> "pd.Series[float]":
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = column[numbers.isna() & column.notna()]
+    if len(wrong):
+        raise bad_value(path, str(column.name), wrong.iloc[0], "a number")
+    return numbers

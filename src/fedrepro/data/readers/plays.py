@@ -1,0 +1,70 @@
+"""Plays in Markdown, whose roles are the natural clients: a stand-in for LEAF's Shakespeare."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.data.catalogue.kinds import Plays
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers import characters
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.support.errors import UserError
+
+SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
+# Stage directions: in brackets, which may stand between underscores, or in italics of either kind.
+DIRECTION = re.compile(r"_*\*?\\?\[[^\]]*\]\*?_*|_[^_]+_|(?<!\*)\*(?!\*)[^*]+(?<!\*)\*(?!\*)")
+ESCAPE = re.compile(r"\\(?=[^\w\s])")
+
+
+def speeches(play: str) -> dict[str, list[str]]:
+    """The lines of each role of a play, without stage directions and headings.
+
+    A speech ends with the next speaker or heading: a direction, even with blank lines around it,
+    may stand in the middle of one.
+    """
+    plain = ESCAPE.sub("", DIRECTION.sub(" ", play)).replace("—", "--")
+    spoken: dict[str, list[str]] = {}
+    role = None
+    for line in plain.splitlines():
+        if speaker := SPEAKER.fullmatch(line):
+            role = speaker[1]
+        elif line.startswith("#"):
+            role = None
+        elif role and line.strip():
+            spoken.setdefault(role, []).append(" ".join(line.split()))
+    return spoken
+
+
+def read_plays(spec: Plays, folder: Path, scratch: Path) -> Content:
+    """Numbers of characters [n, length], and that of the next one (data/characters.py).
+
+    As LEAF does it: all lines of a role, joined by spaces, are one text, over which a window
+    slides by one character; a role with no more characters than a window is no client.
+
+    Raises:
+        UserError: when the archive holds no plays, or a play can't be read.
+    """
+    archive = folder / spec.archive.name
+    unpack(archive, scratch / "unpacked")
+    roles, samples = [], []
+    for path in sorted((scratch / "unpacked" / spec.folder).rglob("*.md")):
+        try:
+            for role, lines in speeches(path.read_text(encoding="utf-8")).items():
+                x, y = characters.windows(" ".join(lines), spec.length, spec.most)
+                if len(y):
+                    roles.append(f"{path.stem}/{role}")
+                    samples.append((x, y))
+        except ValueError as error:
+            raise UserError(f"{archive}: {path.name}: can't be read as a play: {error}") from None
+    if not roles:
+        raise UserError(f"{archive}: {spec.folder}: expected plays with speakers as **NAME**")
+    order = sorted(range(len(roles)), key=roles.__getitem__)
+    train = Samples(
+        np.concatenate([samples[at][0] for at in order]),
+        np.concatenate([samples[at][1] for at in order]),
+        np.repeat(np.arange(len(roles)), [len(samples[at][1]) for at in order]),
+    )
+    names = [roles[at] for at in order]
+    content = Content(train, None, list(characters.ALPHABET), {"groups": names})
+    return characters.as_tokens(content)

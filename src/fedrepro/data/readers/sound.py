@@ -1,0 +1,66 @@
+"""Spoken words, as Google's Speech Commands has them; speakers are the natural clients."""
+
+import wave
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import SpeechCommands
+from fedrepro.data.fetching.archives import unpack_around
+from fedrepro.data.readers.content import Content, Samples
+from fedrepro.support.errors import UserError, bad_value
+
+LISTS = ("validation_list.txt", "testing_list.txt")
+RATE = 16_000  # samples per second
+
+
+def read_speech_commands(
+    spec: SpeechCommands, folder: Path, scratch: Path, progress: Callable[[float], None]
+) -> Content:
+    """The clips of torchaudio's `training` subset, in order of name, as int16.
+
+    Raises:
+        UserError: when the archive has another layout, or a clip is damaged.
+    """
+    archive = folder / spec.archive.name
+    root = unpack_around(archive, scratch / "unpacked", *LISTS)
+    aside = {line.strip() for name in LISTS for line in (root / name).read_text().splitlines()}
+    clips = [
+        path
+        for path in sorted(root.glob("*/*.wav"))
+        if "_nohash_" in path.name and path.relative_to(root).as_posix() not in aside
+    ]
+    if not clips:
+        raise UserError(f"{archive}: expected WORD/SPEAKER_nohash_NUMBER.wav")
+    numbers = {name: at for at, name in enumerate(spec.class_names)}
+    foreign = sorted({path.parent.name for path in clips} - numbers.keys())
+    if foreign:
+        raise bad_value(archive, "word", foreign[0], "one of `class_names`", spec.class_names)
+    x = np.zeros((len(clips), 1, spec.samples), np.int16)
+    for row, path in enumerate(clips):
+        sound = _read(path, f"{archive}: {path.relative_to(root)}")[: spec.samples]
+        x[row, 0, : len(sound)] = sound
+        progress((row + 1) / len(clips))
+    speakers = np.array([path.name.partition("_nohash_")[0] for path in clips])
+    names, group = np.unique(speakers, return_inverse=True)
+    return Content(
+        train=Samples(x, np.array([numbers[path.parent.name] for path in clips]), group),
+        test=None,
+        class_names=list(spec.class_names),
+        notes={"groups": names.tolist()},
+    )
+
+
+def _read(path: Path, where: str) -> NDArray[np.int16]:
+    try:
+        with wave.open(str(path), "rb") as file:
+            shape = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            content = file.readframes(file.getnframes())
+            wanted = file.getnframes() * 2
+    except (wave.Error, EOFError) as error:
+        raise UserError(f"{where}: can't be read as sound: {error}") from None
+    if shape != (1, 2, RATE) or len(content) != wanted:
+        raise UserError(f"{where}: expected whole 16-bit sound, one channel, {RATE} a second")
+    return np.frombuffer(content, "<i2")

@@ -1,0 +1,1 @@
+"""From a prepared data set to the tensors of a run."""

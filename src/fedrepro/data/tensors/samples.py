@@ -1,0 +1,102 @@
+"""Prepared data as tensors: what the engine trains on and what models are evaluated on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrepro.data.dataset import Dataset, Split
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How stored values become inputs: bytes to [0, 1], then (x - mean) / std per channel.
+
+    Sound, 16 bits, becomes [-1, 1).
+
+    Attributes:
+        mean, std: float tensors [channels, 1, 1], or None for no normalisation.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, device: str) -> "Scaling":
+        def column(values: tuple[float, ...] | None) -> Tensor | None:
+            if values is None:
+                return None
+            return torch.tensor(values, device=device).view(-1, 1, 1)
+
+        return cls(column(dataset.mean), column(dataset.std))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Bytes and sound as floats; other kinds (features, tokens) stay as they are."""
+        if x.dtype == torch.int16:
+            return x.to(torch.get_default_dtype()) / 32768
+        if x.dtype != torch.uint8:
+            return x
+        scaled = x.to(torch.get_default_dtype()) / 255
+        if self.mean is None or self.std is None:
+            return scaled
+        return (scaled - self.mean) / self.std
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Some samples of a split, kept on the device as they are stored, scaled when asked for.
+
+    Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training.
+    """
+
+    x: Tensor
+    y: Tensor
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, split: Split, scaling: Scaling, device: str) -> "Samples":
+        return cls(_tensor(split.x, device), _tensor(split.y, device), scaling)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __call__(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        return self.scaling(self.x[first:last]), self.y[first:last]
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The samples of ``rows``, in whatever shape they stand."""
+        return self.scaling(self.x[rows]), self.y[rows]
+
+    def some(self, indices: NDArray[np.int64]) -> "Samples":
+        """The samples at ``indices``, copied out."""
+        rows = torch.from_numpy(indices).to(self.y.device)
+        return Samples(self.x[rows], self.y[rows], self.scaling)
+
+
+def _tensor(array: NDArray[np.generic], device: str) -> Tensor:
+    # A copy: a tensor over a read-only memory map would let a write through to a signal.
+    return torch.from_numpy(np.array(array)).to(device)
+
+
+class ClientData:
+    """The training data of all clients of a partition (:class:`fedrepro.engine.round.Clients`).
+
+    Args:
+        samples: of all of them.
+        indices: int64 [n] for each client, the rows of its samples.
+    """
+
+    def __init__(self, samples: Samples, indices: list[NDArray[np.int64]]) -> None:
+        self.samples = samples
+        self.indices = indices
+        self.sizes = [len(each) for each in indices]
+        self._rows = [torch.from_numpy(each).to(samples.y.device) for each in indices]
+
+    def rows(self, client: int) -> Tensor:
+        return self._rows[client]
+
+    def pooled(self) -> "ClientData":
+        """One client that holds the data of all, each sample once."""
+        return ClientData(self.samples, [np.unique(np.concatenate(self.indices))])

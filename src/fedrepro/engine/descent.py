@@ -1,0 +1,186 @@
+"""Local training: following a gradient over a client's mini-batches.
+
+This is the hot loop of the whole project, and the only place that knows how clients are run. A
+client that runs alone is moved in place, on the module's own tensors. Clients that run side by side
+arrive here inside ``torch.func.vmap``; one step of all of them is then compiled into one kernel.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+
+Gradient = Callable[[Context, Tree, Tree, Tree, Tree], Tree]
+
+
+def descend(
+    ctx: Context,
+    gradient: Gradient,
+    sent: Tree,
+    own: Tree,
+    theta: Tree,
+    steps: Steps | Tree,
+    state: Tree | None = None,
+) -> tuple[Tree, Tree]:
+    """Follow ``gradient(ctx, sent, own, theta, batch)`` over ``steps`` with ``ctx.optimizer``.
+
+    Args:
+        theta: where to start; any tree, of which the trainable leaves move.
+        state: the optimizer's state, new if None.
+
+    Returns:
+        theta after the last step, and the optimizer's state; both new tensors.
+    """
+    if state is None:
+        state = ctx.optimizer.init(ctx.net.trainable(theta))
+    if isinstance(steps, Steps):
+        return _alone(ctx, gradient, sent, own, theta, steps, state)
+    if ctx.mode == "unrolled":
+        return _unrolled(ctx, gradient, sent, own, theta, state, steps)
+    values: list[Tensor] = []
+    call = _Call(ctx, gradient, *(_put(part, values) for part in (sent, own, theta, state, steps)))
+    moved = iter(_SideBySide.apply(call, *values))
+    return tree.rebuild(theta, moved), tree.rebuild(state, moved)
+
+
+def _alone(
+    ctx: Context,
+    gradient: Gradient,
+    sent: Tree,
+    own: Tree,
+    theta: Tree,
+    steps: Steps,
+    state: Tree,
+) -> tuple[Tree, Tree]:
+    bound = ctx.net.bind(theta)
+    moving = ctx.net.trainable(bound)
+    # The same memory outside the graph, so that a step needs no switch of autograd's mode.
+    params = [leaf.detach() for leaf in tree.leaves(moving)]
+    if ctx.optimizer.advance is None:
+        for batch in steps:
+            change, state = ctx.optimizer.update(
+                gradient(ctx, sent, own, bound, batch), state, moving, ctx.lr
+            )
+            torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves(change)])
+        return tree.copy(bound), tree.copy(state)
+    state = tree.copy(state)
+    advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
+    for batch in steps:
+        advance(tree.leaves(gradient(ctx, sent, own, bound, batch)), rate)
+    return tree.copy(bound), state
+
+
+class _Call(NamedTuple):
+    """The arguments of :func:`descend`, every tensor replaced by its place in a flat list."""
+
+    ctx: Context
+    gradient: Gradient
+    sent: Tree
+    own: Tree
+    theta: Tree
+    state: Tree
+    steps: Tree
+
+
+def _put(part: Tree, values: list[Tensor]) -> Tree:
+    def place(leaf: Tensor) -> int:
+        values.append(leaf)
+        return len(values) - 1
+
+    return tree.apply(place, part)
+
+
+class _SideBySide(torch.autograd.Function):
+    """A loop that vmap hands to us whole: our rule below runs it on the stacked tensors."""
+
+    @staticmethod
+    def forward(call: _Call, *values: Tensor) -> tuple[Tensor, ...]:
+        raise AssertionError("stacked steps are only for clients inside vmap")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass  # nothing is differentiated through local training
+
+    @staticmethod
+    def vmap(
+        info: Any, dims: tuple[int | None, ...], call: _Call, *values: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        clients, where = info.batch_size, dims[1:]
+
+        def stacked(places: Tree) -> Tree:
+            def one(place: int) -> Tensor:
+                leaf, dim = values[place], where[place]
+                whole = leaf.expand(clients, *leaf.shape) if dim is None else leaf.movedim(dim, 0)
+                return whole.contiguous()
+
+            return tree.apply(one, places)
+
+        own, theta, state, batches = map(stacked, (call.own, call.theta, call.state, call.steps))
+        sent = tree.apply(lambda place: values[place], call.sent)
+        sent_dims = tree.apply(lambda place: where[place], call.sent)
+        # A tensor, because a number would be compiled in, and the rate changes every round.
+        ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr))
+        step = _compiled_step() if ctx.mode == "compiled" else _step
+        # Steps first, each contiguous: how many there are must not show in a step's strides, or
+        # every round with another longest client would be compiled anew.
+        by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
+        for index in range(by_step["real"].shape[0]):
+            batch = tree.take(by_step, index)
+            theta, state = step(ctx, call.gradient, sent_dims, sent, own, theta, state, batch)
+        moved = (*tree.leaves(theta), *tree.leaves(state))
+        return moved, (0,) * len(moved)
+
+
+def _one(
+    ctx: Context, gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, batch: Tree
+) -> tuple[Tree, Tree]:
+    """One step of one client; nothing but arithmetic, so that it can be mapped and compiled."""
+    change, after = ctx.optimizer.update(
+        gradient(ctx, sent, own, theta, batch), state, theta, ctx.lr
+    )
+    live = batch["real"].sum() > 0  # a padded step changes nothing
+    moved = tree.add(theta, change)
+    return tree.where(live, moved, theta), tree.where(live, after, state)
+
+
+def _unrolled(
+    ctx: Context, gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, steps: Tree
+) -> tuple[Tree, Tree]:
+    """All steps of one client, to be compiled into one kernel by the executor."""
+    for index in range(steps["real"].shape[0]):
+        batch = tree.take(steps, index)
+        theta, state = _one(ctx, gradient, sent, own, theta, state, batch)
+    return theta, state
+
+
+def _step(
+    ctx: Context,
+    gradient: Gradient,
+    sent_dims: Tree,
+    sent: Tree,
+    own: Tree,
+    theta: Tree,
+    state: Tree,
+    batch: Tree,
+) -> tuple[Tree, Tree]:
+    """One step of all clients; ``own``, ``theta``, ``state`` and ``batch`` are [clients, ...]."""
+    return vmap(partial(_one, ctx, gradient), in_dims=(sent_dims, 0, 0, 0, 0))(
+        sent, own, theta, state, batch
+    )
+
+
+@lru_cache
+def _compiled_step() -> Callable[..., tuple[Tree, Tree]]:
+    # Imported only when wanted: the compiler costs seconds. fullgraph: fail rather than fall back
+    # to something slow and different. One compilation for every gradient of every method.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+    return torch.compile(_step, fullgraph=True, dynamic=False)

@@ -1,0 +1,70 @@
+"""How good a model is on given samples."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.net import Net
+from fedrepro.engine.task import Task
+from fedrepro.engine.tree import Tree
+
+BATCH = 500  # samples at a time; larger ones are no faster on a CPU
+
+# (first, last) -> inputs and targets of that slice, on the run's device
+Samples = Callable[[int, int], tuple[Tensor, Tensor]]
+
+
+class Score(NamedTuple):
+    """Mean loss and share of right predictions (0 to 1) over ``samples``.
+
+    ``more`` has the task's further measures by name, where they were asked for.
+    """
+
+    samples: int
+    loss: float
+    accuracy: float
+    more: Mapping[str, float] = {}
+
+
+@torch.inference_mode()
+def evaluate(
+    net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
+) -> Score:
+    """Score ``params`` on ``total`` samples, dropout and BatchNorm in their testing mode.
+
+    The sums are taken in float64, so that they do not depend on the size of a batch; the outputs of
+    a BatchNorm without running statistics (:mod:`fedrepro.models.superfed`) do, and it then
+    normalises over :data:`BATCH` samples, or all of a client's if they are fewer.
+
+    Args:
+        measured: take the task's further measures too, for which all outputs are kept.
+    """
+    net.module.eval()
+    bound = net.bind(params)
+    loss = torch.zeros((), dtype=torch.float64, device=_device(params))
+    hits = torch.zeros((), dtype=torch.float64, device=_device(params))
+    predictions = torch.zeros((), dtype=torch.float64, device=_device(params))
+    kept: list[tuple[Tensor, Tensor]] = []
+    for first in range(0, total, BATCH):
+        x, y = samples(first, min(first + BATCH, total))
+        logits = net(bound, x)
+        loss += task.losses(logits, y, "none").sum(dtype=torch.float64)
+        hits += task.hits(logits, y).sum(dtype=torch.float64)
+        predictions += task.predictions(y)
+        if measured and task.measures:
+            kept.append((logits, y))
+    net.module.train()
+    more: dict[str, float] = {}
+    if kept:
+        outputs, targets = (torch.cat(part).cpu().numpy() for part in zip(*kept, strict=True))
+        more = {name: take(outputs, targets) for name, take in task.measures.items()}
+    accuracy = float(hits / predictions) if predictions > 0 else math.nan
+    return Score(total, float(loss) / total, accuracy, more)
+
+
+def _device(params: Tree) -> torch.device:
+    device: torch.device = next(iter(params.values())).device
+    return device

@@ -1,0 +1,151 @@
+"""How the clients of a round are run: one after another, or side by side.
+
+A method cannot tell which, and the two agree to 1e-9 in float64. Which one serves a run is fixed by
+a table and the run's size, never by a timing, because a timing would make a result depend on noise.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+from torch.func import vmap
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Steps, side_by_side
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError, bad_value
+
+# Up to so many steps of a client, of a model with so few parameters, are compiled into one kernel:
+# there the time goes into calling kernels, not into arithmetic.
+UNROLLED, UNROLLED_PARAMETERS = 16, 20_000
+
+# (reports with leaves [cohort, ...], the cohort's states)
+Outcome = tuple[Tree, list[Tree]]
+Executor = Callable[[Method, Context, Tree, Sequence[Tree], Sequence[Steps]], Outcome]
+
+
+def sequential(
+    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+) -> Outcome:
+    """One client after another, each moved in place."""
+    reports: Tree = None
+    after: list[Tree] = []
+    for place, (own, each) in enumerate(zip(owns, steps, strict=True)):
+        report, moved = method.local(ctx, sent, own, each)
+        if reports is None:
+            reports = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), report)
+        # Copied to its place at once: all reports twice would be a lot of memory.
+        for stacked, leaf in zip(tree.leaves(reports), tree.leaves(report), strict=True):
+            stacked[place] = leaf
+        after.append(moved)
+    return reports, after
+
+
+def eager(
+    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+) -> Outcome:
+    """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
+
+    Raises:
+        UserError: for a model with BatchNorm: the padding of a short mini-batch would count in its
+            statistics, and vmap can't update running ones.
+    """
+    return _stacked(_every_client, method, ctx, sent, owns, steps)
+
+
+def vectorised(
+    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+) -> Outcome:
+    """As :func:`eager`, compiled: whole rounds where they are short, else one step of all clients.
+
+    Raises:
+        UserError: without a C++ compiler, which torch.compile needs on a CPU.
+    """
+    if not can_compile(ctx.sizes.device.type):
+        raise UserError(
+            "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
+            "install one or use 'sequential'"
+        )
+    longest = max(len(each) for each in steps)
+    if longest <= UNROLLED and tree.numel(sent["params"]) <= UNROLLED_PARAMETERS:
+        # The rate as a tensor: a number would be compiled in, and it changes every round.
+        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr))
+        return _stacked(_compiled(), method, ctx, sent, owns, steps)
+    return _stacked(_every_client, method, replace(ctx, mode="compiled"), sent, owns, steps)
+
+
+def _stacked(
+    run: Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]],
+    method: Method,
+    ctx: Context,
+    sent: Tree,
+    owns: Sequence[Tree],
+    steps: Sequence[Steps],
+) -> Outcome:
+    if ctx.net.mixes_samples:
+        raise UserError(
+            "executor: 'vectorised': expected a model without BatchNorm, whose statistics "
+            "padding would change; use 'sequential', or a model with GroupNorm"
+        )
+    reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
+    if not tree.leaves(after):
+        return reports, list(owns)
+    # Copied: a view would keep the states of the whole cohort in memory as long as itself.
+    return reports, [tree.copy(tree.take(after, index)) for index in range(len(steps))]
+
+
+def _every_client(
+    method: Method, ctx: Context, sent: Tree, owns: Tree, steps: Tree
+) -> tuple[Tree, Tree]:
+    """``local`` of all clients; the leaves of ``owns`` and ``steps`` are [clients, ...]."""
+    return vmap(lambda own, each: method.local(ctx, sent, own, each))(owns, steps)
+
+
+@lru_cache
+def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]]:
+    # One compilation for every number of steps that a round's longest client can have.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * UNROLLED)
+    return torch.compile(_every_client, fullgraph=True, dynamic=False)
+
+
+def can_compile(device: str) -> bool:
+    """Whether there is what torch.compile needs: a C++ compiler, for a CPU."""
+    return device != "cpu" or any(shutil.which(name) for name in ("c++", "g++"))
+
+
+EXECUTORS: dict[str, Executor] = {"sequential": sequential, "vectorised": vectorised}
+
+# Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU);
+# measured by `make bench`. Families that are missing lose by stacking: convolutions on a CPU.
+PAYS_FROM = {
+    ("linear", "cpu"): 300_000,
+    ("mlp", "cpu"): 500_000,
+    ("linear", "cuda"): 20_000,
+    ("mlp", "cuda"): 20_000,
+}
+
+
+def choose(wanted: str, family: str, device: str, client_steps: int) -> str:
+    """The executor of a run.
+
+    Args:
+        wanted: "auto", or an executor by name.
+        family: of the model (:class:`fedrepro.models._registry.Model`).
+        device: "cpu" or "cuda".
+        client_steps: local steps of all clients over the whole run.
+
+    Raises:
+        UserError: if there is no executor called ``wanted``.
+    """
+    if wanted == "auto":
+        threshold = PAYS_FROM.get((family, device))
+        pays = threshold is not None and client_steps >= threshold
+        return "vectorised" if pays and can_compile(device) else "sequential"
+    if wanted not in EXECUTORS:
+        names = ["auto", *EXECUTORS]
+        raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
+    return wanted

@@ -1,0 +1,168 @@
+"""One round of federated learning. Knows nothing about any particular method."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, sequential
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Samples, Steps, shuffle, steps_per_epoch
+from fedrepro.engine.tree import Tree
+from fedrepro.support.rng import stream
+
+
+class Clients(Protocol):
+    """The training data of all clients."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Training samples of every client."""
+
+    @property
+    def samples(self) -> Samples:
+        """The samples of all clients, on the run's device."""
+
+    def rows(self, client: int) -> Tensor:
+        """Which of them are one client's, int64 [n]."""
+
+
+class Owns(Protocol):
+    """Where clients' states are kept between rounds."""
+
+    def get(self, client: int) -> Tree | None: ...
+
+    def put(self, client: int, own: Tree) -> None: ...
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything about a run that stays the same from round to round.
+
+    Attributes:
+        cohort: clients per round.
+        epochs, batch_size: of local training.
+        seed: of all randomness.
+        device: where tensors live, e.g. "cpu".
+    """
+
+    method: Method
+    context: Context
+    clients: Clients
+    cohort: int
+    epochs: int
+    batch_size: int
+    seed: int
+    execute: Executor = sequential
+    device: str = "cpu"
+
+    @cached_property
+    def initial(self) -> Tree:
+        """The parameters before the first round."""
+        return self.context.net.init(stream(self.seed, "init"))
+
+
+@dataclass
+class Round:
+    """What a round leaves for the record.
+
+    Attributes:
+        cohort: ids of the clients that took part.
+        learning_rate: theirs.
+        reports: what they reported, leaves [cohort, ...].
+        weights: their mixing coefficients [cohort].
+        bytes_down, bytes_up: what all of them together receive and send.
+    """
+
+    cohort: list[int]
+    learning_rate: float
+    reports: Tree
+    weights: Tensor
+    bytes_down: int
+    bytes_up: int
+
+
+def begin(federation: Federation) -> Tree:
+    """The server's state before the first round."""
+    return federation.method.init(federation.context, federation.initial)
+
+
+def choose_cohort(federation: Federation, round: int) -> list[int]:
+    """This round's clients: uniformly, without replacement, in the order of their ids."""
+    if federation.cohort == federation.context.clients:
+        return list(range(federation.cohort))
+    rng = stream(federation.seed, "cohort", round)
+    everyone = torch.randperm(federation.context.clients, generator=rng)
+    return sorted(everyone[: federation.cohort].tolist())
+
+
+def context_of(federation: Federation, round: int, cohort: list[int]) -> Context:
+    """The context of one round."""
+    base = federation.context
+    sizes = [float(federation.clients.sizes[client]) for client in cohort]
+    return replace(
+        base,
+        initial=federation.initial,
+        round=round,
+        lr=federation.method.learning_rate(base, round),
+        cohort=torch.tensor(cohort, device=federation.device),
+        sizes=torch.tensor(sizes, device=federation.device, dtype=torch.get_default_dtype()),
+    )
+
+
+def own_of(federation: Federation, ctx: Context, owns: Owns, client: int) -> Tree:
+    """A client's state, made now if the client is met for the first time."""
+    known = owns.get(client)
+    if known:
+        return known
+    return federation.method.own(ctx, stream(federation.seed, "own", client))
+
+
+def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
+    """A client's mini-batches of the round; one stream first shuffles, then draws."""
+    rows = federation.clients.rows(client)
+    rng = stream(federation.seed, "shuffle", ctx.round, client)
+    orders = shuffle(rows, federation.epochs, rng)
+    total = steps_per_epoch(len(rows), federation.batch_size) * federation.epochs
+    drawn = tree.apply(
+        lambda leaf: leaf.to(federation.device), federation.method.draw(ctx, rng, total)
+    )
+    return Steps(federation.clients.samples, orders, federation.batch_size, drawn)
+
+
+def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
+    """Play round ``round`` (from 0). Returns the server's next state; clients' go to ``owns``."""
+    method = federation.method
+    cohort = choose_cohort(federation, round)
+    ctx = context_of(federation, round, cohort)
+    sent = method.send(ctx, server)
+    before = [own_of(federation, ctx, owns, client) for client in cohort]
+    steps = [steps_of(federation, ctx, client) for client in cohort]
+    reports, after = federation.execute(method, ctx, sent, before, steps)
+    for client, own in zip(cohort, after, strict=True):
+        owns.put(client, own)
+    with torch.no_grad():
+        weights, server = method.weigh(ctx, server, reports)
+        server = method.step(ctx, server, reports, weights)
+    return server, Round(
+        cohort=cohort,
+        learning_rate=float(ctx.lr),
+        reports=reports,
+        weights=weights,
+        bytes_down=tree.size_in_bytes(sent) * len(cohort),
+        bytes_up=tree.size_in_bytes(reports),
+    )
+
+
+def update_norms(reports: Tree) -> list[float]:
+    """How far each client moved: the norm of its ``delta``, or NaN where none is reported."""
+    leaves = tree.leaves(reports.get("delta", {}))
+    if not leaves:
+        return [float("nan")] * len(tree.leaves(reports)[0])
+    squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
+    norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one wait for the device
+    return norms

@@ -1,0 +1,132 @@
+"""A client's mini-batches of one round, in order.
+
+A client that runs alone gets :class:`Steps`: views of its shuffled samples, the last mini-batch of
+an epoch as short as it comes. Clients that run side by side get one tree of tensors
+[steps, batch, ...], padded to the longest of them, in which ``real`` [steps, batch] is 1 for real
+samples; every epoch is padded by itself, so that epochs stay aligned. The functions at the end
+serve both, and a method needs no more.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import bad_value
+
+
+class Samples(Protocol):
+    """Training samples of all clients, by row."""
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs [*rows.shape, ...] and targets [*rows.shape] of some rows."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Mini-batches ``{"x": [b, ...], "y": [b], **drawn}`` of a client that runs alone.
+
+    Attributes:
+        samples: where the client's samples are.
+        orders: their rows, shuffled, once for every epoch.
+        batch_size: samples per mini-batch; the last of an epoch may have fewer.
+        drawn: what :meth:`Method.draw` drew, leaves [all steps of the round, ...].
+        first: index of this object's first step in ``drawn``.
+    """
+
+    samples: Samples
+    orders: list[Tensor]
+    batch_size: int
+    drawn: Tree
+    first: int = 0
+
+    @property
+    def per_epoch(self) -> int:
+        return steps_per_epoch(len(self.orders[0]), self.batch_size)
+
+    def __len__(self) -> int:
+        return self.per_epoch * len(self.orders)
+
+    def __iter__(self) -> Iterator[Tree]:
+        step = self.first
+        for order in self.orders:
+            inputs, targets = self.samples.at(order)
+            pairs = zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
+            for x, y in pairs:
+                yield {"x": x, "y": y, **tree.take(self.drawn, step)}
+                step += 1
+
+
+def steps_per_epoch(samples: int, batch_size: int) -> int:
+    return -(-samples // batch_size)
+
+
+def shuffle(rows: Tensor, epochs: int, rng: torch.Generator) -> list[Tensor]:
+    """``rows`` [n] in a new order for every epoch; ``rng`` is a CPU generator."""
+    orders = [torch.randperm(len(rows), generator=rng) for _ in range(epochs)]
+    return [rows[order.to(rows.device)] for order in orders]
+
+
+def side_by_side(cohort: Sequence[Steps]) -> Tree:
+    """The steps of several clients as one tree [clients, epochs * steps per epoch, batch, ...]."""
+    first = cohort[0]
+    device, width, epochs = first.orders[0].device, first.batch_size, len(first.orders)
+    per_epoch = max(steps.per_epoch for steps in cohort)
+    rows = torch.zeros(
+        len(cohort), epochs, per_epoch * width, dtype=torch.long, device=device
+    )  # fmt: skip
+    for client, steps in enumerate(cohort):
+        for epoch, order in enumerate(steps.orders):
+            rows[client, epoch, : len(order)] = order
+    sizes = torch.tensor([len(steps.orders[0]) for steps in cohort], device=device)
+    real = torch.arange(rows.shape[2], device=device) < sizes[:, None, None]
+    x, y = first.samples.at(rows.view(len(cohort), -1, width))
+    kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    real = real.expand(-1, epochs, -1).reshape(len(cohort), -1, width).to(kind)
+    return {"x": x, "y": y, "real": real, **_padded_draws(cohort, per_epoch)}
+
+
+def _padded_draws(cohort: Sequence[Steps], per_epoch: int) -> Tree:
+    if not tree.leaves(cohort[0].drawn):
+        return {}
+    position = torch.arange(per_epoch * len(cohort[0].orders))
+    number, within = position // per_epoch, position % per_epoch
+
+    def padded(steps: Steps) -> Tree:
+        # A dead step is given the draw of the last live one: any value will do.
+        source = number * steps.per_epoch + within.clamp(max=steps.per_epoch - 1)
+        return tree.apply(lambda leaf: leaf[source.to(leaf.device)], steps.drawn)
+
+    return tree.stack([padded(steps) for steps in cohort])
+
+
+def count(steps: Steps | Tree) -> Tensor | int:
+    """How many real steps there are: an int, or side by side a scalar tensor for this client."""
+    if isinstance(steps, Steps):
+        return len(steps)
+    live: Tensor = steps["real"].sum(-1) > 0
+    return live.sum()
+
+
+def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Steps | Tree:
+    """The steps of epochs ``first`` to ``last - 1`` of the round's ``epochs``."""
+    if isinstance(steps, Steps):
+        return replace(
+            steps,
+            orders=steps.orders[first:last],
+            first=steps.first + first * steps.per_epoch,
+        )
+    per_epoch = steps["real"].shape[0] // epochs
+    return tree.apply(lambda leaf: leaf[first * per_epoch : last * per_epoch], steps)
+
+
+def enough_epochs(method: str, key: str, wanted: int, epochs: int) -> None:
+    """Raises UserError when a round has fewer epochs than a method's hyperparameter asks for."""
+    if wanted > epochs:
+        raise bad_value(
+            f"method {method}", key, wanted, f"at most the local epochs of a round, {epochs}"
+        )

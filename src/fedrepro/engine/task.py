@@ -1,0 +1,111 @@
+"""What is learned: the loss of a model's output and when a prediction counts as right."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.engine import metrics
+from fedrepro.engine.tree import Tree
+
+# (logits [n, outputs], targets [n]) -> one number for all these samples
+Measure = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+WORDLESS = 4  # padding, unknown, begin and end: numbers of no words (fedrepro.data.readers.texts)
+
+
+class Task(NamedTuple):
+    """A learning task.
+
+    Attributes:
+        name: "classification", "binary" or "next_word".
+        losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
+            "none", their mean for "mean".
+        hits: (logits, targets) -> how many of each sample's predictions are right [n].
+        predictions: targets -> how many there are in all: one for each sample, but for texts.
+        measures: what else is measured on a client's own test samples, by name.
+    """
+
+    name: str
+    losses: Callable[[Tensor, Tensor, str], Tensor]
+    hits: Callable[[Tensor, Tensor], Tensor]
+    predictions: Callable[[Tensor], Tensor | int] = len
+    measures: Mapping[str, Measure] = {}
+
+    def loss(self, logits: Tensor, batch: Tree) -> Tensor:
+        """The mean loss over the real samples of a mini-batch.
+
+        A padded mini-batch (of clients that run side by side) marks its real samples with 1 in
+        ``batch["real"]`` [n].
+        """
+        if "real" not in batch:
+            return self.losses(logits, batch["y"], "mean")
+        each = self.losses(logits, batch["y"], "none")
+        real: Tensor = batch["real"]
+        return (each * real).sum() / real.sum().clamp(min=1)
+
+    def with_batch_size(self, batch_size: int) -> "Task":
+        """This task, its calibration errors also taken as means over mini-batches (``_batch``)."""
+        over_batches = {
+            f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
+            for name, measure in self.measures.items()
+            if name in CALIBRATION
+        }
+        return self._replace(measures={**self.measures, **over_batches})
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    return functional.cross_entropy(logits, targets, reduction=reduction)
+
+
+def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    # The targets take the shape of the logits [n, 1]: the other way round is a node of the graph.
+    losses = functional.binary_cross_entropy_with_logits(
+        logits, targets.to(logits.dtype).unsqueeze(-1), reduction=reduction
+    )
+    return losses if reduction == "mean" else losses.squeeze(-1)
+
+
+def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
+    """The mean over a text's words that are not padding; targets are [n, length]."""
+    each = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
+    there = (targets != 0).to(each.dtype)
+    losses = (each * there).sum(1) / there.sum(1).clamp(min=1)
+    return losses.mean() if reduction == "mean" else losses
+
+
+def _next_word_hits(logits: Tensor, targets: Tensor) -> Tensor:
+    return ((logits.argmax(-1) == targets) & (targets >= WORDLESS)).sum(1)
+
+
+def _auroc(logits: NDArray[np.float64], targets: NDArray[Any]) -> float:
+    return metrics.auroc(logits[:, 0], targets)
+
+
+CALIBRATION: dict[str, Measure] = {
+    "ece": lambda logits, targets: metrics.calibration(logits, targets)[0],
+    "mce": lambda logits, targets: metrics.calibration(logits, targets)[1],
+}
+CLASSIFICATION = Task(
+    "classification",
+    _cross_entropy,
+    lambda logits, targets: logits.argmax(-1) == targets,
+    measures={"top5": partial(metrics.top, 5), **CALIBRATION},
+)
+BINARY = Task(
+    "binary",
+    _binary_cross_entropy,
+    lambda logits, targets: (logits.squeeze(-1) > 0) == targets.to(torch.bool),
+    measures={"auroc": _auroc},
+)
+NEXT_WORD = Task(
+    "next_word",
+    _next_word_loss,
+    _next_word_hits,
+    predictions=lambda targets: (targets >= WORDLESS).sum(),
+)
+TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD)}

@@ -1,0 +1,221 @@
+"""From names to methods: ``ima+fedprox@released+fedadam`` is a wrapper, a method, an optimizer.
+
+A method is found by its file: ``methods/fedprox.py`` holds the method called fedprox. A folder of
+your own is searched too when the environment variable FEDREPRO_METHODS names one.
+"""
+
+import importlib.util
+import inspect
+import math
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fedrepro.support.errors import UserError, bad_value
+
+if TYPE_CHECKING:
+    from fedrepro.engine.method import Method
+    from fedrepro.methods.server.base import ServerOptimizer
+
+METHODS = Path(__file__).parent
+SERVER_OPTIMIZERS = METHODS / "server"
+SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
+
+
+class Part(NamedTuple):
+    """One name that a composition can have.
+
+    Attributes:
+        kind: "method", "wrapper" or "server optimizer".
+        cls: a frozen dataclass whose fields are the hyperparameters.
+        paper: the first line of its docstring.
+        file: its source.
+    """
+
+    name: str
+    kind: str
+    cls: type[Any]
+    paper: str
+    file: Path
+
+
+def part_files() -> dict[str, Path]:
+    """Name -> file of everything that a composition can name, without importing any."""
+    folders = [METHODS, SERVER_OPTIMIZERS]
+    extra = os.environ.get("FEDREPRO_METHODS")
+    if extra:
+        folder = Path(extra)
+        if not folder.is_dir():
+            raise bad_value("environment", "FEDREPRO_METHODS", extra, "a folder of method files")
+        folders.append(folder)
+    return {
+        file.stem: file
+        for folder in folders
+        for file in sorted(folder.glob("*.py"))
+        if not file.stem.startswith("_") and file not in SHARED
+    }
+
+
+def split(composition: str) -> list[tuple[str, bool]]:
+    """The parts of a composition: (name, whether ``@released``).
+
+    Raises:
+        UserError: for an empty part or a fidelity other than paper or released.
+    """
+    parts = []
+    for text in composition.split("+"):
+        name, at, fidelity = text.partition("@")
+        if not name:
+            raise bad_value(
+                "method", "name", composition, "names joined by '+', such as ima+fedprox"
+            )
+        if at and fidelity not in ("paper", "released"):
+            raise bad_value(
+                "method", composition, fidelity, "'paper' or 'released' after '@'",
+                ("paper", "released"),
+            )  # fmt: skip
+        parts.append((name, fidelity == "released"))
+    return parts
+
+
+def module_files(composition: str) -> list[Path]:
+    """The source files that define a composition's parts."""
+    files = part_files()
+    return [files[name] for name, _ in split(composition) if name in files]
+
+
+@lru_cache
+def _import(file: Path) -> ModuleType:
+    if file.is_relative_to(METHODS):
+        inside = file.relative_to(METHODS).with_suffix("").parts
+        return importlib.import_module(".".join(("fedrepro.methods", *inside)))
+    name = f"fedrepro_user_methods.{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(
+            f"{file}: could not be imported: {type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def _part(file: Path) -> Part:
+    from fedrepro.engine.method import Method, Wrapper
+    from fedrepro.methods.server.base import ServerOptimizer
+
+    module = _import(file)
+    own = [
+        cls
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if issubclass(cls, Method | ServerOptimizer) and cls.__module__ == module.__name__
+    ]
+    if len(own) != 1 or not is_dataclass(own[0]):
+        raise UserError(
+            f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
+            f"ServerOptimizer, found {len(own)}"
+        )
+    kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
+    kind = next(name for base, name in kinds.items() if issubclass(own[0], base))
+    return Part(file.stem, kind, own[0], _headline(own[0]), file)
+
+
+def _headline(cls: type[Any]) -> str:
+    return (cls.__doc__ or "").strip().splitlines()[0] if cls.__doc__ else ""
+
+
+def parts() -> dict[str, Part]:
+    """Everything that a composition can name: methods, wrappers, server optimizers."""
+    return {name: _part(file) for name, file in part_files().items()}
+
+
+def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
+    """Name -> default of every hyperparameter (the wrapped method is none)."""
+    return {each.name: each.default for each in fields(cls) if each.name != "inner"}
+
+
+def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:
+    known = hyperparameters_of(part.cls)
+    for key, value in values.items():
+        if key not in known:
+            choices = f"one of {', '.join(known)}" if known else "none: it has no hyperparameters"
+            raise bad_value(f"method {name}", "hyperparameter", key, choices, known)
+        default = known[key]
+        if isinstance(default, float | int) and not isinstance(default, bool):
+            whole = isinstance(default, int)
+            right = int if whole else (int, float)
+            if isinstance(value, bool) or not isinstance(value, right):
+                expected = "a whole number" if whole else "a number"
+                raise bad_value(f"method {name}", key, value, expected)
+            if not math.isfinite(value):
+                raise bad_value(f"method {name}", key, value, "a finite number")
+        elif default is None:
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int | float)
+            ):
+                raise bad_value(f"method {name}", key, value, "a number or null")
+        elif type(value) is not type(default):
+            raise bad_value(f"method {name}", key, value, f"a {type(default).__name__}")
+    return part.cls(**values)
+
+
+def compose(
+    composition: str, hyperparameters: Mapping[str, Mapping[str, Any]] | None = None
+) -> "tuple[Method, ServerOptimizer]":
+    """The method and the server optimizer that a composition names.
+
+    Args:
+        composition: wrappers, then at most one method (FedAvg if none), then at most one server
+            optimizer, joined by "+".
+        hyperparameters: part -> its values; what is not given keeps its default.
+
+    Raises:
+        UserError: for unknown names or hyperparameters, a wrong order, or a wrapper on a method
+            that it can't wrap.
+    """
+    from fedrepro.methods.server.base import ServerOptimizer
+
+    where = f"method {composition}"
+    known = parts()
+    wrappers: list[tuple[str, Any]] = []
+    method: Any = None
+    optimizer: Any = None
+    for name, released in split(composition):
+        if name not in known:
+            raise bad_value(where, "part", name, f"one of {', '.join(known)}", known)
+        part = known[name]
+        made = _make(part, name, (hyperparameters or {}).get(name, {}))
+        if released:
+            if not part.cls.divergences():
+                raise bad_value(
+                    where, "fidelity", f"{name}@released", "a part whose released code departs"
+                )
+            made = made.as_released()
+        if part.kind == "server optimizer" and optimizer is None:
+            optimizer = made
+        elif part.kind == "method" and method is None and optimizer is None:
+            method = made
+        elif part.kind == "wrapper" and method is None and optimizer is None:
+            wrappers.append((name, made))
+        else:
+            raise bad_value(
+                where, "order", name, "wrappers, then one method, then one server optimizer"
+            )
+    method = known["fedavg"].cls() if method is None else method
+    for name, wrapper in reversed(wrappers):
+        reason = wrapper.refuses(method)
+        if reason:
+            inner = type(method).__name__
+            raise bad_value(
+                where, "wrapper", name, f"a method that it can wrap, not {inner}: {reason}"
+            )
+        method = replace(wrapper, inner=method)
+    return method, optimizer or ServerOptimizer()

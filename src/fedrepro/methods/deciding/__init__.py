@@ -1,0 +1,1 @@
+"""What methods that set mixing coefficients share."""

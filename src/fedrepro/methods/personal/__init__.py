@@ -1,0 +1,1 @@
+"""What methods that keep models on clients share."""

@@ -1,0 +1,43 @@
+"""Methods whose clients keep a model of their own, pulled towards the shared one.
+
+Ditto's h_k (Li et al., ICML 2021, Algorithm 1) and pFedMe's inner problem (Dinh et al., NeurIPS
+2020, eq. 3) are the same objective, F_k(theta) + mu/2 |theta - w|^2. SuPerFed's released code does
+not square the norm, in both (discrepancy 21).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, divergence, name_of
+from fedrepro.engine.net import differentiate
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.proximity import UNSQUARED, proximity
+from fedrepro.support.errors import at_least
+
+
+@dataclass(frozen=True)
+class PersonalModel(Method):
+    """``own["personal"]`` is a client's model, at first the initial one; clients use it."""
+
+    mu: float = 1.0
+    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
+
+    def __post_init__(self) -> None:
+        at_least(name_of(self), "mu", self.mu, 0)
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"personal": ctx.initial}
+
+    def pulled(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        """The gradient of the loss plus :func:`proximity` to ``sent["params"]``."""
+
+        def objective(theta: Tree) -> torch.Tensor:
+            pull = proximity(ctx, theta, sent["params"], self.mu, self.squared)
+            return self.loss(ctx, sent, own, theta, batch) + pull
+
+        return differentiate(objective, theta)
+
+    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+        return own.get("personal", server["params"])

@@ -1,0 +1,1 @@
+"""Server optimizers: one file each, whose name is the optimizer's."""

@@ -1,0 +1,20 @@
+"""What a server optimizer is: the last part of a composition, as in ``fedavg+fedadam``.
+
+The server takes the weighted mean of the clients' movements for a gradient (Reddi et al., ICLR
+2021, "Adaptive federated optimization", Algorithm 2).
+"""
+
+from dataclasses import dataclass
+
+from fedrepro.engine.fidelity import Faithful
+from fedrepro.engine.optim import Optimizer, sgd
+
+
+@dataclass(frozen=True)
+class ServerOptimizer(Faithful):
+    """Plain averaging: the server moves by the mean movement of its clients."""
+
+    lr: float = 1.0
+
+    def build(self) -> Optimizer:
+        return sgd()

@@ -1,0 +1,16 @@
+"""FedAvgM: momentum on the server."""
+
+from dataclasses import dataclass
+
+from fedrepro.engine.optim import Optimizer, sgd
+from fedrepro.methods.server.base import ServerOptimizer
+
+
+@dataclass(frozen=True)
+class FedAvgM(ServerOptimizer):
+    """FedAvgM (Hsu et al., 2019, arXiv:1909.06335): SGD with momentum on the server."""
+
+    momentum: float = 0.9
+
+    def build(self) -> Optimizer:
+        return sgd(self.momentum)

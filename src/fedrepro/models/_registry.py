@@ -1,0 +1,98 @@
+"""Models by name. Each has a ``body`` and a ``head``, and adapts to the shape of the data.
+
+Nothing here imports torch until a model is built.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fedrepro.support.errors import bad_value
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Model(NamedTuple):
+    """Where a model is built.
+
+    Attributes:
+        module: file in this folder.
+        function: its name there; (input shape, outputs) -> module.
+        family: "linear", "mlp", "convolutional", "recurrent" or "transformer": what decides how
+            clients are run.
+        source: paper or code that the architecture is from.
+    """
+
+    module: str
+    function: str
+    family: str
+    source: str
+
+
+MODELS = {
+    "logistic": Model("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
+    "twonn": Model("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
+    "mcmahan_cnn": Model("cnn", "mcmahan_cnn", "convolutional", "McMahan et al., AISTATS 2017"),
+    "ima_fmnist_cnn": Model("cnn", "ima_fmnist_cnn", "convolutional", "IMA Table IV, B10"),
+    "ima_cifar_cnn": Model("cnn", "ima_cifar_cnn", "convolutional", "IMA Table IV, B10"),
+    "ima_resnet18": Model("resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10"),
+    "celeba_cnn": Model("cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)"),
+    "m5": Model("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
+    "stacked_lstm": Model("recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"),
+    "superfed_twonn": Model("superfed", "twonn", "mlp", "SuPerFed's released code"),
+    "superfed_twocnn": Model("superfed", "twocnn", "convolutional", "SuPerFed's released code"),
+    "superfed_resnet9": Model("superfed", "resnet9", "convolutional", "SuPerFed's released code"),
+    "superfed_mobilenet": Model(
+        "superfed", "mobilenet", "convolutional", "SuPerFed's released code"
+    ),
+    "superfed_vgg9": Model("superfed", "vgg9", "convolutional", "SuPerFed's released code"),
+    "next_char_lstm": Model(
+        "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
+    ),
+    "distilbert": Model("pretrained", "distilbert", "transformer", "Sanh et al., 2019"),
+    "distilbert_redrawn": Model(
+        "pretrained", "distilbert_redrawn", "transformer", "AAggFF's released code, item 14"
+    ),
+    "efficientnet_b0": Model(
+        "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019"
+    ),
+    "efficientnet_b0_redrawn": Model(
+        "pretrained", "efficientnet_b0_redrawn", "convolutional", "AAggFF's released code, item 14"
+    ),
+    "mobilevit": Model(
+        "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
+    ),
+}
+
+
+def find(name: str) -> Model:
+    """The model called ``name``.
+
+    Raises:
+        UserError: if there is none.
+    """
+    if name not in MODELS:
+        raise bad_value("model", "name", name, f"one of {', '.join(MODELS)}", MODELS)
+    return MODELS[name]
+
+
+def module_file(name: str) -> Path:
+    """The source file that defines the model called ``name``."""
+    return Path(__file__).parent / f"{find(name).module}.py"
+
+
+def build(name: str, input_shape: tuple[int, ...], outputs: int) -> "nn.Module":
+    """The model called ``name``, its weights not yet drawn.
+
+    Args:
+        input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
+            of sound, (length,) of words or (2, length) of tokens and their mask.
+        outputs: classes or words, or 1 for a binary task.
+
+    Raises:
+        UserError: if there is no such model, or it can't take that input.
+    """
+    model = find(name)
+    module = import_module(f"fedrepro.models.{model.module}")
+    return getattr(module, model.function)(tuple(input_shape), outputs)  # type: ignore[no-any-return]

@@ -1,0 +1,80 @@
+"""Of the published cells: how many have a target, are computed at scale paper, agree."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fedrepro.config.targets import ComputedTarget, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import computed, tables
+from fedrepro.report.papers import published as papers
+from fedrepro.report.papers.published import Published
+
+COUNTS = ("printed", "targets", "computed", "agree", "differ", "not_comparable")
+ALL = "all"
+_WORDS = {"agrees": "agree", "differs": "differ", "not comparable": "not_comparable"}
+
+
+def coverage(workbench: Workbench) -> list[dict[str, Any]]:
+    """A row for each published table, after each system a row for it, and one for all.
+
+    Keys: system, table (an item such as table_2_3, or "all") and :data:`COUNTS`. A cell with a
+    target is one that an experiment file's row and column name; ``computed`` ones have a number
+    from the published setting.
+    """
+    published = papers.load(workbench.root)
+    return rows_of(count(workbench, published), published)
+
+
+def count(workbench: Workbench, published: Published) -> dict[tuple[str, str], Counter[str]]:
+    """Counts by (system, item)."""
+    configured = workbench.targets("paper")
+    found = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
+    for key, target in configured.items():
+        if isinstance(target, ComputedTarget):
+            for each in computed.compute(workbench, target, published):
+                word = each.verdict.word if each.verdict else None
+                found[key].update(_counts_of(each.value is not None, word))
+        if not isinstance(target, TableTarget):
+            continue
+        counted = found.setdefault(key, Counter())
+        seen = set()
+        for cell in tables.compute(workbench, target, published)["cells"]:
+            printed = cell["printed"]
+            if printed is None:
+                continue
+            name = tuple(printed[field] for field in papers.KEYS)
+            if name not in seen:
+                seen.add(name)
+                verdict = cell["verdict"]
+                counted.update(_counts_of(cell["paper"]["n"] > 0, verdict and verdict["word"]))
+        if key not in published.tables:  # a part of a printed table
+            counted["printed"] = len(seen)
+    return found
+
+
+def _counts_of(has_value: bool, word: str | None) -> dict[str, int]:
+    return {"targets": 1, "computed": int(has_value)} | ({_WORDS[word]: 1} if word else {})
+
+
+def rows_of(
+    counts: Mapping[tuple[str, str], Counter[str]], published: Published
+) -> list[dict[str, Any]]:
+    """The counts with their sums, as rows."""
+    rows = []
+    everything: Counter[str] = Counter()
+    for system in published.systems:
+        whole: Counter[str] = Counter()
+        for owner, item in published.tables:
+            counted = counts[owner, item]
+            if owner == system and counted["printed"]:
+                rows.append(_row(system, item, counted))
+                whole += counted
+        rows.append(_row(system, ALL, whole))
+        everything += whole
+    rows.append(_row(ALL, ALL, everything))
+    return rows
+
+
+def _row(system: str, table: str, counted: Counter[str]) -> dict[str, Any]:
+    return {"system": system, "table": table} | {name: counted[name] for name in COUNTS}

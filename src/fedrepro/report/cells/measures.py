@@ -1,0 +1,143 @@
+"""What a table's metric stands for: a run's values round by round, their unit, their better end."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrepro.config.tables import Metric, Mix, OverClients
+from fedrepro.run import over_clients
+from fedrepro.run.results import RunRecord
+
+Series = list[tuple[float, float]]
+
+Columns = Mapping[str, list[float]]
+
+NAMES = {
+    "accuracy": "accuracy",
+    "top5": "top-5 accuracy",
+    "auroc": "AUROC",
+    "loss": "loss",
+    "ece": "expected calibration error",
+    "mce": "maximum calibration error",
+    "ece_batch": "expected calibration error of mini-batches",
+    "mce_batch": "maximum calibration error of mini-batches",
+}
+SHARES = ("accuracy", "top5", "auroc")  # printed as percentages; the more, the better
+Summary = Callable[[np.ndarray, np.ndarray | None], float]
+SUMMARIES: Mapping[str, tuple[str, Summary]] = {
+    "average": ("average over clients", over_clients.average),
+    "worst": ("worst tenth of clients", over_clients.worst),
+    "best": ("best tenth of clients", over_clients.best),
+    "gini": (
+        "Gini coefficient over clients × 100",
+        lambda values, sizes: over_clients.gini(values),
+    ),
+    # Of two clients in the cross-silo tables, as a tenth is at least one; else of two tenths.
+    "gap": (
+        "best tenth of clients less the worst",
+        lambda values, sizes: over_clients.best(values, sizes) - over_clients.worst(values, sizes),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric, read off a run.
+
+    Attributes:
+        words: its name in a caption.
+        unit: of its printed values, or "".
+        rising: whether more is better.
+        series: a run's (round, value in printed units) of every evaluated round.
+    """
+
+    words: str
+    unit: str
+    rising: bool
+    series: Callable[[RunRecord], Series]
+
+
+def measure_of(metric: Metric) -> Measure:
+    """The measure of a metric of an experiment file."""
+    if isinstance(metric, OverClients):
+        return _over_clients(metric)
+    if metric == "loss":
+        return Measure("loss", "", False, lambda record: _by_round(record, "test_loss", 1.0))
+    return Measure("accuracy", "%", True, lambda record: _by_round(record, "test_accuracy", 100.0))
+
+
+def _by_round(record: RunRecord, column: str, factor: float) -> Series:
+    rounds, values = record.rounds.get("round", []), record.rounds.get(column, [])
+    return [(number, factor * value) for number, value in zip(rounds, values, strict=False)]
+
+
+def _over_clients(metric: OverClients) -> Measure:
+    words, summary = SUMMARIES[metric.over_clients]
+    weighable = metric.over_clients != "gini"
+    how = ", weighted by test samples" if weighable and metric.weighted else ""
+    share = metric.of in SHARES
+    factor = 100.0 if share and metric.over_clients != "gini" else 1.0
+
+    def series(record: RunRecord) -> Series:
+        if metric.of not in record.clients:
+            return []
+        if metric.mix != "fixed" and record.mixtures:
+            values, sizes = mixed(record.mixtures, metric.of, metric.mix)
+            found = [(record.rounds["round"][-1], values, sizes)]
+        else:
+            found = by_client(record.clients, metric.of)
+        return [
+            (number, factor * summary(values, sizes if metric.weighted else None))
+            for number, values, sizes in found
+        ]
+
+    units = {"gini": "", "gap": "points"}
+    return Measure(
+        f"{NAMES[metric.of]}, {words}{how}",
+        units.get(metric.over_clients, "%") if share else "",
+        share and metric.over_clients not in ("gini", "gap"),
+        series,
+    )
+
+
+def by_client(columns: Columns, of: str) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """(round, values [clients], test samples [clients]) of every evaluated round."""
+    rows = zip(columns["round"], columns[of], columns["test_samples"], strict=True)
+    found = []
+    for number, group in itertools.groupby(rows, key=lambda row: row[0]):
+        _, values, sizes = (np.array(column) for column in zip(*group, strict=True))
+        found.append((number, values, sizes))
+    return found
+
+
+def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
+    """Every client's value [clients] at a mixture other than the fixed one, and its test samples.
+
+    ``columns`` are those of mixtures.parquet; :data:`fedrepro.config.tables.Mix` says what they
+    mean. Of equally good weights the least counts.
+    """
+    weights = np.unique(columns["weight"])
+
+    def by_client(name: str) -> np.ndarray:
+        return np.array(columns[name]).reshape(-1, len(weights))
+
+    accuracy, values = by_client("accuracy"), by_client(of)
+    sizes = by_client("test_samples")[:, 0]
+    if mix == "best":
+        return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
+    # A client without test samples has no accuracy, and chooses nothing.
+    chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
+    if of == "accuracy":
+        return values[np.arange(len(values)), chosen], sizes
+    return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes
+
+
+def last(series: Series, rounds: int) -> float | None:
+    """The mean of the last ``rounds`` values; None without any, or with one that is no number."""
+    values = [value for _, value in series[-rounds:]]
+    if not values or not all(map(math.isfinite, values)):
+        return None
+    return math.fsum(values) / len(values)

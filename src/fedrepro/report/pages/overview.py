@@ -1,0 +1,197 @@
+"""What the pages beside the tables show: state of all tables, ledger, cost, who uses what."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.tables import read
+from fedrepro.report.papers.published import Published, label_of, natural
+from fedrepro.run.results import RunRecord, read_run
+
+
+def tables_of_runs(workbench: Workbench, papers: Published) -> dict[Run, list[dict[str, str]]]:
+    """Run -> the tables and figures that need it, at either scale."""
+    found: dict[Run, dict[str, dict[str, str]]] = {}
+    for scale in ("paper", "demo"):
+        for target in workbench.targets(scale).values():
+            for run in target.runs:
+                use = _use(target, papers)
+                found.setdefault(run, {})[use["page"]] = use
+    return {run: list(uses.values()) for run, uses in found.items()}
+
+
+def _use(target: Target, papers: Published) -> dict[str, str]:
+    """The address and name of a table or figure, where something refers to it."""
+    system = papers.systems.get(target.system)
+    published = target.table.published if isinstance(target, TableTarget) else None
+    printed = published.table if published else ""
+    return {
+        "page": f"{target.system}/{target.item}.html",
+        "label": f"{system.name if system else target.system}, {label_of(target.item, printed)}",
+    }
+
+
+def start_page(
+    workbench: Workbench,
+    published: Published,
+    targets: Mapping[tuple[str, str], Target],
+    counts: Mapping[tuple[str, str], Counter[str]],
+) -> dict[str, Any]:
+    systems = []
+    keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
+    for name, system in published.systems.items():
+        tables = []
+        for key in keys:
+            if key[0] == name:
+                tables.append(_table_state(workbench, published, targets.get(key), key, counts))
+        # A table that repeats a part of another one must not count twice.
+        whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
+        systems.append({"about": system, "tables": tables, "counts": whole})
+    everything = sum((counts[key] for key in published.tables), Counter())
+    own = [
+        _table_state(workbench, published, target, key, counts)
+        for key, target in targets.items()
+        if key[0] not in published.systems
+    ]
+    scale = next(iter(targets.values())).scale if targets else workbench.config.scale
+    return {"systems": systems, "own": own, "counts": everything, "scale": scale}
+
+
+def _table_state(
+    workbench: Workbench,
+    published: Published,
+    target: Target | None,
+    key: tuple[str, str],
+    counts: Mapping[tuple[str, str], Counter[str]],
+) -> dict[str, Any]:
+    cells = published.tables.get(key, ())
+    caption = published.captions.get(key)
+    demo = None
+    table = target if isinstance(target, TableTarget) and target.scale == "demo" else None
+    if table and (workbench.root / table.path).exists():
+        results = [cell["demo"] for cell in read(workbench.root, table.path)["cells"]]
+        there = [result for result in results if result]
+        if there:
+            demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
+    figure = None
+    if isinstance(target, FigureTarget):
+        manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
+        figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
+    title = caption.title if caption else (_title_of(target) if target else "")
+    return {
+        "label": label_of(key[1], cells[0].table if cells else ""),
+        "title": title,
+        "page": f"{key[0]}/{key[1]}.html",
+        "covered": target is not None,
+        "counts": counts.get(key, Counter()),
+        "doubted": sum(bool(cell.doubt) for cell in cells),
+        "demo": demo,
+        "figure": figure,
+    }
+
+
+def _title_of(target: Target) -> str:
+    match target:
+        case TableTarget():
+            return target.table.title
+        case ComputedTarget():
+            return target.spec.title
+        case FigureTarget():
+            return target.figure.title
+    return ""
+
+
+def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
+    """The discrepancies; ``pages`` are the tables and figures that can be linked to."""
+    groups = []
+    for name, system in published.systems.items():
+        entries = [entry for entry in published.ledger if entry.system == name]
+        groups.append({"about": system, "entries": entries})
+    return {
+        "groups": groups,
+        "total": len(published.ledger),
+        "label_of": _label_in(published),
+        "pages": {*published.tables, *targets},
+    }
+
+
+def _label_in(published: Published) -> Callable[[str, str], str]:
+    tables = {key: cells[0].table for key, cells in published.tables.items() if cells}
+
+    def label(system: str, item: str) -> str:
+        return label_of(item, tables.get((system, item), ""))
+
+    return label
+
+
+def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
+    """All runs of this machine that tables need, at either scale, and that have been timed."""
+    runs = (
+        run
+        for scale in ("paper", "demo")
+        for target in workbench.targets(scale).values()
+        for run in target.runs
+    )
+    records = (read_run(workbench.root, run) for run in dict.fromkeys(runs))
+    return [record for record in records if record.timing]
+
+
+def cost(
+    workbench: Workbench, papers: Published, own: list[RunRecord], landed: Iterable[RunRecord]
+) -> dict[str, Any]:
+    """What runs took, measured by themselves; per table and per setting and method."""
+    records = {record.run: record for record in own}
+    tables = []
+    for scale in ("paper", "demo"):
+        for target in workbench.targets(scale).values():
+            here = [records[run] for run in target.runs if run in records]
+            if here:
+                counts = {"runs": len(here), "wanted": len(target.runs)}
+                tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
+    reference = [record for record in landed if record.timing]
+    groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
+    for record in [*reference, *own]:
+        groups.setdefault((record.run.setting, record.run.method, record.landed), []).append(record)
+    rows = [
+        {"setting": setting, "method": method, "landed": is_landed, "records": group, **_sum(group)}
+        for (setting, method, is_landed), group in groups.items()
+    ]
+    return {
+        "tables": tables,
+        "rows": rows,
+        "reference": _sum(reference) | {"runs": len(reference)} if reference else None,
+    }
+
+
+def _sum(records: list[RunRecord]) -> dict[str, Any]:
+    gpu = [record for record in records if str(record.manifest.get("device", ""))[:4] == "cuda"]
+    return {
+        "wall": sum(float(record.timing.get("wall_seconds", 0)) for record in records),
+        "cpu": sum(float(record.timing.get("cpu_seconds", 0)) for record in records),
+        "gpu": sum(float(record.timing.get("wall_seconds", 0)) for record in gpu),
+        "memory": max(float(record.timing.get("peak_memory_bytes", 0)) for record in records),
+        "speed": sum(float(record.timing.get("rounds_per_second", 0)) for record in records)
+        / len(records),
+        "devices": sorted({str(record.manifest.get("device", "unknown")) for record in records}),
+    }
+
+
+def comment_on(source: str, field: str) -> str:
+    """The comment behind a hyperparameter's line: its meaning, or its symbol in the paper."""
+    found = re.search(rf"^    {re.escape(field)}\s*:[^#\n]*#\s*(.+)$", source, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:
+    """Part -> the tables and figures that have it in a method."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for target in workbench.targets("paper").values():
+        use = _use(target, papers)
+        for setting, method in {(run.setting, run.method) for run in target.runs}:
+            composition, _ = workbench.compose(workbench.setting(setting), method)
+            for part in composition.split("+"):
+                found.setdefault(part.partition("@")[0], {})[use["page"]] = use
+    return {part: list(uses.values()) for part, uses in found.items()}

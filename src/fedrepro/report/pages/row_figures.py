@@ -1,0 +1,199 @@
+"""A row's figures: learning curves side by side, and who holds what."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.report.drawing import curves as figures
+from fedrepro.report.drawing.curves import Line, Points, Style
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import UserError
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small figure among several of a row."""
+
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All learning curves of a row: panels that share axes and a key."""
+
+    panels: tuple[Panel, ...]
+    key: tuple[tuple[str, Style], ...]
+    seeds: int
+    levels: bool
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """How samples are shared out in a setting."""
+
+    svg: str
+    partition: str
+    seed: int
+    summary: str
+    most: int
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The figures of a row at one scale."""
+
+    setting: str
+    curves: Curves | None
+    heat_map: HeatMap | None
+
+
+def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
+    """Which columns share a panel: a method and the same method in a wrapper.
+
+    Returns:
+        For each panel (column, name of the line); the first is the plain method.
+    """
+    names = [column.methods_at("paper") for column in target.table.columns]
+    plain = {methods: index for index, methods in enumerate(names)}
+    wrapped: dict[int, list[tuple[int, str]]] = {}
+    for index, methods in enumerate(names):
+        heads = {method.partition("+")[0] for method in methods}
+        rests = tuple(method.partition("+")[2] for method in methods)
+        if len(heads) == 1 and rests in plain:
+            wrapper = heads.pop()
+            name = f"with {wrapper.upper() if len(wrapper) < 5 else wrapper}"
+            wrapped.setdefault(plain[rests], []).append((index, name))
+    if wrapped:
+        taken = {index for pairs in wrapped.values() for index, _ in pairs}
+        return [
+            [(index, "alone"), *wrapped.get(index, [])]
+            for index in range(len(names))
+            if index not in taken
+        ]
+    labels = [column.label for column in target.table.columns]
+    if len(labels) == 1:
+        return [[(0, labels[0])]]
+    return [[(0, labels[0]), (index, "this method")] for index in range(1, len(labels))]
+
+
+def scene_of(
+    workbench: Workbench,
+    target: TableTarget,
+    cells: Sequence[Json],
+    columns: Sequence[str],
+    pairs: Sequence[Sequence[tuple[int, str]]],
+    scale: str,
+) -> Scene | None:
+    """A row's figures; None where nothing was run at this scale."""
+    results = {cell["column"]: cell[scale] for cell in cells if cell[scale]}
+    if not any(run["page"] for result in results.values() for run in result["runs"]):
+        return None
+    setting = next(iter(results.values()))["setting"]
+    metric = target.table.metric_of(target.table.rows[cells[0]["row"]])
+    measure = measure_of(metric)
+    panels: list[tuple[str, list[Line]]] = []
+    seeds = 0
+    for pair in pairs:
+        lines = []
+        for column, name in pair:
+            runs = curves_of(workbench.root, results.get(column), measure)
+            seeds = max(seeds, len(runs))
+            printed = next((cell["printed"] for cell in cells if cell["column"] == column), None)
+            level = printed["mean"] if printed and scale == "paper" else None
+            line = figures.average(name, runs, level) if runs else None
+            if line:
+                lines.append(line)
+        if lines:
+            panels.append((columns[_titled(pair)], lines))
+    names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
+    limits = figures.bounds([lines for _, lines in panels]) if metric == "accuracy" else None
+    drawn = tuple(
+        Panel(
+            title,
+            figures.curves(
+                lines,
+                description=description_of(title, lines, measure, setting),
+                names=names,
+                limits=limits,
+                unit=measure.unit,
+            ),
+        )
+        for title, lines in panels
+    )
+    key = tuple((name, figures.style(number)) for number, name in enumerate(names))
+    levels = any(line.level is not None for _, lines in panels for line in lines)
+    curves = Curves(drawn, key, seeds, levels) if drawn else None
+    return Scene(setting, curves, _heat_map(workbench, setting, results))
+
+
+def _titled(pair: Sequence[tuple[int, str]]) -> int:
+    """The column that names a panel: the plain method, or the one held against the first."""
+    return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
+
+
+def curves_of(root: Path, result: Json | None, measure: Measure) -> list[Points]:
+    """The series of each finished run of the method that counts."""
+    if not result or not result["chosen"]:
+        return []
+    found: list[Points] = []
+    for run in result["runs"]:
+        if run["method"] == result["chosen"] and run["state"] == "finished":
+            name = Run(result["setting"], run["method"], run["seed"])
+            found.append(measure.series(read_run(root, name, landed=run["landed"])))
+    return found
+
+
+def description_of(title: str, lines: Sequence[Line], measure: Measure, setting: str) -> str:
+    ends = "; ".join(
+        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
+    )
+    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."
+
+
+def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Json]) -> HeatMap | None:
+    """The partition of the first seed that was run, if its histogram is there."""
+    runs = (run for result in results.values() for run in result["runs"])
+    seeds = sorted({run["seed"] for run in runs if run["page"]})
+    for seed in seeds:
+        path = workbench.setting(setting).partition_path(seed).with_suffix(".json")
+        if (workbench.root / path).exists():
+            return draw_partition(workbench.root, path)
+    return None
+
+
+def draw_partition(root: Path, path: Path) -> HeatMap:
+    """A partition's histogram as a picture and a sentence.
+
+    Raises:
+        UserError: when the file is damaged.
+    """
+    try:
+        histogram = json.loads((root / path).read_text(encoding="utf-8"))
+        counts: list[list[int]] = histogram["train"]
+        sizes = [sum(row) for row in counts]
+        held = [sum(count > 0 for count in row) for row in counts]
+        name, seed = str(histogram["name"]), int(histogram["seed"])
+        classes = len(counts[0])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(f"{path}: damaged: {error}") from None
+    spread = _span(min(sizes), max(sizes))
+    middle = f" (median {statistics.median(sizes):.0f})" if min(sizes) < max(sizes) else ""
+    summary = (
+        f"{len(counts)} clients hold {spread} training samples each{middle}, of "
+        f"{_span(min(held), max(held))} of {classes} classes."
+    )
+    svg = figures.heat_map(counts, description=f"Samples of each class at each client. {summary}")
+    return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"

@@ -1,0 +1,110 @@
+"""Filling templates, and how values are written in them."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+SITE = Path("reports/site")
+TEMPLATES = Path("reports/templates")
+MINUS = "\N{MINUS SIGN}"
+THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+class Renderer:
+    """Fills the templates and writes pages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        folder = root / TEMPLATES
+        if not folder.is_dir():
+            raise UserError(
+                f"{TEMPLATES}: there is no such folder; expected the root of a checkout"
+            )
+        self.environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(folder),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        self.environment.filters |= {
+            "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
+            "prose": prose, "svg": Markup, "plain": plain, "words": words,
+        }  # fmt: skip
+
+    def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
+        """Render ``page``, relative to the site."""
+        up = "../" * (len(page.parts) - 1)
+        text = self.environment.get_template(template).render(
+            up=up, page=page.as_posix(), **content
+        )
+        path = self.root / SITE / page
+        with write_atomically(path) as temporary:
+            temporary.write_text(text.strip() + "\n", encoding="utf-8")
+        return SITE / page
+
+    def write_assets(self) -> None:
+        for source in sorted((self.root / TEMPLATES / "assets").iterdir()):
+            with write_atomically(self.root / SITE / "assets" / source.name) as temporary:
+                shutil.copyfile(source, temporary)
+
+
+def number(value: float | None, decimals: int = 2) -> str:
+    """A value with its decimals, or a dash."""
+    return "–" if value is None else f"{value:.{decimals}f}".replace("-", MINUS)
+
+
+def signed(value: float | None, decimals: int = 2) -> str:
+    """A difference with its sign."""
+    return "–" if value is None else f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
+def whole(value: float) -> str:
+    """A count with its thousands apart."""
+    return f"{round(value):,}".replace(",", THIN)
+
+
+def size(value: float) -> str:
+    """Bytes in the unit that leaves one to three digits before the point."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g}{THIN}{unit}"
+        value /= 1000
+    return f"{value:.3g}{THIN}TB"
+
+
+def span(seconds: float) -> str:
+    """A duration in the two units that matter."""
+    if seconds < 100:
+        return f"{seconds:.3g}{THIN}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{seconds / 60:.3g}{THIN}min"
+    return f"{seconds / 3600:.3g}{THIN}h"
+
+
+def plain(value: object) -> str:
+    """A configuration's value as the YAML files write it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def words(name: str) -> str:
+    """A key such as update_norm as words."""
+    return name.replace("_", " ")
+
+
+def prose(text: str) -> Markup:
+    """A paragraph with ``code`` and `code` marked up."""
+    return Markup(re.sub(r"`{1,2}([^`]+)`{1,2}", r"<code>\1</code>", str(escape(text))))

@@ -1,0 +1,1 @@
+"""Printed numbers, and what ours say of them."""

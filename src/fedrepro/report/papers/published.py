@@ -1,0 +1,274 @@
+"""What the papers print: every cell, what is said against it, and the ledger of discrepancies."""
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import Typed, read_yaml
+
+Entry = TypeVar("Entry", bound=Typed)
+Value = TypeVar("Value")
+
+FOLDER = Path("reports/published")
+CAPTIONS = Path("reports/captions")
+KEYS = ("dataset", "setting", "method", "metric")
+
+# How numbers of a printed metric are to be read: percent (100 is all), fraction (1 is all), or a
+# number of its own kind, on which a difference of one percentage point has no meaning.
+PERCENT = re.compile(
+    r"_pct$|^(acc\d|avg|worst\d*|best\d*|gini_x100|accuracy_parity_gap)$",
+)
+FRACTION = ("ece", "mce", "cdf_response")
+Unit = Literal["percent", "fraction", "own"]
+
+
+@dataclass(frozen=True)
+class PrintedCell:
+    """One printed number.
+
+    Attributes:
+        mean: None where the cell is printed empty.
+        std: None where no spread is printed.
+        table: as printed, such as "2.3", "I" or "Section F.1".
+        item: the table's name in the workflow, such as "table_2_3".
+        decimals: of the printed mean.
+        doubt: why the number is doubted, or "".
+    """
+
+    system: str
+    item: str
+    table: str
+    dataset: str
+    setting: str
+    method: str
+    metric: str
+    mean: float | None
+    std: float | None
+    text: str
+    decimals: int
+    doubt: str
+
+    @property
+    def unit(self) -> Unit:
+        if PERCENT.search(self.metric):
+            return "percent"
+        return "fraction" if self.metric in FRACTION else "own"
+
+
+class Spread(Typed):
+    """What the +- of a paper's tables is taken over."""
+
+    over: Literal["seeds", "clients", "none"]
+    source: str
+    seeds: int = Field(default=1, ge=1)
+    ddof: Literal[0, 1] = 1
+
+
+class System(Typed):
+    """A paper whose tables are reproduced."""
+
+    system: str
+    name: str
+    title: str
+    changes: str
+    paper: str
+    spread: Spread
+
+
+class Discrepancy(Typed):
+    """One numbered entry of the ledger, with the reading that this workbench takes."""
+
+    number: str
+    system: str
+    topic: str
+    text: str
+    reading: str
+    evidence: list[Literal["code", "text", "arithmetic", "inference"]]
+    tables: list[str] = Field(default=[])
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A cell that is printed in words or as an expression, and counts as no number."""
+
+    item: str
+    setting: str
+    metric: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a table is about: reports/captions/<system>/<item>.md, a title and paragraphs."""
+
+    title: str
+    paragraphs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    """All of reports/published and reports/captions."""
+
+    cells: tuple[PrintedCell, ...]
+    systems: Mapping[str, System]
+    ledger: tuple[Discrepancy, ...]
+    notes: Mapping[tuple[str, str], tuple[str, ...]]
+    words: Mapping[tuple[str, str], tuple[Wording, ...]]
+    captions: Mapping[tuple[str, str], Caption]
+
+    @cached_property
+    def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
+        """Cells by (system, item), in the systems' order and the tables' natural order."""
+        found: dict[tuple[str, str], list[PrintedCell]] = {key: [] for key in self.words}
+        for cell in self.cells:
+            found.setdefault((cell.system, cell.item), []).append(cell)
+        order = list(self.systems)
+        keys = sorted(found, key=lambda key: (order.index(key[0]), natural(key[1])))
+        return {key: tuple(found[key]) for key in keys}
+
+    def find(self, system: str, table: str, wanted: Mapping[str, str]) -> PrintedCell | None:
+        """The one printed cell of a table with these values of :data:`KEYS`.
+
+        Raises:
+            UserError: if there are several, which an experiment file can cure with a further key.
+        """
+        found = [
+            cell
+            for cell in self._by_table.get((system, table), ())
+            if all(getattr(cell, key, None) == value for key, value in wanted.items())
+        ]
+        if len(found) > 1:
+            given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
+            raise UserError(
+                f"{FOLDER}/published.csv: {system}, table {table}: {len(found)} cells have {given}"
+                f": expected one; name more of {', '.join(KEYS)}"
+            )
+        return found[0] if found else None
+
+    @cached_property
+    def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
+        found: dict[tuple[str, str], list[PrintedCell]] = {}
+        for cell in self.cells:
+            found.setdefault((cell.system, cell.table), []).append(cell)
+        return found
+
+    def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
+        """The entries of the ledger that bear on a table, or on what it is a part of."""
+        items = {item, split_part(item)[0]}
+        return tuple(
+            entry for entry in self.ledger if entry.system == system and items & {*entry.tables}
+        )
+
+
+def split_part(item: str) -> tuple[str, str]:
+    """An item and the part of it that is meant: table_7_heart is table_7 and heart."""
+    found = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
+    return (found[1], found[2]) if found else (item, "")
+
+
+def _name_of(item: str) -> str:
+    """An item's name as a paper would print it; an item without a number is called by its word."""
+    kind, _, number = item.partition("_")
+    if kind in ("table", "figure") and re.search(r"\d", number):
+        return f"{kind.capitalize()} {number.replace('_', '.').upper()}"
+    words = number if kind in ("table", "figure") and number else item
+    return words.replace("_", " ").capitalize()
+
+
+def natural(item: str) -> tuple[tuple[int, int, str], ...]:
+    """A sorting key that puts table_2_10 after table_2_9, and sections after tables."""
+    parts = (part for part in re.split(r"[_.]", item))
+    kinds = {"table": 0, "figure": 1, "section": 2}
+    return tuple(
+        (kinds.get(part, 3 if not part.isdigit() else 2), int(part) if part.isdigit() else 0, part)
+        for part in parts
+    )
+
+
+def label_of(item: str, table: str = "") -> str:
+    """The printed name: "Table 2.3", "Section F.1", "Figure A1"; of a part "Table 7, Heart"."""
+    if table.startswith("Section"):
+        return table
+    whole, part = split_part(item)
+    name = f"Table {table}" if table else _name_of(whole)
+    return f"{name}, {part.capitalize()}" if part else name
+
+
+def load(root: Path = Path()) -> Published:
+    """Read all that is committed about the papers.
+
+    Raises:
+        UserError: when a file is missing or wrong.
+    """
+    folder = root / FOLDER
+    systems = _entries(folder / "systems.yaml", System)
+    return Published(
+        cells=tuple(_cell(row) for row in _rows(folder / "published.csv")),
+        systems={system.system: system for system in systems},
+        ledger=tuple(_entries(folder / "discrepancies.yaml", Discrepancy)),
+        notes=_grouped(
+            ((row["system"], row["item"]), row["note"]) for row in _rows(folder / "notes.csv")
+        ),
+        words=_grouped(
+            (
+                (row["system"], row["item"]),
+                Wording(row["item"], row["setting"], row["metric"], row["text"]),
+            )
+            for row in _rows(folder / "words.csv")
+        ),
+        captions={
+            (path.parent.name, path.stem): _caption(path)
+            for path in sorted((root / CAPTIONS).glob("*/*.md"))
+        },
+    )
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except OSError as error:
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+
+
+def _entries(path: Path, model: type[Entry]) -> list[Entry]:
+    try:
+        return [model.model_validate(each) for each in read_yaml(path, path)]
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(step) for step in first["loc"])
+        raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
+
+
+def _grouped(
+    pairs: Iterable[tuple[tuple[str, str], Value]],
+) -> dict[tuple[str, str], tuple[Value, ...]]:
+    found: dict[tuple[str, str], tuple[Value, ...]] = {}
+    for key, value in pairs:
+        found[key] = (*found.get(key, ()), value)
+    return found
+
+
+def _cell(row: Mapping[str, str]) -> PrintedCell:
+    mean, std = row["mean"], row["std"]
+    return PrintedCell(
+        **{key: row[key] for key in ("system", "item", "table", *KEYS, "doubt")},
+        mean=float(mean) if mean else None,
+        std=float(std) if std else None,
+        text=f"{mean} ({std})" if mean and std else mean or "empty",
+        decimals=len(mean.partition(".")[2]) if "e" not in mean else 0,
+    )
+
+
+def _caption(path: Path) -> Caption:
+    title, *paragraphs = re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip())
+    return Caption(
+        title.lstrip("# "), tuple(" ".join(paragraph.split()) for paragraph in paragraphs)
+    )

@@ -1,0 +1,89 @@
+"""What a finished run says of itself: its configuration, code, machine and cost."""
+
+import os
+import platform
+import resource
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedrepro.engine import tree
+from fedrepro.run import fingerprint
+from fedrepro.run.assembly import Plan
+from fedrepro.run.checkpoint import State
+from fedrepro.support.files import sha256_of
+
+PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
+
+
+def subject(plan: Plan, run: Mapping[str, Any], code: str) -> dict[str, Any]:
+    """What is known before the first round, and decides the bits of a result."""
+    return {
+        "run": fingerprint.meaning(run),
+        "config_hash": fingerprint.of_config(run),
+        "code": code,
+        "executor": plan.executor,
+        "device": run["device"],
+        "threads": run["threads"],
+        "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
+        "hardware": hardware(run["device"]),
+    }
+
+
+def describe(
+    plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
+) -> dict[str, Any]:
+    """What is the same for every such run on such a machine; ``staged`` has its other files."""
+    params = plan.federation.context.net.trainable(state.server.get("params", {}))
+    return {
+        **subject(plan, run, code),
+        "status": "finished" if state.diverged_at is None else "diverged",
+        "diverged_at": state.diverged_at,
+        "rounds_done": state.done,
+        "clients": plan.federation.context.clients,
+        "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
+        "bytes_down": state.bytes_down,
+        "bytes_up": state.bytes_up,
+        "files": {file.name: sha256_of(file) for file in sorted(staged.iterdir())},
+    }
+
+
+def hardware(device: str) -> dict[str, Any]:
+    """The machine, as far as it can change the bits of a result."""
+    facts: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+    }
+    if device.startswith("cuda"):
+        facts["accelerator"] = torch.cuda.get_device_name(device)
+    return facts
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.processor()
+
+
+def timing(state: State) -> dict[str, float]:
+    """What differs between equal runs: seconds, bytes of memory."""
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+    return {
+        "wall_seconds": state.wall_seconds,
+        "cpu_seconds": state.cpu_seconds,
+        "rounds_per_second": state.done / state.wall_seconds if state.wall_seconds else 0.0,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+        "resumed": state.resumed,
+    }

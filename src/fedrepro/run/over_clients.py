@@ -1,0 +1,68 @@
+"""How good and how even a model is over clients: pure functions of numpy arrays.
+
+Clients whose value is NaN (no test samples, or an AUROC that does not exist) are left out;
+:func:`undefined` counts them.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def undefined(values: Array) -> int:
+    """How many clients have no value."""
+    return int(np.isnan(values).sum())
+
+
+def average(values: Array, sizes: Array | None = None) -> float:
+    """The mean over clients [K], weighted by test samples [K] if ``sizes`` are given.
+
+    The text of AAggFF's tables has the plain mean, the released code the weighted one
+    (discrepancy 18). NaN without any value.
+    """
+    values, sizes = _defined(values, sizes)
+    return float(np.average(values, weights=sizes)) if len(values) else float("nan")
+
+
+def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
+    """The average over the ``share`` of clients, but at least one, with the least values."""
+    return _extreme(values, sizes, share, 1)
+
+
+def best(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
+    """The average over the ``share`` of clients, but at least one, with the greatest values."""
+    return _extreme(values, sizes, share, -1)
+
+
+def _extreme(values: Array, sizes: Array | None, share: float, sign: int) -> float:
+    values, sizes = _defined(values, sizes)
+    if not len(values):
+        return float("nan")
+    chosen = np.argsort(sign * values, kind="stable")[: max(1, int(share * len(values) + 1e-9))]
+    return average(values[chosen], None if sizes is None else sizes[chosen])
+
+
+def gini(values: Array) -> float:
+    """Gini's coefficient of values of at least 0, times 100; 0 where all are equal or zero.
+
+    sum (2 i - K - 1) x_(i) / (K sum x), x_(i) being the i-th least.
+    """
+    values, _ = _defined(values)
+    clients, total = len(values), values.sum()
+    if not clients:
+        return float("nan")
+    ranks = 2 * np.arange(1, clients + 1) - clients - 1
+    return float(100 * (ranks @ np.sort(values)) / (clients * total)) if total > 0 else 0.0
+
+
+def parity_gap(values: Array) -> float:
+    """The accuracy parity gap: the greatest value less the least one."""
+    values, _ = _defined(values)
+    return float(values.max() - values.min()) if len(values) else float("nan")
+
+
+def _defined(values: Array, sizes: Array | None = None) -> tuple[Array, Array | None]:
+    values = np.asarray(values, dtype=np.float64)
+    there = ~np.isnan(values)
+    return values[there], None if sizes is None else np.asarray(sizes, dtype=np.float64)[there]

@@ -1,0 +1,151 @@
+"""Reading what a run left behind, or did not."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from fedrepro.config.targets import Run
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import is_locked
+
+State = Literal["finished", "diverged", "stopped early", "under way", "failed", "not run"]
+LOGS = Path("results/logs/run")
+REFERENCE = Path("reports/reference")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run's folder and what became of it.
+
+    Attributes:
+        folder: relative to the root.
+        landed: whether it is a committed reference result and not one of this machine.
+        why: for a state other than "finished", in words.
+        timing: wall_seconds and so on, or empty where the file was not kept.
+    """
+
+    root: Path
+    run: Run
+    folder: Path
+    landed: bool
+    state: State
+    why: str = ""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    timing: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def page(self) -> Path:
+        """Its page, relative to the site."""
+        top = "reference" if self.landed else "runs"
+        return Path(top) / self.run.setting / self.run.method / f"seed{self.run.seed}.html"
+
+    @cached_property
+    def rounds(self) -> dict[str, list[float]]:
+        """rounds.parquet: column -> values; empty where there is no such file."""
+        return self._columns("rounds.parquet")
+
+    @cached_property
+    def clients(self) -> dict[str, list[float]]:
+        """clients.parquet: column -> values; empty where there is no such file."""
+        return self._columns("clients.parquet")
+
+    @cached_property
+    def decisions(self) -> dict[str, list[float]]:
+        """decisions.parquet: column -> values; empty where the method decides on nothing."""
+        return self._columns("decisions.parquet")
+
+    @cached_property
+    def mixtures(self) -> dict[str, list[float]]:
+        """mixtures.parquet: column -> values; empty where the method mixes no models."""
+        return self._columns("mixtures.parquet")
+
+    def _columns(self, name: str) -> dict[str, list[float]]:
+        path = self.root / self.folder / name
+        if not path.exists():
+            return {}
+        import pyarrow.parquet
+
+        try:
+            columns: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
+        except (OSError, ValueError) as error:
+            first_line = str(error).partition("\n")[0]
+            raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+        return {
+            name: [math.nan if value is None else float(value) for value in values]
+            for name, values in columns.items()
+        }
+
+
+def landed_folder(run: Run) -> Path:
+    """Where a reference result of this run is committed."""
+    return REFERENCE / run.setting / run.method / f"seed{run.seed}"
+
+
+def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
+    """What became of a run; ``landed`` looks at the committed reference results instead.
+
+    Raises:
+        UserError: when its manifest is damaged.
+    """
+    folder = landed_folder(run) if landed else run.folder
+    manifest = _json(root, folder / "manifest.json")
+    if manifest is None:
+        state, why = _missing(root, run, landed)
+        return RunRecord(root, run, folder, landed, state, why)
+    state, why = _became(manifest)
+    timing = _json(root, folder / "timing.json") or {}
+    return RunRecord(root, run, folder, landed, state, why, manifest, timing)
+
+
+def landed_runs(root: Path) -> list[RunRecord]:
+    """All committed reference results, in order of name."""
+    found = []
+    for path in sorted((root / REFERENCE).glob("*/*/*/seed*/manifest.json")):
+        system, setting, method, seed = path.parent.relative_to(root / REFERENCE).parts
+        number = seed.removeprefix("seed")
+        if number.isdigit():
+            run = Run(f"{system}/{setting}", method, int(number))
+            found.append(read_run(root, run, landed=True))
+    return found
+
+
+def _became(manifest: Mapping[str, Any]) -> tuple[State, str]:
+    if manifest.get("status") == "diverged":
+        return "diverged", f"diverged at round {manifest.get('diverged_at')}"
+    wanted, done = manifest.get("run", {}).get("rounds"), manifest.get("rounds_done")
+    if isinstance(wanted, int) and isinstance(done, int) and done < wanted:
+        return "stopped early", f"stopped after round {done} of {wanted}"
+    return "finished", ""
+
+
+def _missing(root: Path, run: Run, landed: bool) -> tuple[State, str]:
+    """A log or checkpoints without a result: it was begun and did not finish."""
+    if landed:
+        return "not run", "not run"
+    log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
+    partial = (root / run.folder).with_name(f"seed{run.seed}.partial")
+    begun = partial.exists()
+    if begun and is_locked(partial):
+        return "under way", "under way"
+    if not begun and not log.exists():
+        return "not run", "not run"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    faults = [line for line in lines if line.startswith("fedrepro: ")]
+    reason = faults[-1].removeprefix("fedrepro: ") if faults else "it did not finish"
+    return "failed", f"failed: {reason}"
+
+
+def _json(root: Path, path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((root / path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path}: damaged: expected keys with values")
+    return found

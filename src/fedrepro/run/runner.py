@@ -1,0 +1,226 @@
+"""One run, setting x method x seed, from prepared data to a finished folder.
+
+The folder appears whole or not at all. While a run is under way its checkpoints lie beside it in
+``seed<k>.partial``; the same command goes on from the last one, and ends with the same bits as if
+nothing had happened.
+"""
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrepro.data.dataset import Dataset
+from fedrepro.data.partition.partition import Partition
+from fedrepro.engine import tree
+from fedrepro.engine.round import play_round
+from fedrepro.engine.tree import Tree
+from fedrepro.run import checkpoint, fingerprint, manifest, scoring
+from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.checkpoint import State
+from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.store import save_tree
+from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.files import flush, lock_of, sha256_of
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come. ``seconds_left`` is None before the first round is over."""
+
+    round: int
+    rounds: int
+    rounds_per_second: float
+    seconds_left: float | None
+    accuracy: float
+
+
+Report = Callable[[Progress], None]
+
+
+def run(
+    run: Mapping[str, Any],
+    dataset: Dataset,
+    partition: Partition,
+    folder: Path,
+    code: str,
+    report: Report = lambda progress: None,
+) -> dict[str, Any]:
+    """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
+
+    Args:
+        run: what to do, as ``config.run_config`` makes it.
+        code: fingerprint of the code that defines the run.
+        report: told after every round that is played.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: for bad input, a full disk, or a second process on the same run.
+    """
+    torch.set_num_threads(run["threads"])
+    keep_freed_memory()
+    plan = make_plan(run, dataset, partition)
+    partial = folder.with_name(f"{folder.name}.partial")
+    with _alone(partial):
+        data = _data_of(dataset, partition)
+        before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
+        if before:
+            shutil.rmtree(partial)
+            return before
+        identity = _identity(run, plan, code, data)
+        state = checkpoint.resume(partial, plan, identity)
+        _train(plan, state, partial, identity, run["checkpoint_every"], report)
+        try:
+            return _finish(plan, state, run, code, data, partial, folder)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+
+
+def _data_of(dataset: Dataset, partition: Partition) -> dict[str, Any]:
+    """What identifies the samples of a run, and which client holds which."""
+    digest = hashlib.sha256()
+    for indices in (*partition.train, *(partition.test or [])):
+        digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
+    return {
+        "content_sha256": dataset.meta.get("content_sha256"),
+        "partition_sha256": digest.hexdigest(),
+    }
+
+
+def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The manifest of a run of the same subject, if all of its files are as they were written."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        wanted = json.loads(json.dumps(subject))
+        same = all(found[key] == value for key, value in wanted.items())
+        whole = same and all(
+            sha256_of(folder / name) == sha for name, sha in found["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return found if whole and (folder / "timing.json").exists() else None
+
+
+def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, Any]) -> str:
+    """What a checkpoint must share with a run to be gone on from."""
+    execution = [plan.executor, run["device"], run["threads"], code, data, torch.__version__]
+    return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
+
+
+@contextmanager
+def _alone(partial: Path) -> Iterator[None]:
+    """Keep a second process off the same run."""
+    lock = lock_of(partial)
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        opened = lock.open("w")
+    except OSError as error:
+        raise cannot_write(partial, error) from error
+    with opened as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{partial}: another process is working on this run") from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _train(
+    plan: Plan, state: State, partial: Path, identity: str, every: int, report: Report
+) -> None:
+    """Play the rounds that are left."""
+    started_at, first = time.perf_counter(), state.done
+    wall, cpu = time.perf_counter(), time.process_time()
+    while state.done < plan.rounds and state.diverged_at is None:
+        _one_round(plan, state)
+        now, now_cpu = time.perf_counter(), time.process_time()
+        state.wall_seconds += now - wall
+        state.cpu_seconds += now_cpu - cpu
+        wall, cpu = now, now_cpu
+        speed = (state.done - first) / (now - started_at)
+        column = "client_accuracy" if plan.personal else "test_accuracy"
+        accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
+        left = (plan.rounds - state.done) / speed
+        report(Progress(state.done, plan.rounds, speed, left, accuracy))
+        if state.done % every == 0 and state.done < plan.rounds:
+            checkpoint.save(state, partial, identity)
+
+
+def _one_round(plan: Plan, state: State) -> None:
+    federation, number = plan.federation, state.done + 1
+    state.server, played = play_round(federation, state.server, state.owns, state.done)
+    state.done = number
+    if not federation.method.pooled:  # one place: nothing travels
+        state.bytes_down += played.bytes_down
+        state.bytes_up += played.bytes_up
+    scoring.record_decision(state, played)
+    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
+    if number % plan.every == 0 or number == plan.rounds or not finite:
+        scoring.record_scores(plan, state, played, finite)
+
+
+def _floats(what: Tree) -> Iterator[Tensor]:
+    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
+
+
+def _finish(
+    plan: Plan,
+    state: State,
+    run: Mapping[str, Any],
+    code: str,
+    data: Mapping[str, Any],
+    partial: Path,
+    folder: Path,
+) -> dict[str, Any]:
+    """Write the files and put the folder in its place."""
+    method = plan.federation.method
+    ctx = plan.federation.context
+    staged = partial / "finished"
+    shutil.rmtree(staged, ignore_errors=True)
+    staged.mkdir()
+    state.rounds.write(staged / "rounds.parquet")
+    state.clients.write(staged / "clients.parquet")
+    if plan.personal and any(layer.mixes for layer in method.layers()):
+        scoring.mixtures(plan, state).write(staged / "mixtures.parquet")
+    if state.decisions.rows:
+        state.decisions.write(staged / "decisions.parquet")
+    model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
+    save_tree(staged / "model.safetensors", model)
+    described = {**manifest.describe(plan, state, run, code, staged), "data": data}
+    _write_json(staged / "manifest.json", described)
+    _write_json(staged / "timing.json", manifest.timing(state))
+    for file in staged.iterdir():
+        flush(file)
+    _replace(staged, folder)
+    shutil.rmtree(partial)
+    return described
+
+
+def _replace(staged: Path, folder: Path) -> None:
+    """Rename ``staged`` to ``folder``, whatever lies there."""
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.rename(folder, old)
+    os.rename(staged, folder)
+    flush(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_json(path: Path, what: object) -> None:
+    path.write_text(json.dumps(what, indent=2, sort_keys=True) + "\n", encoding="utf-8")

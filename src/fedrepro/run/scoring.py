@@ -1,0 +1,174 @@
+"""What a run records of its rounds: scores of models, decisions, mixtures."""
+
+import math
+
+import numpy as np
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.evaluate import Score, evaluate
+from fedrepro.engine.method import LOSS
+from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
+from fedrepro.engine.tree import Tree
+from fedrepro.run import over_clients
+from fedrepro.run.assembly import Plan
+from fedrepro.run.checkpoint import State
+from fedrepro.run.record import MIXTURE_COLUMNS, Rows
+from fedrepro.support.errors import UserError
+
+# Between the shared model (0) and the client's own (1), for methods whose clients mix the two.
+MIXTURES = tuple(number / 10 for number in range(11))
+
+
+def record_scores(plan: Plan, state: State, played: Round, finite: bool) -> None:
+    """Evaluate the model after a round and add its rows; a loss that is no number ends the run.
+
+    Args:
+        finite: whether the server's state still is.
+    """
+    federation, number = plan.federation, state.done
+    ctx = context_of(federation, number - 1, played.cohort)
+    row: dict[str, float] = {
+        "round": number,
+        "learning_rate": played.learning_rate,
+        "bytes_down": 0 if federation.method.pooled else played.bytes_down,
+        "bytes_up": 0 if federation.method.pooled else played.bytes_up,
+    }
+    if plan.personal:
+        row |= _record_clients(plan, state, ctx)
+    else:
+        _record_updates(plan, state, played)
+    if plan.test is not None:
+        params = federation.method.model(ctx, state.server, {})
+        score = evaluate(ctx.net, ctx.task, params, plan.test, len(plan.test))
+        row |= {"test_loss": score.loss, "test_accuracy": score.accuracy}
+    elif not plan.personal:
+        raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
+    state.rounds.add(row)
+    losses = (row["test_loss"], row.get("client_loss", 0.0))
+    if not finite or not all(map(math.isfinite, losses)):
+        state.diverged_at = number
+
+
+def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
+    """Every client's scores on its own test samples; returns what they come to."""
+    federation, number = plan.federation, state.done
+    # One client's state at a time: all of them need not fit in memory.
+    scores = [
+        _score_client(
+            plan, client, federation.method.model(ctx, state.server, _own_of(plan, state, client))
+        )
+        for client in range(len(plan.client_tests))
+    ]
+    taken = participations(federation, number)
+    state.clients.extend(
+        {
+            "round": number,
+            "client": client,
+            "train_samples": plan.client_sizes[client],
+            "test_samples": score.samples,
+            "participations": taken[_holder(federation, client)],
+            "loss": score.loss,
+            "accuracy": score.accuracy,
+            **score.more,
+        }
+        for client, score in enumerate(scores)
+    )
+    return _summary(scores)
+
+
+def _record_updates(plan: Plan, state: State, played: Round) -> None:
+    """How far each client of the cohort moved."""
+    state.clients.extend(
+        {
+            "round": state.done,
+            "client": client,
+            "train_samples": plan.federation.clients.sizes[client],
+            "update_norm": norm,
+        }
+        for client, norm in zip(played.cohort, update_norms(played.reports), strict=True)
+    )
+
+
+def record_decision(state: State, played: Round) -> None:
+    """What the clients' losses were before they trained, and how they were then mixed."""
+    if LOSS not in played.reports:
+        return
+    columns = (played.cohort, played.reports[LOSS].tolist(), played.weights.tolist())
+    state.decisions.extend(
+        {"round": state.done, "client": client, "loss": loss, "weight": weight}
+        for client, loss, weight in zip(*columns, strict=True)
+    )
+
+
+def mixtures(plan: Plan, state: State) -> Rows:
+    """Every client's scores at every mixture of its two models, after the last round."""
+    federation = plan.federation
+    ctx = context_of(federation, state.done - 1, choose_cohort(federation, state.done - 1))
+    rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
+    for client in range(len(plan.client_tests)):
+        own = _own_of(plan, state, client)
+        for weight in MIXTURES:
+            params = federation.method.mixture(ctx, state.server, own, weight)
+            score = _score_client(plan, client, params)
+            rows.add(
+                {
+                    "client": client,
+                    "weight": weight,
+                    "test_samples": score.samples,
+                    "loss": score.loss,
+                    "accuracy": score.accuracy,
+                    **score.more,
+                }
+            )
+    return rows
+
+
+def _own_of(plan: Plan, state: State, client: int) -> Tree:
+    """A client's state; empty before it has taken part, so that it uses the shared model."""
+    return state.owns.get(_holder(plan.federation, client)) or {}
+
+
+def _holder(federation: Federation, client: int) -> int:
+    """Who holds a client's data: where all are pooled, one for all."""
+    return 0 if federation.method.pooled else client
+
+
+def participations(federation: Federation, rounds: int) -> list[int]:
+    """In how many of the first ``rounds`` rounds each client took part."""
+    counts = [0] * federation.context.clients
+    for round in range(rounds):
+        for client in choose_cohort(federation, round):
+            counts[client] += 1
+    return counts
+
+
+def _score_client(plan: Plan, client: int, params: Tree) -> Score:
+    samples, ctx = plan.client_tests[client], plan.federation.context
+    if not len(samples):
+        return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
+    return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)
+
+
+def _summary(scores: list[Score]) -> dict[str, float]:
+    """Over clients that have test samples; their mean by samples stands in for a test set.
+
+    Further measures are there both ways, plain (``client_``) and weighted by samples (``test_``).
+    """
+    tested = [score for score in scores if score.samples]
+    accuracies = np.array([score.accuracy for score in tested])
+    losses = np.array([score.loss for score in tested])
+    samples = np.array([score.samples for score in tested])
+    return {
+        "client_loss": float(losses.mean()),
+        "client_accuracy": float(accuracies.mean()),
+        "client_accuracy_std": float(accuracies.std()),
+        "test_loss": float(np.average(losses, weights=samples)),
+        "test_accuracy": float(np.average(accuracies, weights=samples)),
+        **{
+            f"{kind}_{name}": over_clients.average(
+                np.array([score.more[name] for score in tested]), samples if weighted else None
+            )
+            for name in tested[0].more
+            for kind, weighted in (("client", False), ("test", True))
+        },
+    }

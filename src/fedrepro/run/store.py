@@ -1,0 +1,172 @@
+"""State on disk: checkpoints, and clients' states that need not fit in memory.
+
+A checkpoint and the client states that belong to it are consistent at every moment: a client's file
+carries a version in its name, the checkpoint names the versions that it means, and older versions
+go only after the checkpoint has taken its place.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+CACHE_BYTES = 256 * 2**20  # of client states in memory
+KEY = "fedrepro"  # one metadata key: several would be written in any order
+
+
+def save_tree(path: Path, what: Tree, facts: Mapping[str, Any] | None = None) -> None:
+    """Write a tree, and facts that JSON can hold, in one file that appears whole or not at all."""
+    tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in tree.named(what)}
+    metadata = {KEY: json.dumps({"shape": _shape(what), "facts": facts or {}})}
+    with write_atomically(path) as temporary:
+        try:
+            save_file(_unshared(tensors), temporary, metadata)
+            temporary.chmod(0o644)  # as other results: safetensors lets nobody else read
+        except SafetensorError as error:  # a full disk, mostly
+            raise UserError(f"{path}: could not be written: {error}") from error
+
+
+def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
+    """What :func:`save_tree` wrote.
+
+    Raises:
+        UserError: if the file is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()[KEY])
+            # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        return _unflatten(about["shape"], tensors), about["facts"]
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise UserError(
+            f"{path}: expected a state that fedrepro wrote; it is damaged ({error}). "
+            "Remove it to start from the beginning"
+        ) from error
+
+
+def _shape(what: Tree, path: str = "") -> Any:
+    """The tree with every leaf replaced by its name; keeps branches that hold nothing."""
+    if isinstance(what, dict):
+        return {key: _shape(part, f"{path}/{key}" if path else key) for key, part in what.items()}
+    return path
+
+
+def _unflatten(shape: Any, tensors: Mapping[str, Tensor]) -> Tree:
+    if isinstance(shape, dict):
+        return {key: _unflatten(part, tensors) for key, part in shape.items()}
+    return tensors[shape]
+
+
+def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """safetensors refuses two names for the same memory."""
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        if tensor.data_ptr() in seen:
+            tensors[name] = tensor.clone()
+        seen.add(tensor.data_ptr())
+    return tensors
+
+
+class ClientStore:
+    """Clients' states: the latest in memory, the rest in one file per client.
+
+    Args:
+        folder: where files go; made when the first one is written.
+        versions: client -> version, as a checkpoint gave it; None for a new run.
+        device: where states are wanted.
+        cache_bytes: how much may stay in memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        versions: Mapping[str, int] | None = None,
+        device: str = "cpu",
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.folder = folder
+        self.device = device
+        self.cache_bytes = cache_bytes
+        self._versions = {int(client): version for client, version in (versions or {}).items()}
+        self._kept = dict(self._versions)  # what the last checkpoint means
+        self._memory: OrderedDict[int, Tree] = OrderedDict()
+        self._unsaved: set[int] = set()
+        self._bytes = 0
+        self._remove_strays()
+
+    def get(self, client: int) -> Tree | None:
+        """A client's state, or None if it has none yet."""
+        if client in self._memory:
+            self._memory.move_to_end(client)
+            return self._memory[client]
+        if client not in self._versions:
+            return None
+        own, _ = load_tree(self._file(client))
+        own = tree.apply(lambda leaf: leaf.to(self.device), own)
+        self._remember(client, own)
+        return own
+
+    def put(self, client: int, own: Tree) -> None:
+        """Replace a client's state."""
+        if not tree.leaves(own):
+            return  # a method without client state leaves no trace
+        self._unsaved.add(client)
+        self._remember(client, own)
+
+    def flush(self) -> dict[str, int]:
+        """Write all states that are not on disk. Returns the versions a checkpoint must name."""
+        for client in sorted(self._unsaved):
+            self._write(client)
+        return {str(client): version for client, version in sorted(self._versions.items())}
+
+    def settle(self) -> None:
+        """After the checkpoint that names :meth:`flush`'s versions is in place: drop older ones."""
+        self._kept = dict(self._versions)
+        self._remove_strays()
+
+    def clients(self) -> list[int]:
+        """All clients that have a state."""
+        return sorted({*self._versions, *self._memory})
+
+    def _file(self, client: int) -> Path:
+        return self.folder / f"{client}.{self._versions[client]}.safetensors"
+
+    def _write(self, client: int) -> None:
+        # Never onto a version that the last checkpoint means: it must stay readable.
+        self._versions[client] = self._versions.get(client, 0) + 1
+        save_tree(self._file(client), self._memory[client])
+        self._unsaved.discard(client)
+
+    def _remember(self, client: int, own: Tree) -> None:
+        if client in self._memory:
+            self._bytes -= tree.size_in_bytes(self._memory[client])
+        self._memory[client] = own
+        self._memory.move_to_end(client)
+        self._bytes += tree.size_in_bytes(own)
+        while self._bytes > self.cache_bytes and len(self._memory) > 1:
+            oldest = next(iter(self._memory))
+            if oldest in self._unsaved:
+                self._write(oldest)
+            self._bytes -= tree.size_in_bytes(self._memory.pop(oldest))
+
+    def _remove_strays(self) -> None:
+        """Remove files that neither the last checkpoint nor the present means."""
+        meant = {
+            f"{client}.{version}.safetensors"
+            for versions in (self._kept, self._versions)
+            for client, version in versions.items()
+        }
+        for file in self.folder.glob("*.safetensors"):
+            if file.name not in meant:
+                file.unlink()

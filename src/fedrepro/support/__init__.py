@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, files, typed YAML, random streams."""

@@ -1,0 +1,236 @@
+"""YAML files checked against pydantic models; every fault is one line that names file and key."""
+
+import re
+import types
+from collections.abc import Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Strict,
+    ValidationError,
+    WrapValidator,
+)
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from fedrepro.support.errors import UserError, nearest
+
+Model = TypeVar("Model", bound=BaseModel)
+Location = tuple[int | str, ...]
+
+
+class Typed(BaseModel):
+    """The base of all models of files: unknown keys are refused, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def expected(text: str) -> WrapValidator:
+    """Say ``text`` instead of pydantic's own words when the annotated value is wrong."""
+
+    def check(value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise PydanticCustomError("expected", "{text}", {"text": text}) from None
+
+    return WrapValidator(check)
+
+
+def plain_or(model: type[BaseModel]) -> Discriminator:
+    """Tells a plain value, tagged "plain", from keys with values, tagged with the model's name.
+
+    So that errors are those of the alternative that was meant.
+    """
+
+    def tag(value: object) -> str:
+        return model.__name__ if isinstance(value, Mapping | model) else "plain"
+
+    return Discriminator(tag)
+
+
+# Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
+Whole = Annotated[int, Strict()]
+Real = Annotated[float, Strict()]
+
+
+if TYPE_CHECKING or not yaml.__with_libyaml__:
+    from yaml import SafeLoader
+else:
+    from yaml import CSafeLoader as SafeLoader  # ten times as fast
+
+
+class _Loader(SafeLoader):
+    """YAML 1.1 safe loading, but 1e-3 is a number and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} is given twice",
+                        problem_mark=key.start_mark,
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+def read_yaml(path: Path, shown: Path | None = None) -> Any:
+    """The content of a YAML file, which errors call ``shown``.
+
+    Raises:
+        UserError: when it can't be read, is not YAML, or gives a key twice, with its line.
+    """
+    shown = shown or path
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{shown}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{shown}: can't be read: {error}") from None
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise UserError(f"{shown}{place}: not valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+
+
+def validate(model: type[Model], data: object, where: object) -> Model:
+    """``data``, the content of the file ``where``, as ``model``.
+
+    Raises:
+        UserError: for the first wrong value. Unknown keys come first: a misspelt key would
+            otherwise be reported as a missing one.
+    """
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        raise UserError(f"{where}: {_line(model, details[0], data)}") from None
+
+
+def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
+    location = _in_data(detail["loc"], data)
+    key = ".".join(str(step) for step in location) or "(the whole file)"
+    context = detail.get("ctx", {})
+    discriminator = str(context.get("discriminator", "")).strip("'")
+    match detail["type"]:
+        case "extra_forbidden":
+            known = _keys(model, detail["loc"][:-1])
+            return f"{key}: unknown key: expected {_one_of(known)}{nearest(location[-1], known)}"
+        case "missing":
+            return f"{key}: missing: expected a value"
+        case "union_tag_not_found":
+            return f"{key}.{discriminator}: missing: expected a value"
+        case "union_tag_invalid":
+            choices, value = _quoted(context["expected_tags"]), context["tag"]
+            key = f"{key}.{discriminator}"
+            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+        case "literal_error":
+            choices, value = _quoted(context["expected"]), detail["input"]
+            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            text = "keys with values"
+        case "greater_than_equal":
+            text = f"a number of at least {context['ge']}"
+        case "greater_than":
+            text = f"a number above {context['gt']}"
+        case "less_than_equal":
+            text = f"a number of at most {context['le']}"
+        case "less_than":
+            text = f"a number below {context['lt']}"
+        case "int_type" | "int_parsing" | "int_from_float":
+            text = "a whole number"
+        case "too_short":
+            text = "at least one entry"
+        case _:
+            text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
+    return f"{key}: {_brief(detail['input'])}: expected {text}"
+
+
+def _quoted(text: object) -> list[str]:
+    return re.findall(r"'([^']*)'", str(text))
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _one_of(choices: Iterable[str]) -> str:
+    names = sorted(choices)
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
+def _in_data(location: Location, data: object) -> Location:
+    """A pydantic location without the steps, such as a union's tag, that no key stands for."""
+    kept: list[int | str] = []
+    for position, step in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(data, Mapping) and (step in data or last):
+            kept.append(step)
+            data = data.get(step)
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            kept.append(step)
+            data = data[step]
+    return tuple(kept)
+
+
+def _keys(model: type[BaseModel], location: Location) -> list[str]:
+    """The keys that the model at ``location`` under ``model`` knows."""
+    here: list[Any] = [model]
+    for step in location:
+        here = [inner for annotation in here for inner in _step(annotation, step)]
+    models = [model for annotation in here for model in _models(annotation)]
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models among an annotation's alternatives."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+        return [model for part in get_args(annotation) for model in _models(part)]
+    return []
+
+
+def _step(annotation: Any, step: int | str) -> list[Any]:
+    """What may stand under ``step`` (a key, an index or a union's tag) of an annotation."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Annotated, Union, types.UnionType):
+        models = _models(annotation)
+        tagged = [model for model in models if step in _tags(model)]
+        return tagged or [found for part in arguments for found in _step(part, step)]
+    if origin in (dict, list, tuple, Mapping):
+        return [arguments[-1] if origin is not tuple else arguments[0]]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(str(step))
+        return [field.annotation] if field else []
+    return []
+
+
+def _tags(model: type[BaseModel]) -> set[Any]:
+    """A model's name and the values of its literal fields, among them its discriminator."""
+    return {model.__name__} | {
+        value
+        for field in model.model_fields.values()
+        if get_origin(field.annotation) is Literal
+        for value in get_args(field.annotation)
+    }

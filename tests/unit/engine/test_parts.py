@@ -1,0 +1,303 @@
+"""Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.executors import choose, eager
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import sgd
+from fedrepro.engine.steps import Steps, count, shuffle, side_by_side, some_epochs
+from fedrepro.methods import _registry as registry
+from fedrepro.methods.ima import IMA
+from fedrepro.methods.scaffold import Scaffold
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import numpy_stream, stream
+from support.worlds import federation, play
+
+
+def test_streams_are_addressed_by_name() -> None:
+    def draw(*path: str | int) -> list[float]:
+        return torch.rand(3, generator=stream(1, *path)).tolist()
+
+    assert draw("shuffle", 2, 3) == draw("shuffle", 2, 3)
+    assert (
+        len({tuple(draw(*path)) for path in (("a", 1, 2), ("a", 12), ("a", 2, 1), ("b", 1, 2))})
+        == 4
+    )
+    assert numpy_stream(1, "x").random() == numpy_stream(1, "x").random()
+
+
+def test_tree_names_and_rebuilds() -> None:
+    what = {"a": {"b": torch.ones(2), "c": {}}, "d": torch.zeros(3)}
+    assert [name for name, _ in tree.named(what)] == ["a/b", "d"]
+    again = tree.rebuild(what, iter(tree.leaves(what)))
+    assert again["a"].keys() == {"b", "c"} and torch.equal(again["a"]["b"], torch.ones(2))
+    assert tree.size_in_bytes(what) == 20
+    assert float(tree.square_norm({"x": torch.tensor([3.0, 4.0])})) == 25
+
+
+class Rows:
+    """Samples whose input and target are their row."""
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return rows.unsqueeze(-1).to(torch.float32), rows
+
+
+@given(st.integers(1, 23), st.integers(1, 9), st.integers(1, 3), st.integers(1, 23))
+def test_padded_steps_hold_the_same_samples(
+    samples: int, batch: int, epochs: int, others: int
+) -> None:
+    def client(size: int) -> Steps:
+        orders = shuffle(torch.arange(size), epochs, stream(1, "s"))
+        total = -(-size // batch) * epochs
+        return Steps(Rows(), orders, batch, {"draw": torch.arange(total)})
+
+    steps = client(samples)
+    padded = tree.take(side_by_side([steps, client(others)]), 0)
+    assert int(count(padded)) == count(steps) == -(-samples // batch) * epochs
+    live = [index for index in range(len(padded["real"])) if padded["real"][index].any()]
+    for index, alone in zip(live, steps, strict=True):
+        real = padded["real"][index].bool()
+        assert torch.equal(padded["y"][index][real], alone["y"])
+        assert torch.equal(padded["x"][index][real], alone["x"])
+        assert int(padded["draw"][index]) == int(alone["draw"])
+    for epoch in range(epochs):
+        one = list(some_epochs(steps, epochs, epoch, epoch + 1))
+        part = some_epochs(padded, epochs, epoch, epoch + 1)
+        assert int(count(part)) == len(one)
+        assert sorted(torch.cat([step["y"] for step in one]).tolist()) == list(range(samples))
+        assert [int(step["draw"]) for step in one] == [
+            int(draw) for draw, real in zip(part["draw"], part["real"], strict=True) if real.any()
+        ]
+
+
+def batch_norm_net() -> Net:
+    body = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU())
+    return Net(Classifier(body, nn.Linear(5, 3)).double())
+
+
+def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> None:
+    from dataclasses import replace
+
+    for name in ("fedavg", "scaffold", "fednova", "fedprox", "ima+fedadam"):
+        # Mini-batches of 11: none of the clients is left with a last one of a single sample.
+        world = replace(federation(name, rounds=2), batch_size=11)
+        world = replace(world, context=replace(world.context, net=batch_norm_net()))
+        before, _, _ = play(world, until=0)
+        server, owns, _ = play(world)
+        moved = {
+            key for key in before["params"]
+            if not torch.equal(before["params"][key], server["params"][key])
+        }  # fmt: skip
+        assert {"body.1.running_mean", "body.1.running_var", "body.1.weight"} <= moved
+        assert "body.1.running_mean" not in server["optimizer"].get("m", {})
+        for own in owns.known.values():
+            assert "body.1.running_mean" not in own.get("c", {})
+
+
+def test_running_statistics_cannot_be_stacked() -> None:
+    from dataclasses import replace
+
+    world = federation(execute=eager)
+    world = replace(world, context=replace(world.context, net=batch_norm_net()))
+    with pytest.raises(UserError, match="GroupNorm"):
+        play(world, until=1)
+
+
+def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
+    """A method may hand the net another tree than the one that is being moved."""
+    world = federation()
+    net = world.context.net
+    theta = play(world, until=0)[0]["params"]
+    x = torch.ones(1, 6, dtype=torch.float64)
+    bound = net.bind(theta)
+    expected = net(bound, x)
+    net(tree.scale(theta, 2.0), x)
+    assert torch.equal(net(bound, x), expected)
+    assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
+
+
+def test_a_part_of_the_parameters_can_be_trained() -> None:
+    """As FedRep does: the head first, the body as it was sent."""
+    net = federation().context.net
+    theta = net.init(stream(1, "init"))
+    ctx = Context(net=net, optimizer=sgd(), lr=0.1)
+
+    def head_gradient(ctx: Context, sent, own, head, batch):  # type: ignore[no-untyped-def]
+        from fedrepro.engine.net import differentiate
+
+        return differentiate(
+            lambda head: ctx.task.loss(ctx.net({**sent, **head}, batch["x"]), batch), head
+        )
+
+    steps = Steps(federation().clients.samples, [torch.arange(4)], 2, {})
+    moved, _ = descend(ctx, head_gradient, theta, {}, net.head(theta), steps)
+    assert moved.keys() == {"head.weight", "head.bias"}
+    assert not torch.equal(moved["head.bias"], theta["head.bias"])
+
+
+def test_executor_is_chosen_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert choose("auto", "linear", "cpu", 10_000_000) == "vectorised"
+    assert choose("auto", "linear", "cpu", 1_000) == "sequential"
+    assert choose("auto", "convolutional", "cpu", 10_000_000) == "sequential"
+    assert choose("vectorised", "convolutional", "cpu", 1) == "vectorised"
+    with pytest.raises(UserError, match="did you mean 'sequential'"):
+        choose("sequental", "linear", "cpu", 1)
+
+
+def test_without_a_compiler_runs_are_sequential_unless_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert choose("auto", "linear", "cpu", 10_000_000) == "sequential"
+    assert choose("auto", "linear", "cuda", 10_000_000) == "vectorised"
+    assert choose("vectorised", "linear", "cpu", 1) == "vectorised"  # refused when it begins
+
+
+def test_composition() -> None:
+    method, optimizer = registry.compose("ima+fedprox+fedadam", {"fedprox": {"mu": 0.5}})
+    assert isinstance(method, IMA) and method.inner.mu == 0.5
+    assert type(optimizer).__name__ == "FedAdam"
+    method, _ = registry.compose("ima@released+fedyogi")
+    assert method.before_server_optimizer
+    assert type(method.inner).__name__ == "FedAvg"
+    scaffold, _ = registry.compose("scaffold@released")
+    assert isinstance(scaffold, Scaffold) and not scaffold.corrects
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "line"),
+    [
+        ("fedprx", {}, "did you mean 'fedprox'"),
+        ("fedprox", {"fedprox": {"nu": 1.0}}, "did you mean 'mu'"),
+        ("fedprox", {"fedprox": {"mu": "much"}}, "expected a number"),
+        ("ima", {"ima": {"window": 2.5}}, "expected a whole number"),
+        ("fedprox@printed", {}, "'paper' or 'released'"),
+        ("fednova@released", {}, "released code departs"),
+        ("fedprox+ima", {}, "wrappers, then one method"),
+        ("fedprox+scaffold", {}, "wrappers, then one method"),
+        ("fedadam+fedyogi", {}, "wrappers, then one method"),
+        ("ima+central", {}, "can wrap, not Central"),
+        ("ima+ima+fedavg", {}, "already is a moving average"),
+        ("fedavg++ima", {}, "joined by"),
+        ("ima", {"ima": {"window": 0}}, "at least 1"),
+        ("ima", {"ima": {"decay": 2.0}}, "below 1"),
+        ("fedprox", {"fedprox": {"mu": -1.0}}, "at least 0"),
+        ("fedprox", {"fedprox": {"mu": float("nan")}}, "finite"),
+        ("fedadam", {"fedadam": {"initial_accumulator": "x"}}, "a number or null"),
+    ],
+)
+def test_composition_that_makes_no_sense(name: str, values: dict, line: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(UserError, match=line) as caught:
+        registry.compose(name, values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrapper_may_not_override_what_is_never_called() -> None:
+    with pytest.raises(TypeError, match="loss"):
+        type("Wrong", (Wrapper,), {"loss": Method.loss})
+
+
+def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "halved.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from fedrepro.engine.method import Method\n\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Halved(Method):\n"
+        '    """Halved: a method of one\'s own."""\n\n'
+        "    share: float = 0.5\n\n"
+        "    def weigh(self, ctx, server, reports):\n"
+        "        weights, server = super().weigh(ctx, server, reports)\n"
+        "        return weights * self.share, server\n"
+    )
+    monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
+    method, _ = registry.compose("ima+halved", {"halved": {"share": 0.25}})
+    assert method.inner.share == 0.25
+    assert registry.parts()["halved"].paper == "Halved: a method of one's own."
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("import nowhere", "could not be imported"), ("x = 1", "exactly one dataclass")],
+)
+def test_a_broken_method_file(
+    text: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
+    with pytest.raises(UserError, match=line):
+        registry.parts()
+
+
+def test_gradient_is_that_of_autograd() -> None:
+    """The shortcut to autograd's engine, which has no public name, gives what grad() gives."""
+    from fedrepro.engine.net import differentiate
+
+    net = federation().context.net
+    bound = net.bind(net.init(stream(1, "init")))
+    x, y = federation().clients.load(1)
+
+    def loss(theta: tree.Tree) -> Tensor:
+        return nn.functional.cross_entropy(net(theta, x), y)
+
+    found = torch.autograd.grad(loss(bound), tree.leaves(bound))
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(tree.leaves(differentiate(loss, bound)), found, strict=True)
+    )
+
+
+def test_gradient_of_what_the_loss_does_not_depend_on_is_zero() -> None:
+    from fedrepro.engine.net import differentiate
+
+    theta = {"used": torch.ones(2, requires_grad=True), "unused": torch.ones(3, requires_grad=True)}
+    gradient = differentiate(lambda theta: theta["used"].sum(), theta)
+    assert torch.equal(gradient["unused"], torch.zeros(3))
+    assert torch.equal(gradient["used"], torch.ones(2))
+
+
+@pytest.mark.parametrize("epochs", [1, 4])  # short enough to be unrolled, and not
+def test_rounds_of_many_lengths_under_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, epochs: int
+) -> None:
+    """The number of steps differs from round to round; the tracing backend runs no C++ compiler."""
+    from dataclasses import replace
+    from functools import partial
+
+    from fedrepro.engine import descent, executors
+    from support.worlds import Data, assert_close
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    for cached in (descent._compiled_step, executors._compiled):
+        cached.cache_clear()
+    sizes = [8 * number for number in range(1, 13)]  # 1 to 12 mini-batches
+    x = torch.randn(sum(sizes), 6, generator=stream(1, "x")).double()
+    y = torch.arange(sum(sizes)) % 3
+    parts = list(zip(x.split(sizes), y.split(sizes), strict=True))
+
+    def world(execute: executors.Executor) -> object:
+        base = federation("scaffold", cohort=2, rounds=16, momentum=0.0, lr=0.01)
+        context = replace(base.context, clients=len(sizes), epochs=epochs)
+        clients = Data(parts)
+        return replace(base, clients=clients, context=context, epochs=epochs, execute=execute)
+
+    try:
+        assert_close(
+            play(world(executors.vectorised))[0]["params"],  # type: ignore[arg-type]
+            play(world(executors.sequential))[0]["params"],  # type: ignore[arg-type]
+            1e-6,  # the rate is a float32 tensor in the one and a Python number in the other
+        )
+    finally:
+        for cached in (descent._compiled_step, executors._compiled):
+            cached.cache_clear()

@@ -1,0 +1,246 @@
+"""Architectures: numbers of parameters as printed or counted in released code (facts/ima.md)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torchvision.models import efficientnet_b0
+
+from fedrepro.engine.net import Net
+from fedrepro.models import _registry as models
+from fedrepro.models import pretrained
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "outputs", "parameters"),
+    [
+        ("logistic", (15,), 1, 16),
+        ("logistic", (1, 28, 28), 10, 7_850),
+        ("twonn", (1, 28, 28), 10, 199_210),
+        ("mcmahan_cnn", (1, 28, 28), 10, 1_663_370),
+        ("ima_fmnist_cnn", (1, 28, 28), 10, 274_026),
+        ("ima_cifar_cnn", (3, 32, 32), 10, 772_682),
+        ("ima_resnet18", (3, 32, 32), 10, 11_235_786),
+        ("ima_resnet18", (3, 32, 32), 100, 11_247_396),
+        ("celeba_cnn", (3, 84, 84), 1, 29_569),
+        ("m5", (1, 16_000), 35, 150_819),
+        ("superfed_twonn", (1, 28, 28), 10, 238_800),
+        ("superfed_twocnn", (3, 28, 28), 10, 722_800),
+        ("superfed_resnet9", (3, 28, 28), 100, 5_054_784),  # 5.05 M
+        ("superfed_mobilenet", (3, 64, 64), 200, 364_480),
+        ("superfed_vgg9", (1, 28, 28), 62, 1_718_416),  # 1.72 M
+    ],
+)
+def test_parameters(name: str, shape: tuple[int, ...], outputs: int, parameters: int) -> None:
+    module = models.build(name, shape, outputs)
+    assert sum(leaf.numel() for leaf in module.parameters()) == parameters
+    net = Net(module)
+    theta = net.init(stream(1, "init"))
+    logits = net(theta, torch.zeros(2, *shape))
+    assert logits.shape == (2, outputs)
+    assert net.head(theta) and not net.head(theta).keys() & net.body(theta).keys()
+    assert net.features(theta, torch.zeros(2, *shape)).shape[0] == 2
+
+
+def count(module: nn.Module) -> int:
+    return sum(leaf.numel() for leaf in module.parameters())
+
+
+def test_stacked_lstm() -> None:
+    net = Net(models.build("stacked_lstm", (10,), 10_000))
+    assert count(net.module) == 5_565_328  # 5.57 M
+    words = torch.arange(20, dtype=torch.int32).reshape(2, 10)
+    assert net(net.init(stream(1, "init")), words).shape == (2, 10, 10_000)
+
+
+def test_next_char_lstm() -> None:
+    net = Net(models.build("next_char_lstm", (80,), 100))
+    assert count(net.module) == 821_024
+    letters = torch.arange(160, dtype=torch.int32).reshape(2, 80) % 100
+    theta = net.init(stream(1, "init"))
+    logits = net(theta, letters)
+    assert logits.shape == (2, 100)
+    letters[:, 0] += 1  # the first letter reaches the last place
+    assert not torch.equal(net(theta, letters), logits)
+
+
+SUPERFED = {
+    "superfed_twonn": (1, 28, 28),
+    "superfed_twocnn": (3, 28, 28),
+    "superfed_resnet9": (3, 28, 28),
+    "superfed_mobilenet": (3, 64, 64),
+    "superfed_vgg9": (1, 28, 28),
+    "next_char_lstm": (80,),
+}
+
+
+@pytest.mark.parametrize("name", SUPERFED)
+def test_superfed_starts_xavier_normal_without_bias(name: str) -> None:
+    """No two layers of equal shape are equal, as they are in the released code (item 28)."""
+    net = Net(models.build(name, SUPERFED[name], 10))
+    theta = net.init(stream(1, "init"))
+    assert not list(net.module.buffers())
+    for layer, module in net.module.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            assert module.bias is None
+            weight = theta[f"{layer}.weight"]
+            field = weight[0, 0].numel()
+            std = (2 / (field * (weight.shape[0] + weight.shape[1]))) ** 0.5
+            # Six standard errors of a sample's standard deviation.
+            rel = 6 / (2 * weight.numel()) ** 0.5
+            assert float(weight.std()) == pytest.approx(std, rel=rel)
+        elif isinstance(module, nn.BatchNorm2d):
+            assert (theta[f"{layer}.weight"] == 1).all() and (theta[f"{layer}.bias"] == 0).all()
+    drawn = [leaf for leaf in theta.values() if leaf.dim() > 1]
+    assert not any(
+        torch.equal(one, two)
+        for place, one in enumerate(drawn)
+        for two in drawn[place + 1 :]
+        if one.shape == two.shape
+    )
+
+
+def test_where_superfed_cuts_off_its_head() -> None:
+    """The released code's `classifier`: three layers of TwoCNN, one of the LSTM, else two."""
+    nets = {name: Net(models.build(name, shape, 10)) for name, shape in SUPERFED.items()}
+    layers = {name: len(net.head(net.init(stream(1, "init")))) for name, net in nets.items()}
+    assert layers == dict.fromkeys(SUPERFED, 2) | {"superfed_twocnn": 3, "next_char_lstm": 1}
+
+
+def test_batches_are_standardised_by_themselves_when_testing() -> None:
+    net = Net(models.build("superfed_resnet9", (3, 28, 28), 10))
+    theta = net.init(stream(1, "init"))
+    x = torch.randn(4, 3, 28, 28, generator=stream(1, "x"))
+    training = net(theta, x)
+    net.module.eval()
+    assert torch.equal(net(theta, x), training)
+    assert not torch.allclose(net(theta, x[:2]), training[:2], atol=1e-2)
+    assert net.mixes_samples and not Net(models.build("twonn", (1, 28, 28), 10)).mixes_samples
+
+
+def test_efficientnet_b0() -> None:
+    module = pretrained.on_efficientnet(efficientnet_b0(weights=None).features, 8)
+    assert count(module) == 4_509_316  # 4.01 M and 62,720 x 8 + 8
+    assert module(torch.zeros(2, 3, 200, 200)).shape == (2, 8)
+
+
+def test_distilbert() -> None:
+    transformers = pytest.importorskip("transformers")
+    module = pretrained.on_distilbert(
+        transformers.DistilBertModel(transformers.DistilBertConfig()), 1
+    )
+    assert count(module) == 66_954_241
+    assert module(torch.ones(2, 2, 12, dtype=torch.int32)).shape == (2, 1)
+
+
+def test_mobilevit() -> None:
+    pytest.importorskip("timm")
+    net = Net(models.build("mobilevit", (3, 64, 64), 200))
+    assert count(net.module) == 1_015_224
+    assert net(net.init(stream(1, "init")), torch.zeros(2, 3, 64, 64)).shape == (2, 200)
+
+
+def test_learned_weights_are_kept_unless_redrawn() -> None:
+    """Discrepancy 14: the released code draws them anew."""
+
+    def network() -> Classifier:
+        body = nn.Sequential(nn.Linear(50, 40), nn.LayerNorm(40))
+        with torch.no_grad():
+            body[0].weight.fill_(7)
+            body[1].weight.fill_(7)
+        body.keeps_weights = True
+        return Classifier(body, nn.Linear(40, 2))
+
+    kept, redrawn = network(), network()
+    redrawn.redrawn = True
+    before = kept.head.weight.clone()
+    kept_theta, theta = (Net(each).init(stream(1, "init")) for each in (kept, redrawn))
+    assert (kept_theta["body.0.weight"] == 7).all()
+    assert not torch.equal(kept_theta["head.weight"], before)
+    assert (theta["body.1.weight"] == 7).all()  # no linear layer
+    assert float(theta["body.0.weight"].std()) == pytest.approx((2 / 90) ** 0.5, rel=0.05)
+    assert (theta["head.bias"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "line"),
+    [
+        ("distilbert", (2, 12), "put config.json and model.safetensors of|pip install"),
+        ("efficientnet_b0", (3, 64, 64), "put efficientnet_b0_rwightman-7f5810bc.pth"),
+    ],
+)
+def test_weights_that_can_not_be_had(
+    name: str,
+    shape: tuple[int, ...],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no network\nin this test")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=line) as raised:
+        models.build(name, shape, 1)
+    assert "\n" not in str(raised.value)
+
+
+def test_every_model_names_an_existing_file() -> None:
+    assert all(models.module_file(name).is_file() for name in models.MODELS)
+
+
+def test_initial_weights_follow_pytorch() -> None:
+    """U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases alike."""
+    theta = Net(models.build("twonn", (1, 28, 28), 10)).init(stream(1, "init"))
+    weight = theta["body.1.weight"]
+    assert float(weight.abs().max()) <= 784**-0.5
+    assert float(weight.std()) == pytest.approx(784**-0.5 / 3**0.5, rel=0.02)
+    assert float(theta["body.1.bias"].abs().max()) <= 784**-0.5
+
+
+def test_initial_weights_come_from_the_stream_alone() -> None:
+    net = Net(models.build("ima_fmnist_cnn", (1, 28, 28), 10))
+    torch.manual_seed(1)
+    one = net.init(stream(5, "init"))
+    torch.manual_seed(2)
+    two = net.init(stream(5, "init"))
+    other = net.init(stream(6, "init"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert not torch.equal(one["head.weight"], other["head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("ima_fmnist_cnn", (15,)),
+        ("ima_cifar_cnn", (3, 8, 8)),
+        ("ima_resnet18", (10,)),
+        ("m5", (1, 200)),
+        ("m5", (16_000,)),
+        ("celeba_cnn", (84,)),
+        ("stacked_lstm", (1, 10)),
+        ("next_char_lstm", (1, 10)),
+        ("superfed_twocnn", (784,)),
+        ("superfed_vgg9", (1, 12, 12)),
+        ("superfed_resnet9", (3, 16, 16)),  # one number left, which BatchNorm can't standardise
+        ("superfed_mobilenet", (3, 28, 28)),
+        ("distilbert", (200,)),
+    ],
+)
+def test_input_that_does_not_fit(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="input shape"):
+        models.build(name, shape, 10)
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(UserError, match="did you mean 'twonn'"):
+        models.build("twnn", (1, 28, 28), 10)

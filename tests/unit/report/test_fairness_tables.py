@@ -1,0 +1,228 @@
+"""Tables whose numbers are taken over clients: experiment files, measures, runs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.nn import functional
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Setting
+from fedrepro.config.tables import OverClients, Table
+from fedrepro.config.targets import ComputedTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.engine.metrics import auroc
+from fedrepro.engine.task import NEXT_WORD
+from fedrepro.report.cells import computed, coverage
+from fedrepro.report.cells.measures import last, measure_of
+from fedrepro.report.papers import published
+from fedrepro.run import assembly as plan
+from fedrepro.run import runner
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import validate
+from support.places import ROOT
+from support.tiny_run import partition, run_config
+
+
+@pytest.fixture(scope="module")
+def bench() -> Workbench:
+    return load(ROOT)
+
+
+# (lr, weight decay, factor, every, rounds, clients of a round): settings_superfed_aaggff_fedevg.csv
+PRINTED = {
+    "heart": (0.01, 0, 0.999, 2, 200, 4),
+    "berka": (1.0, 1e-3, 0.99, 10, 100, 7),
+    "mqp": (10**-2.5, 1e-2, 0.99, 15, 100, 11),
+    "isic": (1e-4, 1e-2, 0.95, 5, 50, 6),
+    "celeba": (0.1, 1e-4, 0.96, 300, 3000, 5),
+    "reddit": (10 ** (7 / 8), 1e-6, 0.95, 20, 300, 5),
+    "speech_commands": (0.1, 0, 0.999, 10, 500, 5),
+    "tiny_imagenet": (0.01, 0, 0.95, 100, 2000, 5),
+}
+CLIENTS = {"heart": 4, "berka": 7, "mqp": 11, "isic": 6}
+CLIENTS |= {"celeba": 9343, "reddit": 817, "speech_commands": 2005, "tiny_imagenet": 1000}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_settings_are_those_of_the_paper(bench: Workbench, name: str) -> None:
+    lr, decay, factor, every, rounds, cohort = PRINTED[name]
+    run = bench.run_config(f"aaggff/{name}", "aaggff+fedavg", 2)
+    assert run["optimizer"]["lr"] == pytest.approx(lr, rel=1e-12)
+    assert (run["optimizer"]["weight_decay"], run["optimizer"]["momentum"]) == (decay, 0)
+    assert run["lr_decay"] == {"factor": factor, "every": every}
+    assert (run["rounds"], run["epochs"], run["batch_size"]) == (rounds, 1, 20)
+    assert max(1, int(run["participation"] * CLIENTS[name] + 1e-9)) == cohort
+    wanted = "aaggff_s" if cohort == CLIENTS[name] else "aaggff_d"
+    assert run["composition"] == f"{wanted}+fedavg"
+
+
+def test_seeds_are_the_systems_own(bench: Workbench) -> None:
+    assert bench.table("aaggff", "table_7", "paper").seeds == (2, 4, 6)
+    assert bench.table("ima", "table_1", "paper").seeds == bench.config.seeds.paper
+
+
+def test_responses_are_those_that_are_printed(bench: Workbench) -> None:
+    """To two digits; one is printed from an input that was rounded first."""
+    target = bench.target("aaggff", "table_a1")
+    assert isinstance(target, ComputedTarget)
+    cells = computed.compute(bench, target, published.load(ROOT))
+    assert len(cells) == 18
+    for cell in cells:
+        assert cell.verdict is not None and cell.verdict.word == "agrees"
+        rounded = f"{cell.value:.2f}" == cell.printed.text
+        assert rounded != bool(cell.printed.doubt)
+
+
+def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
+    """Berka's seven regions; the others' data are not there."""
+    world = replace(load(ROOT), root=tmp_path)
+    target = world.target("aaggff", "table_a2")
+    assert isinstance(target, ComputedTarget)
+    papers = published.load(ROOT)
+    (tmp_path / "results/data/berka").mkdir(parents=True)
+    (tmp_path / "results/data/berka/meta.json").write_text("{}")
+    holes = {cell.hole for cell in computed.compute(world, target, papers)}
+    assert holes == {"data not fetched", "data not shared out yet"}
+    histogram = tmp_path / computed.histogram_of(world, "aaggff/berka")
+    histogram.parent.mkdir(parents=True)
+    regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
+    held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
+    histogram.write_text(json.dumps(held))
+    cells = [cell for cell in computed.compute(world, target, papers) if not cell.hole]
+    assert [cell.verdict.word for cell in cells if cell.verdict] == ["agrees"] * 3
+    assert [cell.value for cell in cells] == pytest.approx([7, 621, 88.714], abs=1e-3)
+    assert cells[2].std == pytest.approx(24.78, abs=5e-3)
+    held["train"][0][0] += 1
+    histogram.write_text(json.dumps(held))
+    words = [cell.verdict for cell in computed.compute(world, target, papers) if not cell.hole]
+    assert [word.word for word in words if word] == ["agrees", "differs", "differs"]
+    histogram.write_text("{}")
+    with pytest.raises(UserError, match="damaged"):
+        computed.compute(world, target, papers)
+
+
+def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
+    papers = published.load(ROOT)
+    counted = coverage.count(bench, papers)
+    half = counted["aaggff", "table_7_heart"]
+    assert [half[name] for name in ("printed", "computed", "agree")] == [20, 20, 20]
+    whole = [row for row in coverage.rows_of(counted, papers) if row["system"] == "aaggff"]
+    assert whole[-1]["printed"] == 271
+    assert published.label_of("table_7_heart", "7") == "Table 7, Heart"
+    assert published.label_of("figure_a1") == "Figure A1"
+    assert published.label_of("figure_2_3") == "Figure 2.3"
+    assert published.label_of("figure_regret") == "Regret"
+
+
+@pytest.mark.parametrize(
+    ("item", "printed"),
+    [
+        ("table_2", 84), ("table_3", 72), ("table_5", 21), ("table_6", 18), ("table_7", 40),
+        ("table_a1", 18), ("table_a2", 18),
+    ],
+)  # fmt: skip
+def test_every_printed_cell_has_a_target(bench: Workbench, item: str, printed: int) -> None:
+    counted = coverage.count(bench, published.load(ROOT))["aaggff", item]
+    assert (counted["printed"], counted["targets"]) == (printed, printed)
+
+
+def test_measures_over_clients(tmp_path: Path) -> None:
+    run = Run("aaggff/heart", "fedavg", 2)
+    folder = tmp_path / run.folder
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"status": "finished"}')
+    table = {
+        "round": [1, 1, 1, 2, 2, 2],
+        "client": [0, 1, 2, 0, 1, 2],
+        "test_samples": [10, 30, 60, 10, 30, 60],
+        "auroc": [0.1, 0.2, 0.3, 0.5, float("nan"), 0.9],
+    }
+    pd.DataFrame(table).to_parquet(folder / "clients.parquet")
+    record = read_run(tmp_path, run)
+
+    def values(over: str, weighted: bool = True) -> list[float]:
+        metric = {"of": "auroc", "over_clients": over, "weighted": weighted}
+        series = measure_of(validate(OverClients, metric, "test")).series(record)
+        assert [number for number, _ in series] == [1, 2]
+        return [value for _, value in series]
+
+    assert values("average") == pytest.approx([25, (50 * 10 + 90 * 60) / 70])
+    assert values("average", False) == pytest.approx([20, 70])
+    assert values("worst") == pytest.approx([10, 50])
+    assert values("best") == pytest.approx([30, 90])
+    assert values("gap") == pytest.approx([20, 40])
+    assert values("gini")[1] == pytest.approx(100 * 0.4 / (2 * 1.4))
+    assert last([(1, 3.0), (2, float("nan"))], 1) is None
+    assert not measure_of(OverClients(of="top5", over_clients="gap")).series(record)
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (0, "lr_decay: 0: expected a number above 0 and at most 1"),
+        ({"factor": 0.5, "every": 0}, "lr_decay.every: 0: expected a whole number of at least 1"),
+        ({"factor": 0.5}, "lr_decay.every: missing"),
+        ({"factor": 0.5, "evry": 1}, "lr_decay.evry: unknown key: .*; did you mean 'every'"),
+    ],
+)
+def test_a_wrong_decay(value: object, line: str, bench: Workbench) -> None:
+    setting = bench.setting("aaggff/heart").model_dump(mode="json")
+    with pytest.raises(UserError, match=line):
+        validate(Setting, setting | {"lr_decay": value}, "x.yaml")
+
+
+def test_a_wrong_metric() -> None:
+    table = {"title": "t", "rows": [{"label": "r", "setting": "s"}]}
+    table["columns"] = [{"label": "c", "method": "fedavg"}]
+    for metric, line in (
+        ("acuracy", "metric: 'acuracy': expected one of accuracy, loss; did you mean 'accuracy'"),
+        ({"of": "auroc", "over_clients": "avg"}, "metric.over_clients: 'avg': expected one of"),
+    ):
+        with pytest.raises(UserError, match=line):
+            validate(Table, table | {"metric": metric}, "x.yaml")
+
+
+def test_a_learning_rate_decays_in_steps() -> None:
+    steps = plan.schedule(0.01, {"factor": 0.5, "every": 2})
+    assert [steps(round) for round in range(5)] == [0.01, 0.01, 0.005, 0.005, 0.0025]
+    assert plan.schedule(0.01, 0.5)(2) == 0.0025
+
+
+def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:
+    """And standardises by client; a client without one of the classes has none."""
+    random = np.random.default_rng(0)
+    y = np.arange(150) // 6 % 2
+    y[::6] = 1  # client 0 has one class
+    x = (random.normal(0, 1, (150, 3)) + y[:, None]).astype(np.float32)
+    x += 100 * (np.arange(150) % 6)[:, None]
+    data = Dataset(
+        "t", "binary", 2, (3,), Split(x, y, None), None, None, None, {}, client_standardised=(0, 1)
+    )
+    given: dict[str, Any] = {"evaluate": {"every": 6, "clients": True}, "rounds": 6}
+    runner.run(run_config(**given), data, partition(True, y), tmp_path / "seed1", "code")
+    clients = pd.read_parquet(tmp_path / "seed1" / "clients.parquet")
+    assert clients["auroc"].isna().tolist() == [True] + [False] * 5
+    rounds = pd.read_parquet(tmp_path / "seed1" / "rounds.parquet")
+    assert rounds["client_auroc"].iloc[-1] == pytest.approx(clients["auroc"].mean())
+    assert rounds["test_auroc"].iloc[-1] == pytest.approx(clients["auroc"].mean())  # equal sizes
+    assert clients["auroc"].between(0, 1)[1:].all()
+    assert auroc(np.array([0.1, 0.4]), np.array([0, 1])) == 1
+
+
+def test_next_words_count_only_where_there_is_a_word() -> None:
+    targets = torch.tensor([[5, 4, 0], [1, 3, 0]])  # a text of two words, and one of none
+    logits = functional.one_hot(torch.tensor([[5, 6, 0], [1, 3, 0]]), 7).double() * 3
+    assert NEXT_WORD.hits(logits, targets).tolist() == [1, 0]
+    assert NEXT_WORD.predictions(targets) == 2
+    each = functional.cross_entropy(logits[0, :2], targets[0, :2])
+    losses = NEXT_WORD.losses(logits, targets, "none")
+    assert float(losses[0]) == pytest.approx(float(each))
+    assert float(NEXT_WORD.losses(logits, targets, "mean")) == pytest.approx(float(losses.mean()))

@@ -1,0 +1,225 @@
+"""Figures: every kind from made-up runs, through the experiment file to the page."""
+
+import math
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from fedrepro.analysis.regret_of_run import regret_of
+from fedrepro.config.loading import load
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report import site
+from fedrepro.report.drawing.contours import contour
+from fedrepro.report.pages.figure import figure_page
+from fedrepro.report.papers import published
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import Graph
+from support.figure_world import (
+    SETTINGS,
+    add_figures,
+    give_runs,
+    write_landscape,
+    write_mixtures,
+)
+from support.report_world import ROOT, make_world, write_run
+from support.tiny_run import carry_out, run_config
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    root = make_world(tmp_path, rows=1, columns=1)
+    add_figures(root)
+    return load(root)
+
+
+def figure(bench: Workbench, item: str) -> FigureTarget:
+    target = bench.target("ima", item, "demo")
+    assert isinstance(target, FigureTarget)
+    return target
+
+
+def content(bench: Workbench, target: FigureTarget) -> dict[str, Any]:
+    return figure_page(bench, target, published.load(bench.root))
+
+
+def test_a_heat_map_has_a_cell_for_every_method(bench: Workbench) -> None:
+    target = figure(bench, "figure_2_3")
+    assert [run.method for run in target.runs][:3] == ["fedavg", "mild", "fedavg+fedavgm"]
+    give_runs(bench, target, {"fedavg", "mild", "mild+fedavgm"})
+    drawn = content(bench, target)["drawn"]
+    assert drawn.header == ("Panel", "momentum", "μ 0", "μ 0.01")
+    first, second = drawn.rows
+    expected = [
+        100 * read_run(bench.root, run).rounds["test_accuracy"][-1] for run in target.runs[:2]
+    ]
+    assert first == ("FedProx", "none", *(f"{value:.2f}" for value in expected))
+    assert second[2] == "–" and second[3] != "–"
+    (panel,) = drawn.panels  # nothing of the other one has been run
+    assert panel.title == "FedProx"
+    for number in first[2:]:
+        assert f">{number}</text>" in panel.svg
+
+
+def test_a_grid_must_be_as_large_as_its_axes(bench: Workbench) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment["figures"]["figure_2_3"]["panels"][1]["methods"][0].pop()
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    with pytest.raises(UserError, match=r"figure_2_3.*2 rows of 2 methods in the panel 'Nothing"):
+        load(bench.root)
+
+
+def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
+    target = figure(bench, "figure_2_5")
+    run = next(run for run in target.runs if run.method == "strong")
+    folder = write_run(bench, run, [0.5] * 20)
+    write_mixtures(folder, (0.9, 0.4), (0.5, 0.6), (math.nan, math.nan))
+    drawn = content(bench, target)["drawn"]
+    (row,) = drawn.rows
+    assert row[2:] == ("strong", "70.00", "70.00", "0.0", "50.00")
+    (panel,) = drawn.panels
+    assert "weight of the local model" in panel.svg
+    assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
+
+
+def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
+    target = figure(bench, "figure_2_4")
+    first = target.landscapes[0]
+    path = bench.root / first.landscape
+    write_landscape(path)
+    drawn = content(bench, target)["drawn"]
+    assert drawn.rows == [("mild", "two random ones", "0.1", "0.1", "2.1")]
+    assert drawn.panels[0].svg.count("<line") > 8
+    write_landscape(path, y=[-1.0, 1.0])
+    with pytest.raises(UserError, match=r"seed1\.json: damaged"):
+        content(bench, target)
+
+
+def test_bars_and_lines_name_the_runs_that_are_missing(bench: Workbench) -> None:
+    for item in ("figure_9", "figure_10"):
+        target = figure(bench, item)
+        if item == "figure_9":
+            give_runs(bench, target, {"mild"})
+        page = content(bench, target)
+        assert [panel.title.partition(",")[0] for panel in page["drawn"].panels] == [
+            name.upper() for name in SETTINGS
+        ]
+        assert len(page["drawn"].rows) == 2
+        assert [hole["why"] for hole in page["holes"]] == ["not run", "not run"]
+        assert "strong" in page["holes"][0]["name"]
+
+
+def test_pages_of_figures_are_whole(bench: Workbench) -> None:
+    """Without runs too; every caption, link and table is there."""
+    papers = published.load(bench.root)
+    target = figure(bench, "figure_9")
+    site.write_page(bench, target, papers)
+    text = (bench.root / target.page).read_text(encoding="utf-8")
+    assert "None of its runs has finished" in text
+    give_runs(bench, target, {"mild", "strong"})
+    site.write_page(bench, target, papers)
+    text = (bench.root / target.page).read_text(encoding="utf-8")
+    assert 'aria-label="Test accuracy by round' in text
+    assert 'class="tag demo"' in text
+    for run in target.runs:
+        link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
+        assert link in text and (bench.root / target.page.parent / link).exists()
+    start = bench.root / site.write_site(bench, papers, "demo")
+    written = start.read_text(encoding="utf-8")
+    assert '<a href="ima/figure_9.html">Figure 9</a>' in written
+    assert "4 of 4 runs" in written and "1 of 6 runs" in written
+
+
+@pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])
+def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
+    run = Run("aaggff/heart", composition, 1)
+    share = 1.0 if "aaggff_s" in composition else 0.5
+    carry_out(tmp_path / run.folder, run_config(composition, participation=share))
+    found = regret_of(read_run(tmp_path, run))
+    assert found is not None and len(found.rounds) == 12
+    assert (found.rounds["regret"] <= found.rounds["bound"]).all()
+    assert found.rounds["regret"].iloc[-1] > 0
+    losses = pd.read_parquet(tmp_path / run.folder / "decisions.parquet")
+    assert found.clients["loss"].to_numpy() == pytest.approx(losses["loss"].to_numpy(), rel=0)
+    assert found.clients["weight"].to_numpy() == pytest.approx(losses["weight"], rel=1e-6)
+
+
+def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
+    run = Run("aaggff/heart", "aaggff_d", 1)
+    folder = tmp_path / run.folder
+    carry_out(folder, run_config("aaggff_d"))
+    table = pd.read_parquet(folder / "decisions.parquet")
+    table.loc[4, "loss"] = np.inf  # of round 2
+    table.to_parquet(folder / "decisions.parquet")
+    found = regret_of(read_run(tmp_path, run))
+    assert found is not None
+    assert found.rounds["round"].tolist() == [1, *range(3, 13)]
+
+
+def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
+    run = Run("aaggff/heart", "term", 1)
+    carry_out(tmp_path / run.folder, run_config("term"))
+    with pytest.raises(UserError, match="'term': expected one that decides by a rule with a bound"):
+        regret_of(read_run(tmp_path, run))
+
+
+def test_contours_of_a_cone_are_circles() -> None:
+    grid = list(np.linspace(-1, 1, 41))
+    values = [[math.hypot(a, b) for a in grid] for b in grid]
+    segments = contour(grid, grid, values, 0.5)
+    radii = [math.hypot(*point) for segment in segments for point in segment]
+    assert radii == pytest.approx([0.5] * len(radii), abs=2e-3)
+    length = sum(math.dist(*segment) for segment in segments)
+    assert length == pytest.approx(math.pi, rel=2e-3)
+
+
+def test_contours_of_a_saddle_go_around_its_low_corners() -> None:
+    """The middle, 0.5, lies above the level: the high corners are joined."""
+    cases = (([[1, 0], [0, 1]], {(0, 1), (1, 0)}), ([[0, 1], [1, 0]], {(0, 0), (1, 1)}))
+    for values, low in cases:
+        segments = contour([0, 1], [0, 1], values, 0.4)
+        middles = [tuple(np.mean(segment, axis=0).round()) for segment in segments]
+        assert set(middles) == low and len(middles) == 2
+    assert contour([0, 1], [0, 1], [[0, 1], [math.inf, 1]], 0.5) == []
+
+
+def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
+    graph = Graph(bench)
+
+    def inputs(item: str) -> list[str]:
+        return graph.inputs_of_page(SimpleNamespace(system="ima", item=item))
+
+    run = figure(bench, "figure_2_4").runs[0]
+    assert str(run.folder / "manifest.json") in inputs("figure_2_4")
+    assert str(run.landscape) in inputs("figure_2_4")
+    assert not any("landscapes" in path for path in inputs("figure_9"))
+    table = bench.table("ima", "table_1", "demo")
+    assert str(table.path) in inputs("table_1")
+    assert str(figure(bench, "figure_9").page) in graph.pages()
+    assert str(run.folder / "manifest.json") in graph.results()
+    definitions = {
+        graph.page_definition(SimpleNamespace(system="ima", item=item))
+        for item in ("figure_9", "figure_10", "table_1")
+    }
+    assert len(definitions) == 3 and "" in definitions  # a table's stands in its JSON's rule
+
+
+def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:
+    root = make_world(tmp_path)
+    shutil.copy(ROOT / "config/experiments/aaggff.yaml", root / "config/experiments")
+    bench = load(root)
+    page = SimpleNamespace(system="aaggff", item="table_a2")
+    assert Graph(bench).inputs_of_page(page) == []
+    meta = root / "results/data/berka/meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text("{}", encoding="utf-8")
+    (path,) = Graph(bench).inputs_of_page(page)
+    assert path.startswith("results/partitions/berka/") and path.endswith("/seed2.json")

@@ -1,0 +1,96 @@
+from collections import Counter
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.report.papers import published
+from fedrepro.support.errors import UserError
+from support.report_world import ROOT
+
+
+@pytest.fixture(scope="module")
+def papers() -> published.Published:
+    return published.load(ROOT)
+
+
+def test_all_printed_cells_are_there(papers: published.Published) -> None:
+    assert Counter(cell.system for cell in papers.cells) == {
+        "superfed": 460, "ima": 292, "aaggff": 271, "fedgo": 270, "fedevg": 96,
+    }  # fmt: skip
+    assert len(papers.cells) == 1389
+
+
+def test_a_cell_is_found_by_what_is_printed_around_it(papers: published.Published) -> None:
+    found = papers.find(
+        "ima", "I", {"dataset": "FMNIST", "setting": "CNN; #C=2", "method": "FedAvg+IMA"}
+    )
+    assert found is not None
+    assert (found.mean, found.std, found.text, found.decimals) == (84.68, None, "84.68", 2)
+    assert (found.item, found.unit) == ("table_1", "percent")
+
+
+def test_a_cell_that_is_not_printed_is_none(papers: published.Published) -> None:
+    assert papers.find("ima", "I", {"dataset": "SVHN", "method": "FedAvg"}) is None
+    assert papers.find("ima", "I", {"data": "FMNIST"}) is None
+
+
+def test_several_cells_are_an_error_that_says_what_to_add(papers: published.Published) -> None:
+    with pytest.raises(UserError, match="16 cells have dataset: FMNIST, setting: CNN; #C=2"):
+        papers.find("ima", "I", {"dataset": "FMNIST", "setting": "CNN; #C=2"})
+
+
+def test_doubts_reach_their_cells(papers: published.Published) -> None:
+    doubted = [cell for cell in papers.cells if cell.doubt]
+    assert len(doubted) == 78
+    copied = papers.find(
+        "superfed", "2.3",
+        {"dataset": "CIFAR-10", "setting": "clients=50,train_samples=800", "method": "pFedMe"},
+    )  # fmt: skip
+    assert copied is not None
+    assert "apfl" in copied.doubt
+
+
+def test_no_doubt_is_against_a_whole_table(papers: published.Published) -> None:
+    """Those are notes: a mark on every cell would say nothing about any."""
+    for key, cells in papers.tables.items():
+        if len(cells) > 12 and key != ("ima", "table_3"):
+            assert sum(bool(cell.doubt) for cell in cells) < len(cells) / 2, key
+
+
+def test_every_table_and_figure_has_a_caption(papers: published.Published) -> None:
+    assert set(papers.captions) == {*papers.tables, *load(ROOT).targets()}
+    assert all(caption.title and caption.paragraphs for caption in papers.captions.values())
+
+
+def test_tables_are_in_natural_order(papers: published.Published) -> None:
+    items = [item for system, item in papers.tables if system == "fedgo"]
+    assert items[:3] == ["table_2", "table_3", "table_4"]
+    assert items.index("table_10") > items.index("table_9")
+    assert items[-1] == "section_g_2"
+
+
+def test_the_ledger_is_whole_and_refers_to_what_exists(papers: published.Published) -> None:
+    numbers = [entry.number for entry in papers.ledger]
+    expected = {*map(str, range(1, 46)), *(f"A{n}" for n in range(1, 23))}
+    expected |= {f"B{n}" for n in range(1, 20)}
+    assert set(numbers) == expected
+    assert len(numbers) == len(expected)
+    for entry in papers.ledger:
+        for item in entry.tables:
+            assert (entry.system, item) in papers.captions, entry.number
+
+
+def test_notes_belong_to_tables(papers: published.Published) -> None:
+    assert set(papers.notes) <= set(papers.tables)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit"),
+    [
+        ("acc1", "percent"), ("worst10", "percent"), ("server_test_accuracy_pct", "percent"),
+        ("ece", "fraction"), ("fid", "own"), ("rounds_to_target", "own"), ("loss", "own"),
+    ],
+)  # fmt: skip
+def test_units(papers: published.Published, metric: str, unit: str) -> None:
+    cell = next(cell for cell in papers.cells if cell.metric == metric)
+    assert cell.unit == unit

@@ -1,0 +1,183 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report import site
+from fedrepro.report.cells import tables
+from fedrepro.report.drawing import curves as figures
+from fedrepro.report.pages import row_figures as scenes
+from fedrepro.report.pages import templates as render
+from fedrepro.report.papers import published
+from fedrepro.support.errors import UserError
+from support.report_world import constant_run, fill, make_world, write_run
+
+PAPER = "ima/fmnist-shards2"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    """A rendered table page with demo runs, a landed result and a hole."""
+    bench = load(make_world(tmp_path_factory.mktemp("world"), rows=1, columns=2))
+    papers = published.load(bench.root)
+    target = bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    constant_run(bench, Run(PAPER, "fedavg", 1), 0.81)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    return bench
+
+
+def page(bench: Workbench, name: str) -> str:
+    return (bench.root / "reports/site" / name).read_text(encoding="utf-8")
+
+
+def test_the_page_shows_printed_ours_and_verdict(bench: Workbench) -> None:
+    text = page(bench, "ima/table_1.html")
+    assert "81.17" in text
+    assert "81.00" in text
+    assert "−0.17" in text
+    assert '<span aria-hidden="true">✓</span> agrees' in text
+    assert "one percentage point" in text
+
+
+def test_the_demo_column_is_marked(bench: Workbench) -> None:
+    text = page(bench, "ima/table_1.html")
+    assert 'class="tag demo"' in text
+    assert "answers no printed number" in text
+
+
+def test_figures_have_words_and_no_colours_of_their_own(bench: Workbench) -> None:
+    text = page(bench, "ima/table_1.html")
+    assert 'aria-label="Test accuracy by round, FedAvg, setting ima/fmnist-shards2-demo' in text
+    assert "with IMA ends at" in text
+    drawn = text[text.index("<figure") : text.rindex("</figure>")]
+    assert "var(--series-1)" in drawn
+    assert "var(--heat)" in drawn
+    assert 'fill="#' not in drawn
+    assert 'stroke="#' not in drawn
+
+
+def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:
+    for file in (bench.root / "reports/site").rglob("*"):
+        if file.is_file():
+            text = file.read_text(encoding="utf-8").replace("http://www.w3.org/", "")
+            assert "http" not in text.replace("https://www.w3.org", ""), file
+            assert "<script" not in text
+
+
+def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
+    text = page(bench, "runs/ima/fmnist-shards2-demo/ima+fedavg/seed1.html")
+    assert "hyperparameters.ima.window" in text
+    assert "fedrepro run ima/fmnist-shards2-demo ima+fedavg --seed 1" in text
+    assert "274 026".replace(" ", render.THIN) in text
+    reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
+    assert "A reference result" in reference
+
+
+def test_pages_are_the_same_twice(bench: Workbench) -> None:
+    before = page(bench, "ima/table_1.html")
+    papers = published.load(bench.root)
+    site.write_page(bench, bench.table("ima", "table_1", "demo"), papers)
+    assert page(bench, "ima/table_1.html") == before
+
+
+def test_a_page_needs_its_table(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path))
+    with pytest.raises(UserError, match="there is no such table yet"):
+        site.write_page(bench, bench.table("ima", "table_1", "demo"), published.load(tmp_path))
+
+
+def test_a_run_that_was_deleted_after_its_table_is_named(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path, rows=1, columns=1))
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    tables.write(bench, target, papers)
+    shutil.rmtree(bench.root / target.cells[0].runs("fedavg")[0].folder)
+    with pytest.raises(UserError, match=r"gone since its table .* `fedrepro table ima table_1` ag"):
+        site.write_page(bench, target, papers)
+
+
+def test_hostile_names_are_escaped(bench: Workbench) -> None:
+    assert "<b>" not in render.prose("<b>`x`")
+    assert "<code>x</code>" in render.prose("<b>`x`")
+    panel = figures.curves(
+        [figures.Line("a", [(1, 2), (2, 3)])], description='"><script>alert(1)</script>'
+    )
+    assert "<script" not in panel
+
+
+def test_seeds_are_averaged_over_shared_rounds() -> None:
+    line = figures.average("a", [[(1, 10.0), (2, 20.0)], [(1, 20.0), (2, 40.0), (3, 1.0)]])
+    assert line is not None
+    assert line.points == [(1, 15.0), (2, 30.0)]
+    assert (line.low, line.high) == ([10.0, 20.0], [20.0, 40.0])
+    assert figures.average("a", [[(1, float("nan"))]]) is None
+
+
+def test_an_axis_leaves_out_the_first_fifth() -> None:
+    line = figures.Line("a", [(number, 10.0 if number <= 2 else 81.0) for number in range(1, 11)])
+    assert figures.bounds([[line]]) == (80, 85)
+    assert figures.cut(line, 80).points[0] == (3, 81.0)
+
+
+def test_methods_and_their_wrapped_form_share_a_panel(bench: Workbench) -> None:
+    target = bench.table("ima", "table_1", "paper")
+    assert scenes.pairs_of(target) == [[(0, "alone"), (1, "with IMA")]]
+
+
+def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"train": [[1]]}', encoding="utf-8")
+    with pytest.raises(UserError, match=r"p\.json: damaged"):
+        scenes.draw_partition(tmp_path, Path("p.json"))
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (render.number(-0.5), "−0.50"),
+        (render.number(None), "–"),
+        (render.signed(0.25), "+0.25"),
+        (render.whole(1389), f"1{render.THIN}389"),
+        (render.size(274_026_000), f"274{render.THIN}MB"),
+        (render.span(54.0), f"54{render.THIN}s"),
+        (render.span(5400), f"1.5{render.THIN}h"),
+        (render.plain(True), "true"),
+        (render.plain(None), "null"),
+    ],
+)
+def test_values_in_words(written: str, expected: str) -> None:
+    assert written == expected
+
+
+def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
+    root = make_world(tmp_path, rows=1, columns=1)
+    text = (root / "config/experiments/ima.yaml").read_text(encoding="utf-8")
+    (root / "config/experiments/mine.yaml").write_text(
+        text.replace("system: ima", "system: mine"), encoding="utf-8"
+    )
+    bench = load(root)
+    papers = published.load(root)
+    target = bench.table("mine", "table_1", "demo")
+    write_run(bench, target.runs[0], [0.1234] * 20)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    assert "12.34" in page(bench, "mine/table_1.html")
+
+
+def test_reports_do_not_import_torch_and_runs_do_not_import_reports() -> None:
+    code = (
+        "import sys; import fedrepro.report.cells.tables, fedrepro.report.pages.table"
+        "; import fedrepro.report.cells.coverage"
+        "; assert 'torch' not in sys.modules"
+        "; import fedrepro.run.fingerprint as f"
+        "; files = f.closure([f.module_path('fedrepro.run.runner')])"
+        "; assert not [p for p in files if 'report' in p.relative_to(f.PACKAGE).parts]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,118 @@
+import math
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from fedrepro.report.papers.estimate import Estimate
+from fedrepro.report.papers.published import PrintedCell, Spread
+from fedrepro.report.papers.verdict import judge, rule_in_words
+
+NO_SPREAD = Spread(over="none", source="one seed")
+CLIENTS = Spread(over="clients", source="item 32")
+FEDGO = Spread(over="seeds", source="item A19", seeds=5, ddof=0)
+AAGGFF = Spread(over="seeds", source="scripts", seeds=3, ddof=1)
+
+
+def printed(
+    mean: float | None = 80.0, std: float | None = None, metric: str = "acc1", decimals: int = 2
+) -> PrintedCell:
+    return PrintedCell("s", "table_1", "1", "d", "c", "m", metric, mean, std, "", decimals, "")
+
+
+def test_estimate_by_students_t() -> None:
+    ours = Estimate.of([80.0, 82.0, 84.0])
+    assert ours.mean == 82
+    assert ours.std == pytest.approx(2)
+    interval = stats.t.interval(0.95, 2, loc=82, scale=2 / math.sqrt(3))
+    assert ours.half_width == pytest.approx(interval[1] - 82)
+
+
+def test_one_value_has_no_spread() -> None:
+    assert Estimate.of([3.0]) == Estimate(1, 3.0, None, None)
+
+
+def test_no_value_has_no_estimate() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Estimate.of([])
+
+
+@pytest.mark.parametrize("spread", [NO_SPREAD, CLIENTS])
+def test_one_point_decides_for_one_seed(spread: Spread) -> None:
+    cell = printed(std=11.0 if spread is CLIENTS else None)
+    assert judge(cell, Estimate.of([81.0]), spread).word == "agrees"
+    assert judge(cell, Estimate.of([81.01]), spread).word == "differs"
+    assert judge(cell, Estimate.of([78.9]), spread).word == "differs"
+
+
+def test_our_interval_decides_where_it_is_wider() -> None:
+    wide = Estimate.of([81.0, 82.0, 83.0])  # half-width 2.48
+    found = judge(printed(), wide, NO_SPREAD)
+    assert found.word == "agrees"
+    assert found.limit == pytest.approx(2.484, abs=1e-3)
+    narrow = Estimate.of([81.99, 82.0, 82.01])
+    found = judge(printed(), narrow, NO_SPREAD)
+    assert (found.word, found.limit) == ("differs", 1.0)
+
+
+def test_a_fraction_has_a_hundredth_for_a_point() -> None:
+    assert judge(printed(0.17, 0.03, "ece"), Estimate.of([0.18]), CLIENTS).word == "agrees"
+    assert judge(printed(0.17, 0.03, "ece"), Estimate.of([0.19]), CLIENTS).word == "differs"
+
+
+def test_other_units_have_no_point() -> None:
+    rounds = printed(260, None, "rounds_to_target", 0)
+    assert judge(rounds, Estimate.of([261.0]), NO_SPREAD).word == "not comparable"
+    assert judge(rounds, Estimate.of([255.0, 262.0, 266.0]), NO_SPREAD).word == "agrees"
+
+
+def test_joint_standard_error_is_welchs() -> None:
+    """Against scipy's own Welch test, on either side of p = 0.05."""
+    ours = [70.0, 71.0, 72.0]
+    sample = 1.5 * math.sqrt(5 / 4)  # the printed spread is a population one
+    for mean in (68.0, 68.6, 69.0, 70.0, 73.5, 74.5):
+        p = stats.ttest_ind_from_stats(71, 1, 3, mean, sample, 5, equal_var=False).pvalue
+        verdict = judge(printed(mean, 1.5), Estimate.of(ours), FEDGO)
+        assert verdict.word == ("agrees" if p > 0.05 else "differs"), (mean, p)
+
+
+def test_population_and_sample_spread_differ() -> None:
+    ours = Estimate.of([70.0, 71.0, 72.0])
+    as_population = judge(printed(70, 1.5), ours, FEDGO).limit
+    as_sample = judge(printed(70, 1.5), ours, replace_ddof(FEDGO)).limit
+    assert as_population is not None
+    assert as_sample is not None
+    assert as_population > as_sample
+
+
+def replace_ddof(spread: Spread) -> Spread:
+    return spread.model_copy(update={"ddof": 1})
+
+
+def test_with_one_seed_the_printed_spread_stands_for_ours() -> None:
+    found = judge(printed(70, 1.0), Estimate.of([74.0]), AAGGFF)
+    assert found.limit == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(1 / 3 + 1))
+    assert found.word == "agrees"
+    assert "one seed" in found.why
+
+
+def test_no_printed_spread_falls_back_to_the_point() -> None:
+    assert judge(printed(33.4), Estimate.of([34.3]), FEDGO).word == "agrees"
+
+
+def test_a_limit_is_never_tighter_than_the_printed_digits() -> None:
+    exact = Estimate.of([50.004, 50.004])
+    assert judge(printed(50.0, 0.0), exact, AAGGFF).word == "agrees"
+    assert judge(printed(50.01, 0.0), replace(exact, mean=50.0), AAGGFF).word == "differs"
+
+
+def test_an_empty_printed_cell_is_not_comparable() -> None:
+    assert judge(printed(None), Estimate.of([1.0]), FEDGO).word == "not comparable"
+
+
+@pytest.mark.parametrize("spread", [NO_SPREAD, CLIENTS, FEDGO, AAGGFF])
+def test_the_rule_is_said_in_words(spread: Spread) -> None:
+    text = " ".join(rule_in_words(spread))
+    assert spread.source in text
+    assert "scale demo has no verdict" in text
+    assert ("population" in text) == (spread is FEDGO)

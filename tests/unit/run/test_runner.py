@@ -1,0 +1,302 @@
+"""Runs: what they leave, how they resume, how they end when something is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedrepro.analysis.replay import replay, rule_of
+from fedrepro.cli.run import progress_lines
+from fedrepro.methods.deciding.rule import Observed
+from fedrepro.run import runner
+from fedrepro.run.store import load_tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+from support.places import TESTS
+from support.tiny_disk import tiny_disk
+from support.tiny_run import carry_out, dataset, run_config
+
+SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
+
+
+def test_a_run_leaves_five_files_that_fit_together(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    seen: list[runner.Progress] = []
+    manifest = carry_out(folder, run_config("ima+fedprox"), seen.append)
+    assert sorted(file.name for file in folder.iterdir()) == sorted((*SAME, "timing.json"))
+    assert json.loads((folder / "manifest.json").read_text()) == manifest
+    assert list(tmp_path.iterdir()) == [folder]
+    for name, digest in manifest["files"].items():
+        assert sha256_of(folder / name) == digest
+    rounds = pd.read_parquet(folder / "rounds.parquet")
+    assert rounds["round"].tolist() == list(range(1, 13))
+    assert rounds["test_loss"].iloc[-1] < rounds["test_loss"].iloc[0]
+    assert [progress.round for progress in seen] == list(range(1, 13))
+    assert seen[-1].accuracy == rounds["test_accuracy"].iloc[-1]
+    # 3 of 6 clients; 4 x 3 weights and 3 biases of 4 bytes, down and up, in each of 12 rounds.
+    assert manifest["bytes_down"] == manifest["bytes_up"] == 12 * 3 * 15 * 4
+    assert manifest["parameters"] == 15
+    clients = pd.read_parquet(folder / "clients.parquet")
+    assert len(clients) == 36 and set(clients["train_samples"]) == {25}
+    assert (clients["update_norm"] > 0).all()
+    model, _ = load_tree(folder / "model.safetensors")
+    assert model["head.weight"].shape == (3, 4)
+
+
+def test_decisions_are_recorded_with_what_they_follow_from(tmp_path: Path) -> None:
+    """And the recorded losses, replayed, give the recorded coefficients."""
+    carry_out(tmp_path / "x", run_config("aaggff_d+fedavg"))
+    table = pd.read_parquet(tmp_path / "x" / "decisions.parquet")
+    assert table.columns.tolist() == ["round", "client", "loss", "weight"]
+    assert table.groupby("round").size().tolist() == [3] * 12
+    cohorts = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert table[["round", "client"]].equals(cohorts[["round", "client"]])
+    rounds = [
+        Observed(number - 1, 6, group["client"].to_numpy(), group["loss"].to_numpy(), np.ones(3))
+        for number, group in table.groupby("round")
+    ]
+    again = replay(rule_of("aaggff_d"), 6, rounds).clients
+    assert table["weight"].to_numpy() == pytest.approx(again["weight"].to_numpy(), rel=1e-6)
+    assert table["weight"].nunique() > 12
+
+
+def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        carry_out(tmp_path / name, run_config("scaffold"))
+    for file in SAME:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
+    """Only if nothing is another: configuration, code, data, or a file of the folder."""
+    folder = tmp_path / "x"
+    first = carry_out(folder, run_config())
+
+    def rounds_of(**changes: object) -> int:
+        played: list[int] = []
+        data = changes.pop("data", None)
+        again = carry_out(
+            folder, run_config(**changes), lambda progress: played.append(progress.round), data
+        )
+        assert played or again == first
+        assert list(tmp_path.iterdir()) == [folder]
+        return len(played)
+
+    assert rounds_of() == 0
+    (folder / "rounds.parquet").write_bytes(b"edited")
+    assert rounds_of() == 12
+    assert rounds_of() == 0
+    (folder / "timing.json").unlink()
+    assert rounds_of() == 12
+    assert rounds_of(data=replace(dataset(), meta={"content_sha256": "another"})) == 12
+    assert rounds_of() == 12
+    assert rounds_of(rounds=11) == 11
+
+
+def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
+    config = run_config(evaluate={"every": 5, "clients": True})
+    carry_out(tmp_path / "x", config)
+    rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
+    assert rounds["round"].tolist() == [5, 10, 12]  # the last round always
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert len(clients) == 3 * 6 and set(clients["test_samples"]) == {5}
+    last = clients[clients["round"] == 12]["accuracy"]
+    assert rounds["client_accuracy"].iloc[-1] == pytest.approx(last.mean())
+    assert rounds["client_accuracy_std"].iloc[-1] == pytest.approx(last.std(ddof=0))
+
+
+@pytest.mark.parametrize("kill_after", [1, 6, 9])
+@pytest.mark.parametrize("composition", ["ima+scaffold+fedadam", "aaggff_d+fedavg"])
+def test_killed_and_called_again_ends_with_the_same_bytes(
+    tmp_path: Path, composition: str, kill_after: int
+) -> None:
+    """kill -9 after any round, then the same command."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    carry_out(whole, run_config(composition))
+    command = [sys.executable, "-m", "support.tiny_run", str(broken), composition]
+    package = Path(runner.__file__).parents[2]
+    paths = os.pathsep.join(map(str, (package, TESTS)))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin and process.stdout
+        for expected in range(1, kill_after + 1):
+            assert process.stdout.readline().strip() == str(expected)
+            if expected < kill_after:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        process.send_signal(signal.SIGKILL)
+    assert not broken.exists()
+    rounds: list[int] = []
+    carry_out(broken, run_config(composition), lambda progress: rounds.append(progress.round))
+    last_checkpoint = (kill_after - 1) // 2 * 2  # a round is reported before its checkpoint
+    assert rounds[0] == last_checkpoint + 1
+    decides = "aaggff" in composition
+    assert (whole / "decisions.parquet").exists() == decides
+    for file in (*SAME, "decisions.parquet") if decides else SAME:
+        assert (whole / file).read_bytes() == (broken / file).read_bytes()
+    resumed = json.loads((broken / "timing.json").read_text())["resumed"]
+    assert resumed == (1 if last_checkpoint else 0)
+
+
+class Stop(Exception):
+    """Raised in place of a kill, inside this process."""
+
+
+def stop_after(rounds: int) -> runner.Report:
+    def report(progress: runner.Progress) -> None:
+        if progress.round == rounds:
+            raise Stop
+
+    return report
+
+
+def test_a_checkpoint_of_another_configuration_is_not_gone_on_from(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    with pytest.raises(Stop):
+        carry_out(folder, run_config(), stop_after(7))
+    seen: list[int] = []
+    changed = run_config(optimizer={"lr": 0.05, "momentum": 0.0, "weight_decay": 0.0})
+    carry_out(folder, changed, lambda progress: seen.append(progress.round))
+    assert seen[0] == 1
+
+
+def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:
+    carry_out(tmp_path / "a", run_config(checkpoint_every=1))
+    carry_out(tmp_path / "b", run_config(checkpoint_every=100))
+    for file in SAME:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_two_processes_on_one_run(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+
+    def second(progress: runner.Progress) -> None:
+        with pytest.raises(UserError, match="another process"):
+            carry_out(folder, run_config())
+        raise Stop
+
+    with pytest.raises(Stop):
+        carry_out(folder, run_config(), second)
+    carry_out(folder, run_config())
+    assert folder.exists()
+
+
+def test_a_loss_that_is_not_a_number_is_recorded(tmp_path: Path) -> None:
+    config = run_config(optimizer={"lr": 1e38, "momentum": 0.9, "weight_decay": 1.0})
+    manifest = carry_out(tmp_path / "x", config)
+    assert manifest["status"] == "diverged"
+    assert manifest["diverged_at"] == manifest["rounds_done"] <= 12
+    rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
+    assert rounds["round"].iloc[-1] == manifest["diverged_at"]
+
+
+def test_divergence_is_seen_between_evaluations(tmp_path: Path) -> None:
+    config = run_config(
+        optimizer={"lr": 1e38, "momentum": 0.9, "weight_decay": 1.0},
+        evaluate={"every": 12, "clients": False},
+    )
+    manifest = carry_out(tmp_path / "x", config)
+    assert manifest["status"] == "diverged" and manifest["diverged_at"] < 12
+
+
+def test_full_disk_at_a_checkpoint(tmp_path: Path) -> None:
+    """One line; no run folder; with room again the same command goes on and agrees."""
+    carry_out(tmp_path / "whole", run_config("scaffold"))
+    disk = tmp_path / "disk"
+    with tiny_disk(disk, 1024) as resize:
+        folder = disk / "seed1"
+
+        def fill(progress: runner.Progress) -> None:
+            if progress.round == 5:  # a checkpoint of round 4 is there, that of round 6 is next
+                used = sum(file.stat().st_blocks // 2 for file in disk.rglob("*"))
+                resize(used + 4)
+
+        with pytest.raises(UserError, match="could not be written") as caught:
+            carry_out(folder, run_config("scaffold"), fill)
+        assert "\n" not in str(caught.value)
+        assert not folder.exists()
+        resize(4096)
+        seen: list[int] = []
+        carry_out(folder, run_config("scaffold"), lambda progress: seen.append(progress.round))
+        assert seen[0] > 1
+        for file in SAME:
+            assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
+
+
+def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    with pytest.raises(Stop):
+        carry_out(folder, run_config(), stop_after(7))
+    checkpoint = tmp_path / "seed1.partial" / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    with pytest.raises(UserError, match="damaged"):
+        carry_out(folder, run_config())
+
+
+def test_pooled_training_sends_nothing(tmp_path: Path) -> None:
+    manifest = carry_out(tmp_path / "x", run_config("central", participation=1.0))
+    assert manifest["bytes_down"] == manifest["bytes_up"] == 0
+    assert set(pd.read_parquet(tmp_path / "x" / "clients.parquet")["train_samples"]) == {150}
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(UserError, match="use cpu"):
+        carry_out(tmp_path / "x", run_config(device="cuda"))
+
+
+def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
+    """Through the compiler, in float32: the curves agree to rounding."""
+    for executor in ("sequential", "vectorised"):
+        manifest = carry_out(tmp_path / executor, run_config(rounds=3, executor=executor))
+        assert manifest["executor"] == executor
+    ours = pd.read_parquet(tmp_path / "vectorised" / "rounds.parquet")
+    theirs = pd.read_parquet(tmp_path / "sequential" / "rounds.parquet")
+    assert ours["test_loss"].to_numpy() == pytest.approx(theirs["test_loss"].to_numpy(), rel=1e-4)
+
+
+def test_a_checkpoint_of_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
+    folder = tmp_path / "seed1"
+    with pytest.raises(Stop):
+        carry_out(folder, run_config(), stop_after(7))
+    other = replace(dataset(), meta={"content_sha256": "another"})
+    seen: list[int] = []
+    manifest = carry_out(folder, run_config(), lambda p: seen.append(p.round), other)
+    assert seen[0] == 1
+    assert manifest["data"]["content_sha256"] == "another"
+
+
+def test_a_partition_of_other_data_is_one_line(tmp_path: Path) -> None:
+    other = dataset()
+    other = replace(other, train=replace(other.train, y=other.train.y[::-1].copy()))
+    with pytest.raises(UserError, match="not made from the present data set"):
+        carry_out(tmp_path / "x", run_config(), data=other)
+
+
+def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
+    config = run_config("central", evaluate={"every": 12, "clients": True})
+    carry_out(tmp_path / "x", config)
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert clients["client"].tolist() == list(range(6))
+    assert set(clients["train_samples"]) == {20}
+
+
+def test_no_accuracy_is_shown_before_the_first_evaluation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for accuracy in (float("nan"), 0.5):
+        progress_lines("x")(runner.Progress(3, 9, 2.0, 3.0, accuracy))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "x: round 3 of 9, 2.00 rounds/s, 3 s left"
+    assert second == f"{first}, accuracy 50.00%"

@@ -1,0 +1,133 @@
+"""Runs whose clients keep something: local models, mixtures of two, parts of a model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.report.cells.measures import mixed
+from fedrepro.run import runner
+from fedrepro.support.errors import UserError
+from support.tiny_run import CLIENTS, carry_out, run_config
+
+FILES = ("rounds.parquet", "clients.parquet", "model.safetensors")
+
+
+class Stop(Exception):
+    """Raised in place of a kill."""
+
+
+def personal(composition: str, **changes: Any) -> dict[str, Any]:
+    settings = {
+        "evaluate": {"every": 4, "clients": True},
+        "hyperparameters": {"superfed_lm": {"start": 0.25}, "ditto": {"personal_epochs": 2}},
+        "model": "twonn",
+        "participation": 0.34,
+    }
+    return run_config(composition, **(settings | changes))
+
+
+def broken_off(folder: Path, config: dict[str, Any], after: int) -> None:
+    def report(progress: runner.Progress) -> None:
+        if progress.round == after:
+            raise Stop
+
+    with pytest.raises(Stop):
+        carry_out(folder, config, report)
+
+
+@pytest.mark.parametrize("composition", ["superfed_lm", "ima+ditto", "fedper", "apfl"])
+def test_resuming_keeps_every_local_model(tmp_path: Path, composition: str) -> None:
+    config = personal(composition)
+    carry_out(tmp_path / "whole", config)
+    broken_off(tmp_path / "broken", config, 7)
+    assert list((tmp_path / "broken.partial" / "clients").glob("*.safetensors"))
+    carry_out(tmp_path / "broken", config)
+    mixes = composition in ("superfed_lm", "apfl")
+    assert (tmp_path / "whole" / "mixtures.parquet").exists() == mixes
+    for file in (*FILES, *(["mixtures.parquet"] if mixes else [])):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes()
+
+
+def test_every_client_at_every_mixture(tmp_path: Path) -> None:
+    carry_out(tmp_path / "x", personal("superfed_lm"))
+    mixtures = pd.read_parquet(tmp_path / "x" / "mixtures.parquet")
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert sorted(set(mixtures["weight"])) == [number / 10 for number in range(11)]
+    assert len(mixtures) == CLIENTS * 11
+    assert {"top5", "ece", "mce", "ece_batch", "mce_batch"} <= set(mixtures.columns)
+    last = clients[clients["round"] == 12]
+    middle = mixtures[mixtures["weight"] == 0.5]
+    assert middle["accuracy"].tolist() == last["accuracy"].tolist()
+    assert middle["loss"].tolist() == pytest.approx(last["loss"].tolist())
+
+
+def test_a_client_that_never_took_part_is_counted_and_uses_the_shared_model(tmp_path: Path) -> None:
+    config = personal("superfed_lm", rounds=2, participation=0.17)
+    carry_out(tmp_path / "x", config)
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    assert clients["participations"].sum() == 2  # one client in each of two rounds
+    never = clients[clients["participations"] == 0]["client"]
+    assert len(never) >= 4
+    mixtures = pd.read_parquet(tmp_path / "x" / "mixtures.parquet")
+    for client in never:
+        assert mixtures[mixtures["client"] == client]["loss"].nunique() == 1
+
+
+def test_a_damaged_local_model_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
+    config = personal("superfed_lm")
+    broken_off(tmp_path / "x", config, 7)
+    (file, *_) = sorted((tmp_path / "x.partial" / "clients").glob("*.safetensors"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:50])
+    with pytest.raises(UserError, match="damaged") as caught:
+        carry_out(tmp_path / "x", config)
+    assert file.name in str(caught.value) and "\n" not in str(caught.value)
+    file.write_bytes(whole)  # say, from a backup
+    carry_out(tmp_path / "x", config)
+    carry_out(tmp_path / "y", config)
+    for name in FILES:
+        assert (tmp_path / "x" / name).read_bytes() == (tmp_path / "y" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("composition", "changes", "fault"),
+    [
+        ("fedrep", {"model": "logistic"}, "the body of this one has no parameters"),
+        ("fedrep", {}, "body_epochs: 5: expected at most the local epochs of a round, 2"),
+        ("superfed_mm", {"hyperparameters": {"superfed_mm": {"start": 1.5}}}, "start: 1.5"),
+        ("apfl", {"hyperparameters": {"apfl": {"alpha": -0.1}}}, "alpha: -0.1"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, composition: str, changes: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(UserError, match=fault) as caught:
+        carry_out(tmp_path / "x", personal(composition, **changes))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "x").exists()
+
+
+# Three clients at the weights 0, 0.5 and 1; the third has no test samples.
+MIXTURES = {
+    "client": [0.0] * 3 + [1.0] * 3 + [2.0] * 3,
+    "weight": [0.0, 0.5, 1.0] * 3,
+    "test_samples": [10.0] * 3 + [5.0] * 3 + [0.0] * 3,
+    "accuracy": [0.5, 0.6, 0.9, 0.8, 0.7, 0.1, np.nan, np.nan, np.nan],
+    "ece": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan, np.nan, np.nan],
+}
+
+
+def test_the_best_common_mixture() -> None:
+    accuracy, sizes = mixed(MIXTURES, "accuracy", "best")
+    np.testing.assert_array_equal(accuracy, [0.5, 0.8, np.nan])  # the least of equally good ones
+    np.testing.assert_array_equal(sizes, [10, 5, 0])
+    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "best")[0], [0.1, 0.4, np.nan])
+
+
+def test_the_released_mixture() -> None:
+    """Item 23: each client's best. Item 24: all else at the worst of what any client chose."""
+    np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "released")[0], [0.9, 0.8, np.nan])
+    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])

@@ -1,0 +1,64 @@
+"""Methods and hyperparameters of experiment files are tried out before anything runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.methods import _registry as registry
+from fedrepro.support.errors import UserError
+from fedrepro.workflow import checks
+from support.places import ROOT
+
+IMA = Path("config/experiments/ima.yaml")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "nearest"),
+    [
+        ("fedprox: { mu:", "fedprox: { muu:", "methods.fedprox: ", "'mu'"),
+        ("fedprox: { mu: 0.01", "fedprox: { mu: high", "methods.fedprox: ", ""),
+        ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
+        ("ima: { start: 0.5", "ima: { strat: 0.5", "settings.fmnist-shards2-demo.methods.ima: ",
+         "'start'"),
+        ("method: fedavg,", "method: fedavgg,", "tables.table_1.columns.0.method: ", "'fedavg'"),
+        ("method: fedavg,", "method: ima+central,", "tables.table_1.columns.0.method: ", ""),
+        ("method: fedavg,", "method: fedavg+ima,", "tables.table_1.columns.0.method: ", ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_composed_is_one_line(
+    copy: Path, old: str, new: str, where: str, nearest: str
+) -> None:
+    text = (copy / IMA).read_text(encoding="utf-8")
+    assert old in text
+    (copy / IMA).write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        checks.check_methods(load(copy))
+    line = str(caught.value)
+    assert line.startswith(f"{IMA}: {where}")
+    assert "expected" in line
+    assert not nearest or line.endswith(f"did you mean {nearest}?")
+    assert "\n" not in line
+
+
+def test_what_has_been_checked_is_not_composed_again(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks.check_methods(load(copy))
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("composed again")
+
+    monkeypatch.setattr(registry, "compose", refuse)
+    checks.check_methods(load(copy))
+    path = copy / IMA
+    path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.01", "mu: 0.02"))
+    with pytest.raises(AssertionError, match="composed again"):
+        checks.check_methods(load(copy))
