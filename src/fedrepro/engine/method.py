@@ -186,6 +186,9 @@ class Wrapper(Method):
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         return self.inner.step(ctx, server, reports, weights)
 
+    def move(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
+        return self.inner.move(ctx, server, delta)
+
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         return self.inner.model(ctx, server, own)
 
