@@ -3,6 +3,8 @@
 import re
 import types
 from collections.abc import Hashable, Iterable, Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -11,10 +13,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
+    Field,
     Strict,
     ValidationError,
     WrapValidator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -52,6 +56,24 @@ def plain_or(model: type[BaseModel]) -> Discriminator:
         return model.__name__ if isinstance(value, Mapping | model) else "plain"
 
     return Discriminator(tag)
+
+
+def any_of(base: type[BaseModel], tag: str) -> Any:
+    """The type of all models under ``base`` that exist by now, told apart by their key ``tag``.
+
+    So a further alternative is a class, and nothing else. Type checkers can't follow; beside it
+    they are told the base.
+    """
+    models = [model for model in _under(base) if _is_literal(model.model_fields.get(tag))]
+    return Annotated[reduce(or_, models), Field(discriminator=tag)]
+
+
+def _under(base: type[BaseModel]) -> list[type[BaseModel]]:
+    return [found for child in base.__subclasses__() for found in (child, *_under(child))]
+
+
+def _is_literal(field: FieldInfo | None) -> bool:
+    return field is not None and get_origin(field.annotation) is Literal
 
 
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
