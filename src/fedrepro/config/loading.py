@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
+from fedrepro.config.products import expand
 from fedrepro.config.settings import Config, Overrides
+from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import ClientStatistics, Place
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_datasets
@@ -40,7 +42,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:
-    data = read_yaml(path, shown)
+    data = write_out(expand(read_yaml(path, shown), shown), shown)
     if isinstance(data, dict) and isinstance(data.get("settings"), dict):
         data = {**data, "settings": _extend_all(data["settings"], shown)}
     experiment = validate(Experiment, data, shown)
@@ -125,6 +127,6 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
 
 
 def _of_places(where: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
-    for number, place in enumerate(places):
-        yield f"{where}.{number}.setting", place.setting
-        yield f"{where}.{number}.demo", place.demo
+    for place in places:
+        yield f"{where}.{place.label}.setting", place.setting
+        yield f"{where}.{place.label}.demo", place.demo

@@ -202,7 +202,10 @@ def _one_of(choices: Iterable[str]) -> str:
 
 
 def _in_data(location: Location, data: object) -> Location:
-    """A pydantic location without the steps, such as a union's tag, that no key stands for."""
+    """A pydantic location without the steps, such as a union's tag, that no key stands for.
+
+    What has a label in a list goes by it: where products are, its number is not the file's.
+    """
     kept: list[int | str] = []
     for position, step in enumerate(location):
         last = position == len(location) - 1
@@ -210,9 +213,14 @@ def _in_data(location: Location, data: object) -> Location:
             kept.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int) and step < len(data):
-            kept.append(step)
             data = data[step]
+            kept.append(_label(data) or step)
     return tuple(kept)
+
+
+def _label(item: object) -> str | None:
+    label = item.get("label") if isinstance(item, Mapping) else None
+    return label if isinstance(label, str) else None
 
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
