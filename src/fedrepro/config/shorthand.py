@@ -32,8 +32,8 @@ def write_out(data: object, file: object) -> Any:
                 for method in sorted(made.keys() & methods.keys()):
                     wanted = "names that are not among `methods`"
                     raise bad_value(file, f"figures.{name}.panels", method, wanted)
-                methods = {**methods, **made}
-        done["methods"] = methods
+                if made:
+                    done["methods"] = methods = {**methods, **made}
     return done
 
 

@@ -67,7 +67,7 @@ class Place(Typed):
 class Row(Place):
     """One setting of a table and what is measured there."""
 
-    metric: Metric | None = Field(default=None, description="Instead of the table's metric.")
+    metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
         default={}, description="The printed row: its values in reports/published/."
     )
