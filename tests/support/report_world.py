@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import yaml
 
+from fedrepro.config.products import expand
 from fedrepro.config.settings import EXECUTION
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.workbench import Workbench
@@ -27,7 +28,7 @@ def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
         (root / "config" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "config" / name, root / "config" / name)
     file = root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = expand(yaml.safe_load(file.read_text(encoding="utf-8")), file)
     table = experiment["tables"]["table_1"]
     table["rows"], table["columns"] = table["rows"][:rows], table["columns"][:columns]
     experiment["tables"] = {"table_1": table}

@@ -79,8 +79,7 @@ class _Expansion:
     ) -> Iterator[tuple[object, Any]]:
         """The entries of a mapping that one entry stands for."""
         place = _under(at, key)
-        product = isinstance(value, Mapping) and ("for" in value or "each" in value)
-        if not product or not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or not value.keys() & {"for", "each"}:
             made = self._text(key, names, place) if isinstance(key, str) else key
             yield made, self._of(value, names, _under(at, made))
             return
@@ -93,7 +92,7 @@ class _Expansion:
 
     def _rows(self, item: object, names: Names, at: str) -> Iterator[Any]:
         """The entries of a list that one entry stands for."""
-        if not isinstance(item, Mapping) or not ("for" in item or "each" in item):
+        if not isinstance(item, Mapping) or not item.keys() & {"for", "each"}:
             yield self._of(item, names, at)
             return
         body = {key: value for key, value in item.items() if key not in ("for", "each")}

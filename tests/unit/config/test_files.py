@@ -81,8 +81,8 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
         (
             'setting: "{named}-shards2"',
             'setting: "{named}-shards3"',
-            "tables.table_1.rows.FMNIST, #C=2.setting: 'fmnist-shards3': expected a setting of this "
-            "file; did you mean 'fmnist-shards2'?",
+            "tables.table_1.rows.FMNIST, #C=2.setting: 'fmnist-shards3': expected a setting of "
+            "this file; did you mean 'fmnist-shards2'?",
         ),
         (
             "extends: fmnist-shards2\n",
