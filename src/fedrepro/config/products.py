@@ -99,16 +99,18 @@ class _Expansion:
         each = item.get("each", [{}])
         if not isinstance(each, list) or not each:
             raise bad_value(self.file, f"{at}.each", each, "a list of at least one row")
-        seen: set[object] = set()
+        seen: set[str] = set()
         for more in self._combinations(item["for"], names, at) if "for" in item else [names]:
             entry = self._of(body, more, at)
             for row in self._of(each, more, f"{at}.each"):
+                if not isinstance(row, Mapping):
+                    raise bad_value(self.file, f"{at}.each", row, "keys with values")
                 made = merged(entry, row)
-                label = made.get("label") if isinstance(made, Mapping) else None
-                if label in seen:
-                    wanted = "a label of its own for each entry, such as by a {name} in it"
-                    raise bad_value(self.file, f"{at}.label", label, wanted)
-                seen |= {label} - {None}
+                if isinstance(label := made.get("label"), str):
+                    if label in seen:
+                        wanted = "a label of its own for each entry, such as by a {name} in it"
+                        raise bad_value(self.file, f"{at}.label", label, wanted)
+                    seen.add(label)
                 yield made
 
     def _combinations(self, given: object, names: Names, at: str) -> Iterator[Names]:
@@ -134,7 +136,7 @@ class _Expansion:
         used: set[str] = set()
         for row in rows:
             yield {**names, **{str(name): _Given(value, used) for name, value in row.items()}}
-        for name in rows[0]:
+        for name in map(str, rows[0]):
             if name not in used:
                 raise bad_value(self.file, at, name, f"{{{name}}} somewhere in the entry")
 

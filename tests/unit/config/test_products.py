@@ -43,6 +43,7 @@ def test_lists_make_every_combination_the_first_slowest() -> None:
 def test_mappings_vary_together_and_values_may_be_anything() -> None:
     found = made('"m{a}": {for: [{a: true, b: [1]}, {a: no, b: {c: 2}}], value: "{b}"}')
     assert found == {"mtrue": {"value": [1]}, "mfalse": {"value": {"c": 2}}}
+    assert made('r: [{for: {1: [[x]]}, label: "{1}"}]') == {"r": [{"label": ["x"]}]}
 
 
 def test_each_is_a_second_factor_that_is_merged() -> None:
@@ -80,6 +81,7 @@ def test_merging_changes_neither_side() -> None:
         ('m: {"{a}": {for: {a: x}}}', "m.{a}.for.a: 'x': expected a list of values"),
         ('m: {"{a}": {for: []}}', "m.{a}.for: []: expected lists of values by name, or a list of"),
         ('m: {"{a}": {for: [{a: 1}, {b: 1}]}}', "m.{a}.for.1: {'b': 1}: expected lists of"),
+        ("r: [{label: x, each: [{a: 1}, y]}]", "r.0.each: 'y': expected keys with values"),
         ("r: [{each: []}]", "r.0.each: []: expected a list of at least one row"),
         (
             'm: {"a{cdf}": {for: {cdf: [x]}, b: "{cfd}"}}',
