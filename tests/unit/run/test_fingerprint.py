@@ -129,6 +129,55 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("file", "redone"),
+    [
+        ("engine/descent", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("run/scoring", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("support/rng", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("models/mlp", {"fedavg twonn"}),
+        ("methods/fedprox", {"ima+fedprox"}),
+        ("methods/server/fedadam", {"fedavg+fedadam"}),
+        ("methods/server/fedyogi", set()),
+        ("support/files", set()),
+        ("run/manifest", set()),
+        ("run/runner", set()),
+        ("run/checkpoint", set()),
+        ("config/settings", set()),
+        ("data/partition/dealing", set()),
+        ("data/prepare", set()),
+        ("methods/_registry", set()),
+    ],
+)
+def test_runs_that_a_changed_line_redoes(
+    file: str, redone: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = fingerprint._parse.__wrapped__
+
+    def with_a_line(path: Path) -> ast.Module:
+        module = parse(path)
+        if path == fingerprint.PACKAGE / f"{file}.py":
+            module.body.append(ast.parse("a_line = 1").body[0])
+        return module
+
+    def codes() -> set[tuple[str, str]]:
+        for cached in (fingerprint._imported, fingerprint._digest, fingerprint._of_code):
+            cached.cache_clear()
+        runs = {
+            name: run_spec(name, model="superfed_twocnn")
+            for name in ("fedavg", "ima+fedprox", "fedavg+fedadam")
+        } | {"fedavg twonn": run_spec(model="twonn")}
+        return {(name, fingerprint.of_code(spec)) for name, spec in runs.items()}
+
+    before = codes()
+    monkeypatch.setattr(fingerprint, "_parse", with_a_line)
+    try:
+        assert {name for name, _ in codes() - before} == redone
+    finally:
+        monkeypatch.undo()
+        codes()  # what is cached must be of the files as they are
+
+
 def test_modules_that_never_count_are_there() -> None:
     for name in (*fingerprint.OUTSIDE_A_RUN, *fingerprint.OUTSIDE_A_PAGE):
         path = fingerprint.PACKAGE / name
