@@ -13,7 +13,6 @@ import pyarrow.parquet
 import yaml
 
 from fedrepro.config.products import expand
-from fedrepro.config.settings import EXECUTION
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.run.results import landed_folder
@@ -56,8 +55,7 @@ def write_run(
     """A run directory with this learning curve; ``changes`` go into its configuration."""
     folder = workbench.root / (landed_folder(run) if landed else run.folder)
     folder.mkdir(parents=True)
-    described = workbench.run_config(run.setting, run.method, run.seed) | changes
-    described = {key: value for key, value in described.items() if key not in EXECUTION}
+    described = workbench.run_spec(run.setting, run.method, run.seed).description() | changes
     count = len(accuracies)
     columns = {
         "round": list(range(1, count + 1)),

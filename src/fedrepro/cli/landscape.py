@@ -66,8 +66,8 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     from fedrepro.run.store import load_tree
     from fedrepro.support.rng import stream
 
-    run_config = workbench.run_config(run.setting, run.method, run.seed)
-    compose(run_config)  # whether the method is one
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    compose(spec)  # whether the method is one
     setting = workbench.setting(run.setting)
     again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     record = read_run(workbench.root, run)
@@ -76,14 +76,14 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
     content = record.manifest.get("data", {}).get("content_sha256")
     made_from = record.manifest.get("config_hash"), content
-    if made_from != (fingerprint.of_config(run_config), dataset.meta.get("content_sha256")):
+    if made_from != (fingerprint.of_config(spec), dataset.meta.get("content_sha256")):
         raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
-    torch.set_num_threads(run_config["threads"])
+    torch.set_num_threads(spec.execution.threads)
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
-    plan = make_plan(run_config, dataset, partition)
+    plan = make_plan(spec, dataset, partition)
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
-    centre = tree.apply(lambda leaf: leaf.to(run_config["device"]), saved)
+    centre = tree.apply(lambda leaf: leaf.to(context.net.device), saved)
 
     def score(params: "Tree") -> tuple[float, float]:
         found = evaluate(context.net, context.task, params, samples, len(samples))

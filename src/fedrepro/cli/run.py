@@ -75,12 +75,11 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro.run import assembly as plan
-    from fedrepro.run import fingerprint, runner
+    from fedrepro.run import assembly, fingerprint, runner
 
-    run_config = workbench.run_config(run.setting, run.method, run.seed)
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
-    plan.compose(run_config)
+    assembly.compose(spec)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
@@ -92,11 +91,11 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         lines(progress)
 
     manifest = runner.run(
-        run_config,
+        spec,
         dataset,
         partition,
         workbench.root / run.folder,
-        fingerprint.of_code(run_config),
+        fingerprint.of_code(spec),
         report,
     )
     if manifest["status"] == "diverged":

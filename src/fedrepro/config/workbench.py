@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.settings import EXECUTION, Config, Seeds, Setting
+from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.config.settings import Config, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
@@ -129,28 +129,18 @@ class Workbench:
                 return scale
         raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
 
-    def run_config(self, setting: str, method: str, seed: int) -> dict[str, Any]:
-        """The resolved description of a run, as it goes into its manifest.
+    def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
+        """All of a run, resolved.
 
-        ``method`` is the name that the run is filed under; ``composition`` has variants replaced
-        by the parts they use; ``hyperparameters`` has those of each part, by the part's name
-        without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
+        Raises:
+            UserError: when there is no such setting.
         """
-        spec = self.setting(setting)
-        # Without noise there is no key: runs from before there was such a thing stay the same.
-        unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
-        described = spec.model_dump(mode="json", exclude=unsaid)
+        spec, config = self.setting(setting), self.config
         composition, hyperparameters = self.compose(spec, method)
-        execution = {key: getattr(self.config, key) for key in EXECUTION}
-        return {
-            "setting": spec.name,
-            "method": method,
-            "composition": composition,
-            "hyperparameters": hyperparameters,
-            "seed": seed,
-            **described,
-            **execution,
-        }
+        execution = Execution(
+            config.executor, config.device, config.threads, config.checkpoint_every
+        )
+        return RunSpec(spec, method, composition, hyperparameters, seed, execution)
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""

@@ -19,17 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
-from fedrepro.engine import tree
 from fedrepro.engine.round import play_round
-from fedrepro.engine.tree import Tree
 from fedrepro.run import checkpoint, fingerprint, manifest, scoring
 from fedrepro.run.assembly import Plan, make_plan
-from fedrepro.run.checkpoint import State
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, lock_of, sha256_of
@@ -50,7 +48,7 @@ Report = Callable[[Progress], None]
 
 
 def run(
-    run: Mapping[str, Any],
+    spec: RunSpec,
     dataset: Dataset,
     partition: Partition,
     folder: Path,
@@ -60,7 +58,7 @@ def run(
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
     Args:
-        run: what to do, as ``config.run_config`` makes it.
+        spec: what to do.
         code: fingerprint of the code that defines the run.
         report: told after every round that is played.
 
@@ -70,21 +68,21 @@ def run(
     Raises:
         UserError: for bad input, a full disk, or a second process on the same run.
     """
-    torch.set_num_threads(run["threads"])
+    torch.set_num_threads(spec.execution.threads)
     keep_freed_memory()
-    plan = make_plan(run, dataset, partition)
+    plan = make_plan(spec, dataset, partition)
     partial = folder.with_name(f"{folder.name}.partial")
     with _alone(partial):
         data = _data_of(dataset, partition)
-        before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
+        before = _finished(folder, manifest.subject(plan, code) | {"data": data})
         if before:
             shutil.rmtree(partial)
             return before
-        identity = _identity(run, plan, code, data)
+        identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
-        _train(plan, state, partial, identity, run["checkpoint_every"], report)
+        _train(plan, state, partial, identity, report)
         try:
-            return _finish(plan, state, run, code, data, partial, folder)
+            return _finish(plan, state, code, data, partial, folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -114,10 +112,20 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
     return found if whole and (folder / "timing.json").exists() else None
 
 
-def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, Any]) -> str:
+def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     """What a checkpoint must share with a run to be gone on from."""
-    execution = [plan.executor, run["device"], run["threads"], code, data, torch.__version__]
-    return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
+    execution = plan.spec.execution
+    shared = [
+        fingerprint.of_config(plan.spec),
+        plan.executor,
+        execution.device,
+        execution.threads,
+        code,
+        data,
+        torch.__version__,
+        checkpoint.LAYOUT,
+    ]
+    return fingerprint.of_text(json.dumps(shared))
 
 
 @contextmanager
@@ -140,14 +148,15 @@ def _alone(partial: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
 
 
-def _train(
-    plan: Plan, state: State, partial: Path, identity: str, every: int, report: Report
-) -> None:
+def _train(plan: Plan, state: State, partial: Path, identity: str, report: Report) -> None:
     """Play the rounds that are left."""
+    rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
     wall, cpu = time.perf_counter(), time.process_time()
-    while state.done < plan.rounds and state.diverged_at is None:
-        _one_round(plan, state)
+    while state.done < rounds and state.diverged_at is None:
+        state.server, played = play_round(plan.federation, state.server, state.owns, state.done)
+        state.done += 1
+        scoring.record(plan, state, played)
         now, now_cpu = time.perf_counter(), time.process_time()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -155,53 +164,33 @@ def _train(
         speed = (state.done - first) / (now - started_at)
         column = "client_accuracy" if plan.personal else "test_accuracy"
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
-        left = (plan.rounds - state.done) / speed
-        report(Progress(state.done, plan.rounds, speed, left, accuracy))
-        if state.done % every == 0 and state.done < plan.rounds:
+        left = (rounds - state.done) / speed
+        report(Progress(state.done, rounds, speed, left, accuracy))
+        if state.done % every == 0 and state.done < rounds:
             checkpoint.save(state, partial, identity)
-
-
-def _one_round(plan: Plan, state: State) -> None:
-    federation, number = plan.federation, state.done + 1
-    state.server, played = play_round(federation, state.server, state.owns, state.done)
-    state.done = number
-    if not federation.method.pooled:  # one place: nothing travels
-        state.bytes_down += played.bytes_down
-        state.bytes_up += played.bytes_up
-    scoring.record_decision(state, played)
-    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
-    if number % plan.every == 0 or number == plan.rounds or not finite:
-        scoring.record_scores(plan, state, played, finite)
-
-
-def _floats(what: Tree) -> Iterator[Tensor]:
-    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
 
 
 def _finish(
     plan: Plan,
     state: State,
-    run: Mapping[str, Any],
     code: str,
     data: Mapping[str, Any],
     partial: Path,
     folder: Path,
 ) -> dict[str, Any]:
     """Write the files and put the folder in its place."""
-    method = plan.federation.method
-    ctx = plan.federation.context
     staged = partial / "finished"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
     state.clients.write(staged / "clients.parquet")
-    if plan.personal and any(layer.mixes for layer in method.layers()):
-        scoring.mixtures(plan, state).write(staged / "mixtures.parquet")
+    mixtures = scoring.mixtures(plan, state)
+    if mixtures is not None:
+        mixtures.write(staged / "mixtures.parquet")
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
-    model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
-    save_tree(staged / "model.safetensors", model)
-    described = {**manifest.describe(plan, state, run, code, staged), "data": data}
+    save_tree(staged / "model.safetensors", scoring.final_model(plan, state))
+    described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(state))
     for file in staged.iterdir():

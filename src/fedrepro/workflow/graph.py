@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.loading import load
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Overrides
 from fedrepro.config.tables import ClientStatistics
 from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
@@ -72,7 +73,7 @@ class Graph:
     @cached_property
     def report_code(self) -> str:
         """Reports are made again when their code, their templates or the printed values change."""
-        code = fingerprint.of_module("fedrepro.cli.report")
+        code = fingerprint.of_module("fedrepro.cli.report", fingerprint.OUTSIDE_A_PAGE)
         return fingerprint.of_text(code + fingerprint.of_files(REPORT_FOLDERS))
 
     def code(self, module: str) -> str:
@@ -110,13 +111,13 @@ class Graph:
         return [data, str(setting.partition_path(int(wildcards.seed)))]
 
     def run_code(self, wildcards: Any) -> str:
-        return fingerprint.of_code(self._run_config(wildcards))
+        return fingerprint.of_code(self._run_spec(wildcards))
 
     def run_definition(self, wildcards: Any) -> str:
-        return fingerprint.of_config(self._run_config(wildcards))
+        return fingerprint.of_config(self._run_spec(wildcards))
 
-    def _run_config(self, wildcards: Any) -> dict[str, Any]:
-        return self.bench.run_config(wildcards.setting, wildcards.method, int(wildcards.seed))
+    def _run_spec(self, wildcards: Any) -> RunSpec:
+        return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
 
     def table(self, wildcards: Any) -> TableTarget:
         """At the wildcard ``scale`` if there is one, else at the configured scale."""
@@ -131,7 +132,7 @@ class Graph:
 
     def _definitions(self, target: Target) -> list[str]:
         return [
-            fingerprint.of_config(self.bench.run_config(run.setting, run.method, run.seed))
+            fingerprint.of_config(self.bench.run_spec(run.setting, run.method, run.seed))
             for run in target.runs
         ]
 

@@ -188,7 +188,7 @@ def test_empty_and_missing_files(copy: Path) -> None:
 def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
     path = copy / IMA
     path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.001", "mu: 1e-3"))
-    values = load(copy).run_config("ima/fmnist-shards2", "fedprox_mu0.001", 1)
+    values = load(copy).run_spec("ima/fmnist-shards2", "fedprox_mu0.001", 1).description()
     assert values["hyperparameters"] == {"fedprox": {"mu": 0.001}}
 
 

@@ -14,9 +14,8 @@ from typing import Any
 from fedrepro.config.loading import load
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.fingerprint import meaning
+from support.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 RECORD = Path(__file__).with_name("resolved.json")
 
 
@@ -35,9 +34,10 @@ def resolved(bench: Workbench) -> Iterator[tuple[str, str]]:
                 yield f"{system}.{key}", digest(value)
     for scale in SCALES:
         for (system, item), target in bench.targets(scale).items():
-            runs = [bench.run_config(run.setting, run.method, run.seed) for run in target.runs]
-            if runs:
-                yield f"{system}.{item}, runs at scale {scale}", digest([meaning(r) for r in runs])
+            specs = [bench.run_spec(run.setting, run.method, run.seed) for run in target.runs]
+            if specs:
+                runs = digest([spec.description() for spec in specs])
+                yield f"{system}.{item}, runs at scale {scale}", runs
 
 
 def test_the_experiments_are_those_that_were_written_out() -> None:

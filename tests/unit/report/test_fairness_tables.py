@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import OverClients, Table
 from fedrepro.config.targets import ComputedTarget, Run
 from fedrepro.config.workbench import Workbench
@@ -28,7 +28,7 @@ from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from support.places import ROOT
-from support.tiny_run import partition, run_config
+from support.tiny_run import partition, run_spec
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ CLIENTS |= {"celeba": 9343, "reddit": 817, "speech_commands": 2005, "tiny_imagen
 @pytest.mark.parametrize("name", PRINTED)
 def test_settings_are_those_of_the_paper(bench: Workbench, name: str) -> None:
     lr, decay, factor, every, rounds, cohort = PRINTED[name]
-    run = bench.run_config(f"aaggff/{name}", "aaggff+fedavg", 2)
+    run = bench.run_spec(f"aaggff/{name}", "aaggff+fedavg", 2).description()
     assert run["optimizer"]["lr"] == pytest.approx(lr, rel=1e-12)
     assert (run["optimizer"]["weight_decay"], run["optimizer"]["momentum"]) == (decay, 0)
     assert run["lr_decay"] == {"factor": factor, "every": every}
@@ -191,7 +191,7 @@ def test_a_wrong_metric() -> None:
 
 
 def test_a_learning_rate_decays_in_steps() -> None:
-    steps = plan.schedule(0.01, {"factor": 0.5, "every": 2})
+    steps = plan.schedule(0.01, StepDecay(factor=0.5, every=2))
     assert [steps(round) for round in range(5)] == [0.01, 0.01, 0.005, 0.005, 0.0025]
     assert plan.schedule(0.01, 0.5)(2) == 0.0025
 
@@ -207,7 +207,7 @@ def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:
         "t", "binary", 2, (3,), Split(x, y, None), None, None, None, {}, client_standardised=(0, 1)
     )
     given: dict[str, Any] = {"evaluate": {"every": 6, "clients": True}, "rounds": 6}
-    runner.run(run_config(**given), data, partition(True, y), tmp_path / "seed1", "code")
+    runner.run(run_spec(**given), data, partition(True, y), tmp_path / "seed1", "code")
     clients = pd.read_parquet(tmp_path / "seed1" / "clients.parquet")
     assert clients["auroc"].isna().tolist() == [True] + [False] * 5
     rounds = pd.read_parquet(tmp_path / "seed1" / "rounds.parquet")

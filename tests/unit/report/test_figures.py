@@ -30,7 +30,7 @@ from support.figure_world import (
     write_mixtures,
 )
 from support.report_world import ROOT, make_world, write_run
-from support.tiny_run import carry_out, run_config
+from support.tiny_run import carry_out, run_spec
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
 def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
     run = Run("aaggff/heart", composition, 1)
     share = 1.0 if "aaggff_s" in composition else 0.5
-    carry_out(tmp_path / run.folder, run_config(composition, participation=share))
+    carry_out(tmp_path / run.folder, run_spec(composition, participation=share))
     found = regret_of(read_run(tmp_path, run))
     assert found is not None and len(found.rounds) == 12
     assert (found.rounds["regret"] <= found.rounds["bound"]).all()
@@ -155,7 +155,7 @@ def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
 def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
     run = Run("aaggff/heart", "aaggff_d", 1)
     folder = tmp_path / run.folder
-    carry_out(folder, run_config("aaggff_d"))
+    carry_out(folder, run_spec("aaggff_d"))
     table = pd.read_parquet(folder / "decisions.parquet")
     table.loc[4, "loss"] = np.inf  # of round 2
     table.to_parquet(folder / "decisions.parquet")
@@ -166,7 +166,7 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
 
 def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
     run = Run("aaggff/heart", "term", 1)
-    carry_out(tmp_path / run.folder, run_config("term"))
+    carry_out(tmp_path / run.folder, run_spec("term"))
     with pytest.raises(UserError, match="'term': expected one that decides by a rule with a bound"):
         regret_of(read_run(tmp_path, run))
 

@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.settings import EXECUTION
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, Run, TableTarget
 from fedrepro.config.workbench import Workbench
@@ -197,10 +196,9 @@ def find_run(root: Path, run: Run) -> RunRecord:
 def _changed(workbench: Workbench, record: RunRecord) -> list[str]:
     """Keys in which a run's configuration differs from today's."""
     run = record.run
-    today = workbench.run_config(run.setting, run.method, run.seed)
+    today = workbench.run_spec(run.setting, run.method, run.seed).description()
     then = record.manifest["run"]
-    keys = {*today, *then} - set(EXECUTION)
-    return sorted(key for key in keys if _plain(today.get(key)) != _plain(then.get(key)))
+    return sorted(key for key in {*today, *then} if _plain(today.get(key)) != _plain(then.get(key)))
 
 
 def _plain(value: object) -> object:
