@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fedrepro.analysis.regret_of_run import regret_of
+from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
@@ -92,8 +93,8 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
 
 def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
     target = figure(bench, "figure_2_4")
-    first = target.landscapes[0]
-    path = bench.root / first.landscape
+    first = target.analyses[0]
+    path = bench.root / first
     write_landscape(path)
     drawn = content(bench, target)["drawn"]
     assert drawn.rows == [("mild", "two random ones", "0.1", "0.1", "2.1")]
@@ -132,7 +133,7 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     for run in target.runs:
         link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
         assert link in text and (bench.root / target.page.parent / link).exists()
-    start = bench.root / site.write_site(bench, papers, "demo")
+    start = bench.root / site.write_site(bench, papers, described_methods(), "demo")
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written
@@ -199,7 +200,7 @@ def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
 
     run = figure(bench, "figure_2_4").runs[0]
     assert str(run.folder / "manifest.json") in inputs("figure_2_4")
-    assert str(run.landscape) in inputs("figure_2_4")
+    assert str(run.analysis("landscapes")) in inputs("figure_2_4")
     assert not any("landscapes" in path for path in inputs("figure_9"))
     table = bench.table("ima", "table_1", "demo")
     assert str(table.path) in inputs("table_1")
