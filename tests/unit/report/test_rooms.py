@@ -39,7 +39,7 @@ def test_every_kind_of_figure_has_its_module() -> None:
     assert files == kinds | {"__init__", "base"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "reports/templates").glob("*.j2")))
+@pytest.mark.parametrize("path", sorted((ROOT / "reports/templates").rglob("*.*")))
 def test_lines_of_templates_can_be_read(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     long = [number for number, line in enumerate(lines, start=1) if len(line) > 160]
