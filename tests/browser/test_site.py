@@ -15,7 +15,13 @@ from fedrepro.config.targets import FigureTarget, Run, TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
-from support.figure_world import add_figures, give_runs, write_landscape, write_mixtures
+from support.figure_world import (
+    add_figures,
+    give_runs,
+    write_landscape,
+    write_mixtures,
+    write_regret,
+)
 from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -48,8 +54,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key, target in bench.targets("demo").items():
         if isinstance(target, FigureTarget):
             give_runs(bench, target, {"mild", "strong", "fedavg", "mild+fedavgm"})
+            write = write_regret if target.figure.kind == "regret" else write_landscape
             for path in target.analyses:
-                write_landscape(root / path)
+                write(root / path)
             for run in target.runs:
                 if key[1] == "figure_2_5":
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))

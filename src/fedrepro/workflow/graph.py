@@ -77,7 +77,7 @@ class Graph:
 
     def paper(self, wildcards: Any) -> str:
         """What is committed about a system's paper, reference results included, as a hash."""
-        return _of_paper(wildcards.system)
+        return of_paper(wildcards.system)
 
     @cached_property
     def papers(self) -> str:
@@ -227,7 +227,8 @@ class Graph:
 
 
 @cache
-def _of_paper(system: str) -> str:
+def of_paper(system: str) -> str:
+    """What is committed about a paper, as a hash; asked for by every table and page of it."""
     return fingerprint.of_files([PAPERS / system])
 
 
