@@ -35,7 +35,9 @@ def test_a_change_of_a_hyperparameter_redoes_its_runs_and_their_tables(project: 
     assert project.due() == {FEDPROX} | TABLE_1 | INDEX
 
 
-def test_comments_formatting_and_ways_of_running_redo_only_what_shows_the_source(project: Project) -> None:
+def test_comments_formatting_and_ways_of_running_redo_only_what_shows_the_source(
+    project: Project,
+) -> None:
     for name in (
         "methods/fedprox.py",
         "engine/method.py",

@@ -42,9 +42,7 @@ rule landscape:
     threads: GRAPH.bench.config.threads
     params:
         # Asked for only where there is such a figure.
-        code=lambda wildcards: GRAPH.code(
-            "fedrepro.analysis.landscape", "fedrepro.engine.evaluate"
-        ),
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
     shell:
         "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"
