@@ -21,8 +21,7 @@ from support.places import ROOT
 
 def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
     """The committed files that reports are made from; of IMA's first table, a corner."""
-    for name in ("templates", "captions", "published"):
-        shutil.copytree(ROOT / "reports" / name, root / "reports" / name)
+    copy_inputs(root)
     for name in ("config.yaml", "datasets.yaml", "experiments/ima.yaml"):
         (root / "config" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "config" / name, root / "config" / name)
@@ -33,6 +32,12 @@ def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
     experiment["tables"] = {"table_1": table}
     file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
     return root
+
+
+def copy_inputs(root: Path) -> None:
+    """Templates and papers, without reference results."""
+    ignore = shutil.ignore_patterns("reference", "site")
+    shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 
 
 def curve(rounds: int, end: float, seed: int = 0) -> list[float]:

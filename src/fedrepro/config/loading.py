@@ -1,13 +1,12 @@
 """Reading ``config/``, and refusing what can't be meant."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
 from fedrepro.config.products import expand
 from fedrepro.config.settings import Config, Overrides
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import ClientStatistics, Place
+from fedrepro.config.tables import ClientStatistics, named_settings
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_datasets
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -110,23 +109,11 @@ def _check_references(
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
-        yield from _of_places(f"tables.{item}.rows", table.rows)
+        yield from named_settings(f"tables.{item}.rows", table.rows)
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():
                 yield f"computed.{item}.settings.{dataset}", setting
     for item, figure in experiment.figures.items():
-        match figure:
-            case Charts():
-                yield from _of_places(f"figures.{item}.rows", figure.rows)
-            case Regret() | Mixtures():
-                yield from _of_places(f"figures.{item}.panels", figure.panels)
-            case HeatMap() | Landscape():
-                yield f"figures.{item}.setting", figure.setting
-                yield f"figures.{item}.demo", figure.demo
-
-
-def _of_places(where: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
-    for place in places:
-        yield f"{where}.{place.label}.setting", place.setting
-        yield f"{where}.{place.label}.demo", place.demo
+        for where, value in figure.named_settings():
+            yield f"figures.{item}.{where}", value

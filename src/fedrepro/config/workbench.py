@@ -67,6 +67,19 @@ class Workbench:
             raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
         return self.settings[name]
 
+    def histogram_of(self, setting: str) -> Path:
+        """Where it stands what each client of a setting holds, for the first seed of scale paper.
+
+        How many samples a natural client has does not depend on the seed.
+        """
+        seed = self.seeds("paper", setting.partition("/")[0])[0]
+        return self.setting(setting).partition_path(seed).with_suffix(".json")
+
+    def is_prepared(self, setting: str) -> bool:
+        """Whether a setting's data set is there."""
+        dataset = self.setting(setting).dataset
+        return (self.root / "results/data" / dataset / "meta.json").exists()
+
     def seeds(self, scale: Scale, system: str) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale."""
         seeds = self.experiments[system].seeds or self.config.seeds

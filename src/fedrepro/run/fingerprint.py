@@ -35,7 +35,7 @@ OUTSIDE_A_RUN = (
     "run/store",  # checkpoints have a layout with a version
 )
 # What these did stands in the files of runs and partitions, which pages are made from.
-OUTSIDE_A_PAGE = (*HANDLING, "engine", "models", "data/dataset")
+OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 
 
 def of_config(spec: RunSpec) -> str:

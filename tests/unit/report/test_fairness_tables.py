@@ -1,6 +1,7 @@
 """Tables whose numbers are taken over clients: experiment files, measures, runs."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
-from fedrepro.report.cells import computed, coverage
+from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.measures import last, measure_of
 from fedrepro.report.papers import published
 from fedrepro.run import assembly as plan
@@ -91,7 +92,7 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
     (tmp_path / "results/data/berka/meta.json").write_text("{}")
     holes = {cell.hole for cell in computed.compute(world, target, papers)}
     assert holes == {"data not fetched", "data not shared out yet"}
-    histogram = tmp_path / computed.histogram_of(world, "aaggff/berka")
+    histogram = tmp_path / world.histogram_of("aaggff/berka")
     histogram.parent.mkdir(parents=True)
     regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
     held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
@@ -109,9 +110,16 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
         computed.compute(world, target, papers)
 
 
+def counts_of(bench: Workbench) -> dict[tuple[str, str], Counter[str]]:
+    """Without any table made."""
+    return coverage.count(bench, published.load(ROOT), {})
+
+
 def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     papers = published.load(ROOT)
-    counted = coverage.count(bench, papers)
+    target = bench.table("aaggff", "table_7_heart", "paper")
+    made = tables.compute(bench, target, papers)
+    counted = coverage.count(bench, papers, {("aaggff", "table_7_heart"): made})
     half = counted["aaggff", "table_7_heart"]
     assert [half[name] for name in ("printed", "computed", "agree")] == [20, 20, 20]
     whole = [row for row in coverage.rows_of(counted, papers) if row["system"] == "aaggff"]
@@ -122,6 +130,11 @@ def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     assert published.label_of("figure_regret") == "Regret"
 
 
+def test_a_table_that_is_not_there_has_targets_only(bench: Workbench) -> None:
+    half = counts_of(bench)["aaggff", "table_7_heart"]
+    assert [half[name] for name in ("printed", "targets", "computed")] == [20, 20, 0]
+
+
 @pytest.mark.parametrize(
     ("item", "printed"),
     [
@@ -130,7 +143,7 @@ def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     ],
 )  # fmt: skip
 def test_every_printed_cell_has_a_target(bench: Workbench, item: str, printed: int) -> None:
-    counted = coverage.count(bench, published.load(ROOT))["aaggff", item]
+    counted = counts_of(bench)["aaggff", item]
     assert (counted["printed"], counted["targets"]) == (printed, printed)
 
 
