@@ -10,20 +10,12 @@ from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, TableCell
-from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves, partition
-from fedrepro.report.drawing.curves import Line, Points
+from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.style import Style, style_of
-from fedrepro.run.results import read_run
+from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 from fedrepro.support.errors import UserError
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One small figure among several of a row."""
-
-    title: str
-    svg: str
 
 
 @dataclass(frozen=True)
@@ -139,24 +131,6 @@ def scene_of(
 def _titled(pair: Sequence[tuple[int, str]]) -> int:
     """The column that names a panel: the plain method, or the one held against the first."""
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
-
-
-def curves_of(root: Path, result: Result | None, measure: Measure) -> list[Points]:
-    """The series of each finished run of the method that counts."""
-    if result is None:
-        return []
-    return [
-        measure.series(read_run(root, result.run_of(run), landed=run.landed))
-        for run in result.runs_of_the_chosen
-        if run.state == "finished"
-    ]
-
-
-def description_of(title: str, lines: Sequence[Line], measure: Measure, setting: str) -> str:
-    ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
-    )
-    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."
 
 
 def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Result]) -> HeatMap | None:

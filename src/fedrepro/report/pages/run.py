@@ -6,7 +6,8 @@ from typing import Any
 from fedrepro.config.tables import Metric
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
-from fedrepro.report.pages.row_figures import HeatMap, Panel, description_of
+from fedrepro.report.pages.figures.panel import Panel, description_of
+from fedrepro.report.pages.row_figures import HeatMap
 from fedrepro.run.results import RunRecord
 
 METRICS_OF_A_RUN: tuple[tuple[Metric, str], ...] = (

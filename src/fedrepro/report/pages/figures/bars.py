@@ -7,7 +7,7 @@ from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:

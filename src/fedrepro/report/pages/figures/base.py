@@ -13,7 +13,7 @@ from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.support.errors import UserError
 
 

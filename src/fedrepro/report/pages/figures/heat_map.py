@@ -6,7 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.pages.figures.base import Drawn, result_at
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:

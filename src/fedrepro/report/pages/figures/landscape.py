@@ -9,7 +9,7 @@ from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
 from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:

@@ -6,7 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, titled
-from fedrepro.report.pages.row_figures import Panel, curves_of, description_of
+from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:

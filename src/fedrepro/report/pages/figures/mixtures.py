@@ -11,7 +11,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import find_run
 
 

@@ -17,7 +17,7 @@ from fedrepro.report.pages.figures.base import (
     key_of,
     read_analysis,
 )
-from fedrepro.report.pages.row_figures import Panel
+from fedrepro.report.pages.figures.panel import Panel
 
 
 @dataclass(frozen=True)
