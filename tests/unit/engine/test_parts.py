@@ -127,6 +127,26 @@ def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
     assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
 
 
+@pytest.mark.parametrize("redrawn", [False, True])
+def test_initial_weights_do_not_depend_on_what_was_trained_before(redrawn: bool) -> None:
+    """Weights learned elsewhere stand in the module, whose tensors clients move in place."""
+    module = Classifier(nn.Sequential(nn.Embedding(5, 6), nn.Linear(6, 8)), nn.Linear(8, 3))
+    learned = module.body[0].weight.detach().clone()
+    module.body.keeps_weights = True  # type: ignore[assignment]
+    module.redrawn = redrawn  # type: ignore[assignment]
+    net = Net(module)
+    first = net.init(stream(1, "init"))
+    assert torch.equal(first["body.0.weight"], learned)  # neither reading draws embeddings
+    bound = net.bind(tree.scale(first, 3.0))
+    with torch.no_grad():
+        for leaf in tree.leaves(bound):
+            leaf.add_(1.0)
+    again, other = net.init(stream(1, "init")), net.init(stream(2, "init"))
+    assert all(torch.equal(leaf, again[name]) for name, leaf in first.items())
+    assert not torch.equal(other["head.weight"], first["head.weight"])
+    assert torch.equal(other["body.1.weight"], first["body.1.weight"]) is not redrawn
+
+
 def test_a_part_of_the_parameters_can_be_trained() -> None:
     """As FedRep does: the head first, the body as it was sent."""
     net = federation().context.net
