@@ -113,6 +113,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),
         sizes=torch.tensor(sizes, device=device, dtype=torch.get_default_dtype()),
+        total=float(sum(federation.clients.sizes)),
     )
 
 
