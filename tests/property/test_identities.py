@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
 from fedrepro.engine.optim import gradient_weight, sgd
 from fedrepro.engine.round import context_of, steps_of
 from fedrepro.methods.central import Central
@@ -16,6 +18,7 @@ from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
+from fedrepro.models.classifier import Classifier
 from support.worlds import FEATURES, SIZES, assert_close, federation, play
 
 
@@ -170,6 +173,30 @@ def test_fednova_weight_is_the_one_norm_of_the_momentum_recursion(momentum: floa
             velocity = momentum * velocity + 1
             total += velocity
         assert float(gradient_weight(steps, momentum)) == pytest.approx(total, rel=1e-12)
+
+
+def test_fednova_averages_running_statistics() -> None:
+    """Buffers take part with p_i, whose sum is 1, though clients differ in their steps."""
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
+    net = Net(Classifier(body, nn.Linear(8, 3)).double())
+    moved = {}
+    for method in (FedNova(), FedAvg()):
+        world = federation(method=method)
+        # Mini-batches of 7: no client has a last one of a single sample.
+        world = replace(world, context=replace(world.context, net=net), batch_size=7)
+        moved[type(method)] = play(world, until=1)[0]["params"]
+    for name in ("body.1.running_mean", "body.1.running_var"):
+        assert_close(moved[FedNova][name], moved[FedAvg][name])
+    with pytest.raises(AssertionError):
+        assert_close(moved[FedNova]["body.1.weight"], moved[FedAvg]["body.1.weight"], 1e-6)
+
+
+@pytest.mark.parametrize(("rounds", "first"), [(400, 300), (5, 3), (6, 4), (7, 5), (100, 75)])
+def test_ima_starts_at_the_whole_part_of_its_share(rounds: int, first: int) -> None:
+    ctx = replace(federation().context, rounds=rounds)
+    assert IMA(FedAvg()).first(ctx) == first == int(0.75 * rounds)
+    # 0.29 * 100 is 28.999999999999996 in floating point.
+    assert IMA(FedAvg(), start=0.29).first(replace(ctx, rounds=100)) == 29
 
 
 def test_ima_averages_the_last_models_and_sends_the_mean() -> None:
