@@ -75,7 +75,7 @@ def vectorised(
     longest = max(len(each) for each in steps)
     if longest <= UNROLLED and tree.numel(sent["params"]) <= UNROLLED_PARAMETERS:
         # The rate as a tensor: a number would be compiled in, and it changes every round.
-        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr))
+        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
         return _stacked(_compiled(), method, ctx, sent, owns, steps)
     return _stacked(_every_client, method, replace(ctx, mode="compiled"), sent, owns, steps)
 
