@@ -145,3 +145,9 @@ def last(series: Series, rounds: int) -> float | None:
     if not values or not all(map(math.isfinite, values)):
         return None
     return math.fsum(values) / len(values)
+
+
+def fewer(series: Series, rounds: int) -> str:
+    """What to say of :func:`last` over ``rounds`` values where there are fewer, or nothing."""
+    there = len(series)
+    return f"is the mean of {there} evaluated rounds, not of {rounds}" if there < rounds else ""
