@@ -68,8 +68,11 @@ class IMA(Wrapper):
         return None
 
     def first(self, ctx: Context) -> int:
-        """t_s, the first round after which the mean replaces the global model."""
-        return round(self.start * ctx.rounds)
+        """t_s = int(start * R), the first round after which the mean replaces the global model.
+
+        Rounded down, as the released code has int(.75 R).
+        """
+        return int(self.start * ctx.rounds + 1e-9)
 
     def averages(self, ctx: Context) -> bool:
         return ctx.round >= self.first(ctx)

@@ -124,6 +124,7 @@ def test_batches_are_standardised_by_themselves_when_testing() -> None:
 
 def test_efficientnet_b0() -> None:
     module = pretrained.on_efficientnet(efficientnet_b0(weights=None).features, 8)
+    assert Net(module).draws  # dropout and stochastic depth
     assert count(module) == 4_509_316  # 4.01 M and 62,720 x 8 + 8
     assert module(torch.zeros(2, 3, 200, 200)).shape == (2, 8)
 
