@@ -1,4 +1,4 @@
-"""Local runs of FedIMA's released FedAvg, FedProx, FedASAM and FedNova (commit 3eaf289), in float64."""
+"""Local runs of FedIMA's released FedAvg, FedProx, FedASAM and FedNova (3eaf289), in float64."""
 
 import json
 from pathlib import Path
