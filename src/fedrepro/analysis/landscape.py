@@ -25,7 +25,7 @@ Scorer = Callable[[Tree], tuple[float, float]]
 # Along a line; None where the number is not finite
 Row = list[float | None]
 Surface = list[Row]  # [y][x]
-BATCH = 100  # samples at a time: what they make of a small network then stays in the cache
+BATCH = 50  # samples at a time: what they make of a small network then stays in the cache
 
 
 def random_directions(centre: Tree, rngs: tuple[torch.Generator, torch.Generator]) -> Directions:
