@@ -59,12 +59,14 @@ class Cifar100Binary(Fetched):
 
     Attributes:
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        superclasses: images are grouped by their coarse labels, for the partition `pachinko`.
     """
 
     reader = "cifar:read_cifar100"
     kind: Literal["cifar100_binary"]
     archive: RawFile
     side: Pixels | None = None
+    superclasses: bool = False
 
 
 class PixelCsv(Fetched):
@@ -258,6 +260,31 @@ class Isic(Fetched):
     shorter: Pixels = 224
     side: Pixels = 200
     leave_out: tuple[str, ...] = ()
+
+
+class DigitFive(Own):
+    """Digit-Five as FedBN's authors offer it: MNIST, SVHN, USPS, SynthDigits and MNIST-M.
+
+    Folders DOMAIN with partitions/train_part0.pkl and so on, and test.pkl; its `path` is a folder
+    around them, or an archive of one. The files are read without unpickling them.
+
+    Attributes:
+        parts: of the ten of a domain's training data that are used, all of equal size.
+    """
+
+    reader = "domains:read_digit_five"
+    kind: Literal["digit_five"]
+    parts: Annotated[Whole, Field(ge=1, le=10), expected("a whole number from 1 to 10")] = 10
+
+
+class Pacs(Own):
+    """PACS: DOMAIN/CLASS/image for photo, art_painting, cartoon and sketch.
+
+    Its `path` is a folder around the domains, or an archive of one.
+    """
+
+    reader = "domains:read_pacs"
+    kind: Literal["pacs"]
 
 
 class TinyImageNet(Fetched):
