@@ -76,6 +76,19 @@ class Net:
         }
         return functional_call(self.module.get_submodule("body"), body, (x,))  # type: ignore[no-any-return]
 
+    def features_and_output(self, theta: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The body's output [n, features] and the head's of it [n, outputs], in one pass.
+
+        Two would move running statistics twice.
+        """
+        features = self.features(theta, x)
+        head = {name.removeprefix("head."): leaf for name, leaf in self.head(theta).items()}
+        return features, functional_call(self.module.get_submodule("head"), head, (features,))
+
+    def outputs(self, theta: Tree) -> int:
+        """How many numbers the head gives of a sample: the width of its last layer."""
+        return len(list(self.head(theta).values())[-1])
+
     def head(self, theta: Tree) -> Tree:
         """The part of ``theta`` that belongs to the head."""
         return {name: leaf for name, leaf in theta.items() if name.startswith("head.")}

@@ -1,5 +1,7 @@
 """Models by name. Each has a ``body`` and a ``head``, and adapts to the shape of the data.
 
+Those of ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
+
 Nothing here imports torch until a model is built.
 """
 
@@ -53,6 +55,26 @@ MODELS = {
     "next_char_lstm": Model(
         "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
     ),
+    "resnet18": Model("batchnorm_resnet", "resnet18", "convolutional", "FedGO; kuangliu's code"),
+    "resnet50": Model("batchnorm_resnet", "resnet50", "convolutional", "FedGO; kuangliu's code"),
+    "vgg11": Model("batchnorm_cnn", "vgg11", "convolutional", "FedGO; chengyangfu's code"),
+    "small_bn_cnn": Model("batchnorm_cnn", "small_bn_cnn", "convolutional", "demonstrations"),
+    "discriminator_cnn": Model(
+        "discriminators", "discriminator_cnn", "convolutional", "FedGO, Table 14; A5"
+    ),
+    "discriminator_cnn_mlp": Model(
+        "discriminators", "discriminator_cnn_mlp", "convolutional", "FedGO, Table 14"
+    ),
+    "discriminator_resnet8": Model(
+        "discriminators", "discriminator_resnet8", "convolutional", "FedGO, Table 14"
+    ),
+    "discriminator_small": Model(
+        "discriminators", "discriminator_small", "convolutional", "demonstrations"
+    ),
+    "wgan_gp_resnet": Model(
+        "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
+    ),
+    "wgan_gp_small": Model("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
     "distilbert": Model("pretrained", "distilbert", "transformer", "Sanh et al., 2019"),
     "distilbert_redrawn": Model(
         "pretrained", "distilbert_redrawn", "transformer", "AAggFF's released code, item 14"

@@ -18,6 +18,7 @@ from fedrepro.data.catalogue.entries import (
     RawFile,
     Sha256,
     TestFraction,
+    WordNetId,
 )
 from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected
 
@@ -294,6 +295,22 @@ class TinyImageNet(Fetched):
     kind: Literal["tiny_imagenet"]
     archive: RawFile
     side: Pixels = 64
+
+
+class DownsampledImageNet(Own):
+    """ImageNet downsampled: the npz archives of training and validation images, map_clsloc.txt.
+
+    Its `path` is a folder in which these are, unpacked or not. ImageNet's site wants an account.
+
+    Attributes:
+        classes: WordNet ids of those that are used; (): all 1,000.
+        side: of the images, as they are.
+    """
+
+    reader = "imagenet:read_downsampled_imagenet"
+    kind: Literal["downsampled_imagenet"]
+    classes: tuple[WordNetId, ...] = ()
+    side: Pixels = 32
 
 
 class LeafReddit(Own):
