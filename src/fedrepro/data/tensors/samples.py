@@ -33,9 +33,11 @@ class Scaling:
         return cls(column(dataset.mean), column(dataset.std))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Bytes and sound as floats; other kinds (features, tokens) stay as they are."""
+        """Everything but tokens as floats of the run's type; features keep their values."""
         if x.dtype == torch.int16:
             return x.to(torch.get_default_dtype()) / 32768
+        if x.is_floating_point():
+            return x.to(torch.get_default_dtype())
         if x.dtype != torch.uint8:
             return x
         scaled = x.to(torch.get_default_dtype()) / 255
