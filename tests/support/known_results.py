@@ -77,12 +77,13 @@ def write_run(
     table = {"round": range(1, count + 1), "learning_rate": 0.1, "bytes_down": 1, "bytes_up": 1}
     pd.DataFrame({**table, **rounds}).to_parquet(folder / "rounds.parquet")
     pd.DataFrame(clients).to_parquet(folder / "clients.parquet")
+    described = load(root).run_spec(f"ima/{setting}", method, seed).description()
     manifest = {
-        "status": "finished", "rounds_done": count, "diverged_at": None,
-        "run": load(root).run_config(f"ima/{setting}", method, seed), "config_hash": "0",
-        "code": "0", "executor": "sequential", "device": "cpu", "dtype": "float32",
-        "parameters": 10, "bytes_down": count, "bytes_up": count, "packages": {"torch": "2"},
-        "hardware": {"machine": machine, "system": "Linux", "cores": 2}, "files": {},
+        "status": "finished", "rounds_done": count, "diverged_at": None, "run": described,
+        "config_hash": "0", "code": "0", "executor": "sequential", "device": "cpu",
+        "dtype": "float32", "parameters": 10, "bytes_down": count, "bytes_up": count,
+        "packages": {"torch": "2"}, "files": {},
+        "hardware": {"machine": machine, "system": "Linux", "cores": 2},
     }  # fmt: skip
     timing = {
         "wall_seconds": wall, "cpu_seconds": cpu, "rounds_per_second": 1.0,
