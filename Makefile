@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check bench lock clean
+.PHONY: help setup reproduce test check mutants bench lock clean
 
 PYTHON ?=
 UV := .tools/bin/uv
@@ -36,6 +36,9 @@ check: setup ## formatting, lint, types and workflow lint, then all tests
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 	@$(MAKE) --no-print-directory test
+
+mutants: setup ## seed single bugs, see which the tests notice (30 minutes); writes docs/mutants.md
+	@python scripts/mutants.py --report docs/mutants.md
 
 bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
 	@pytest tests/benchmarks -p benchmark -p no:xdist

@@ -57,8 +57,10 @@ class Project:
         self.experiment = root / "config/experiments/ima.yaml"
 
     @classmethod
-    def make(cls, root: Path) -> "Project":
-        """Two tables, three cells, two runs."""
+    def make(
+        cls, root: Path, config: str = CONFIG, experiment: str = EXPERIMENT, datasets: str = ""
+    ) -> "Project":
+        """By default two tables, three cells, two runs, and the repository's own data sets."""
         root.mkdir()
         ignore = shutil.ignore_patterns("__pycache__")
         for name in ("src", "workflow"):
@@ -68,9 +70,10 @@ class Project:
         shutil.copytree(ROOT / "workflow/profiles", root / "profiles")
         project = cls(root)
         project.experiment.parent.mkdir(parents=True)
-        shutil.copy(ROOT / "config/datasets.yaml", root / "config")
-        (root / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
-        project.experiment.write_text(EXPERIMENT, encoding="utf-8")
+        known = datasets or (ROOT / "config/datasets.yaml").read_text(encoding="utf-8")
+        (root / "config/datasets.yaml").write_text(known, encoding="utf-8")
+        (root / "config/config.yaml").write_text(config, encoding="utf-8")
+        project.experiment.write_text(experiment, encoding="utf-8")
         return project
 
     def copy(self, root: Path) -> "Project":
