@@ -76,6 +76,12 @@ class Project:
         project.experiment.write_text(experiment, encoding="utf-8")
         return project
 
+    @property
+    def path(self) -> str:
+        """Where Python looks first: this project's sources, then what the caller has."""
+        above = os.environ.get("PYTHONPATH", "")
+        return os.pathsep.join(filter(None, (str(self.root / "src"), above)))
+
     def copy(self, root: Path) -> "Project":
         """The same with all results, Snakemake's records and times of change."""
         shutil.copytree(self.root, root)
@@ -103,7 +109,7 @@ class Project:
         return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
 
     def _call(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), **variables}
+        environment = {**os.environ, "PYTHONPATH": self.path, **variables}
         return subprocess.run(
             [sys.executable, *command],
             cwd=self.root,
