@@ -261,8 +261,8 @@ def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> No
     ("path", "old", "new"),
     [
         ("reports/templates/base.html.j2", "<html", "<html data-more"),
-        ("reports/captions/ima/table_1.md", "e", "ee"),
-        ("reports/published/published.csv", "ima", "imo"),
+        ("reports/papers/ima/captions/table_1.md", "e", "ee"),
+        ("reports/papers/ima/cells.csv", "81.17", "81.18"),
     ],
 )
 def test_templates_captions_and_printed_values_redo_pages_and_no_run(
