@@ -30,23 +30,19 @@ def write_papers(
         doubt: topic and text of a discrepancy of table_1.
     """
     shutil.copytree(ROOT / "reports/templates", root / "reports/templates")
-    folder = root / "reports/published"
-    folder.mkdir()
-    with (folder / "published.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("system", *KEYS), *(("ima", *cell) for cell in cells)])
-    (folder / "notes.csv").write_text("system,item,note\n", encoding="utf-8")
-    (folder / "words.csv").write_text(
-        "system,item,table,setting,method,metric,text\n", encoding="utf-8"
-    )
-    system = {"system": "ima", **about, "spread": {"over": "none", "source": "known"}}
+    folder = root / "reports/papers/ima"
+    (folder / "captions").mkdir(parents=True)
+    (folder.parent / "systems.yaml").write_text("[ima]\n", encoding="utf-8")
+    with (folder / "cells.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([KEYS, *cells])
+    paper = {**about, "spread": {"over": "none", "source": "known"}}
     entry = {
-        "number": "B1", "system": "ima", "topic": doubt, "text": doubt, "reading": doubt,
-        "evidence": ["text"], "tables": ["table_1"],
+        "number": "B1", "topic": doubt, "text": doubt, "reading": doubt, "evidence": ["text"],
+        "tables": ["table_1"],
     }  # fmt: skip
-    for name, content in (("systems", [system]), ("discrepancies", [entry])):
+    for name, content in (("paper", paper), ("discrepancies", [entry])):
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    (root / "reports/captions/ima").mkdir(parents=True)
-    (root / "reports/captions/ima/table_1.md").write_text(caption, encoding="utf-8")
+    (folder / "captions/table_1.md").write_text(caption, encoding="utf-8")
 
 
 def write_config(root: Path, config: Mapping[str, Any], experiment: Mapping[str, Any]) -> None:
