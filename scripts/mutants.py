@@ -48,13 +48,14 @@ TESTS = {
     "engine": [
         "tests/whole/test_runs.py", "tests/unit/engine",
         "tests/golden/test_local_training_golden.py", "tests/property/test_identities.py",
+        "tests/unit/models",
     ],
     "run": ["tests/whole/test_runs.py", "tests/unit/run", "tests/golden/test_superfed_golden.py"],
     "data": [
         "tests/whole/test_runs.py", "tests/golden/test_partition_golden.py", "tests/unit/data",
         "tests/golden/test_superfed_data_golden.py",
     ],
-    "report": ["tests/unit/report", "tests/unit/analysis"],
+    "report": ["tests/unit/report", "tests/unit/analysis", "tests/whole/test_pages.py"],
     "config": [
         "tests/unit/config", "tests/whole/test_runs.py", "tests/unit/report/test_tables.py",
         "tests/unit/report/test_figures.py",
