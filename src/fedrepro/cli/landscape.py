@@ -62,6 +62,7 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     from fedrepro.engine.evaluate import evaluate
     from fedrepro.run import fingerprint
     from fedrepro.run.assembly import compose, make_plan
+    from fedrepro.run.given import load
     from fedrepro.run.results import read_run
     from fedrepro.run.store import load_tree
     from fedrepro.support.rng import stream
@@ -80,7 +81,7 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
         raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     torch.set_num_threads(spec.execution.threads)
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
-    plan = make_plan(spec, dataset, partition)
+    plan = make_plan(spec, dataset, partition, load(workbench.root, spec, dataset, partition))
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
     centre = tree.apply(lambda leaf: leaf.to(context.net.device), saved)

@@ -26,6 +26,10 @@ class FedNova(Method):
         weight = gradient_weight(count(steps), ctx.optimizer.momentum)
         return {"direction": tree.scale(report["delta"], 1 / weight), "weight": weight}, own
 
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        delta = tree.scale(tree.take(reports["direction"], place), reports["weight"][place])
+        return tree.subtract(server["params"], delta)
+
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         direction = tree.weighted_sum(reports["direction"], weights)
         return self.move(ctx, server, tree.scale(direction, (weights * reports["weight"]).sum()))
