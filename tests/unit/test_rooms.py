@@ -13,7 +13,8 @@ PACKAGE = ROOT / "src/fedrepro"
 LAYERS = (
     {"support"},
     {"data", "models", "engine"},
-    {"config", "methods"},
+    {"methods"},
+    {"config"},
     {"run"},
     {"analysis"},
     {"report"},

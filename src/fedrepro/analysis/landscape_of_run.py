@@ -17,6 +17,7 @@ from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.tree import Tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan, compose, make_plan
+from fedrepro.run.given import load
 from fedrepro.run.results import read_run
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
@@ -53,7 +54,7 @@ def landscape_of(
         raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     torch.set_num_threads(spec.execution.threads)
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
-    plan = make_plan(spec, dataset, partition)
+    plan = make_plan(spec, dataset, partition, load(workbench.root, spec, dataset, partition))
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
     centre = tree.apply(lambda leaf: leaf.to(context.net.device), saved)

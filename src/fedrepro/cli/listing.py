@@ -56,7 +56,7 @@ def list_methods(arguments: argparse.Namespace) -> None:
     print_table(header, cells)
 
 
-KINDS = ("method", "wrapper", "server optimizer")
+KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 
 
 def show_coverage(arguments: argparse.Namespace) -> None:

@@ -75,7 +75,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro.run import assembly, fingerprint, runner
+    from fedrepro.run import assembly, fingerprint, given, runner
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
@@ -97,6 +97,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         workbench.root / run.folder,
         fingerprint.of_code(spec),
         report,
+        given.load(workbench.root, spec, dataset, partition),
     )
     if manifest["status"] == "diverged":
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")

@@ -1,8 +1,12 @@
 """One run, setting x method x seed, with everything resolved."""
 
+import hashlib
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Union
 
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
@@ -25,6 +29,17 @@ class Execution:
 
 
 @dataclass(frozen=True)
+class FileSpec:
+    """A file that a run is given, relative to the working directory."""
+
+    file: Path
+    sha256: str
+
+
+Source = Union[Literal["server"], FileSpec, "RunSpec"]  # what a run can be given
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """What is trained on what, and how.
 
@@ -32,6 +47,7 @@ class RunSpec:
         method: the name that the run is filed under.
         composition: ``method`` with variants replaced by the parts that they use.
         hyperparameters: of each part, by the part's name without ``@released``.
+        given: where what the method needs comes from, by the names in its ``needs``.
     """
 
     setting: Setting
@@ -40,18 +56,39 @@ class RunSpec:
     hyperparameters: Mapping[str, Hyperparameters]
     seed: int
     execution: Execution = Execution()
+    given: Mapping[str, Source] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of :meth:`description`."""
+        text = json.dumps(self.description(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
         """What the run is, as plain JSON: what its manifest holds and its identity is made of.
 
         How it is executed is no part of it, nor is a :func:`fedrepro.config.settings.later` key
-        at its default, so that runs from before there was such a key stay the same.
+        at its default, so that runs from before there was such a key stay the same. Of what its
+        setting gives and keeps, it has what concerns its method.
         """
+        given = {name: _described(source) for name, source in self.given.items()}
+        keep = self.setting.keep.get(self.method)
         return {
             "setting": self.setting.name,
             "method": self.method,
             "composition": self.composition,
             "hyperparameters": {part: {**values} for part, values in self.hyperparameters.items()},
             "seed": self.seed,
-            **self.setting.model_dump(mode="json", exclude={"extends", "methods"}),
+            **self.setting.model_dump(mode="json", exclude={"extends", "methods", "given", "keep"}),
+            **({"given": given} if given else {}),
+            **({"keep": sorted(keep)} if keep else {}),
         }
+
+
+def _described(source: Source) -> str:
+    match source:
+        case RunSpec():
+            return f"run {source.digest}"
+        case FileSpec():
+            return f"file {source.sha256}"
+    return source

@@ -1,11 +1,13 @@
 """What is run, and how: config.yaml, and the settings of experiment files."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PrivateAttr, Tag, field_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, field_validator, model_validator
 
 from fedrepro.config.values import (
+    Composition,
     Device,
     Executor,
     Fraction,
@@ -19,19 +21,8 @@ from fedrepro.config.values import (
     Seed,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
-from fedrepro.support.typed_yaml import Typed, plain_or
-
-
-def later(default: Any, description: str | None = None) -> Any:
-    """A key of a setting, or of one of its parts, that came after the first results were kept.
-
-    At its default it is left out of a run's description (and of every dump), so that runs from
-    before there was such a key stay the same. Every key that is added to a setting is made by this:
-    ``noise: Noise | None = later(None)``.
-    """
-    return Field(
-        default=default, description=description, exclude_if=lambda value: bool(value == default)
-    )
+from fedrepro.support.typed_yaml import Typed, expected, plain_or
+from fedrepro.support.typed_yaml import later as later
 
 
 class Seeds(Typed):
@@ -76,12 +67,25 @@ class Overrides(Typed):
     executor: Executor | None = None
 
 
+BETAS = (0.9, 0.999)
+
+
 class OptimizerSpec(Typed):
-    """The clients' SGD."""
+    """The clients' optimizer."""
 
     lr: PositiveReal
     momentum: Momentum = 0.0
     weight_decay: NonNegativeReal = 0.0
+    name: Literal["sgd", "adam"] = later("sgd")
+    betas: tuple[Momentum, Momentum] = later(BETAS, "Adam's.")
+
+    @model_validator(mode="after")
+    def _its_own_keys(self) -> Self:
+        if self.name == "adam" and self.momentum:
+            raise ValueError("`betas` with adam, not `momentum`")
+        if self.name == "sgd" and self.betas != BETAS:
+            raise ValueError("`betas` with adam only")
+        return self
 
 
 class StepDecay(Typed):
@@ -113,6 +117,39 @@ class Noise(Typed):
     )
 
 
+class GivenRun(Typed):
+    """What another run left."""
+
+    setting: Name = Field(description="A setting of this file.")
+    method: Composition
+    seed: Seed | None = Field(default=None, description="Default: the seed of the run itself.")
+
+
+class GivenFile(Typed):
+    """A model.safetensors that a run left, here or elsewhere."""
+
+    file: Path
+    sha256: Annotated[
+        str,
+        Field(pattern="^[0-9a-f]{64}$"),
+        expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
+    ]
+
+
+def _tag_of_given(value: object) -> str:
+    if isinstance(value, GivenFile) or (isinstance(value, Mapping) and "file" in value):
+        return "GivenFile"
+    return "GivenRun" if isinstance(value, Mapping | GivenRun) else "plain"
+
+
+GivenSource = Annotated[
+    Annotated[Literal["server"], Tag("plain")]
+    | Annotated[GivenRun, Tag("GivenRun")]
+    | Annotated[GivenFile, Tag("GivenFile")],
+    Discriminator(_tag_of_given),
+]
+
+
 class Setting(Typed):
     """Data set + partition + model + optimisation + rounds."""
 
@@ -132,10 +169,30 @@ class Setting(Typed):
     )
     evaluate: Evaluate = Evaluate()
     noise: Noise | None = later(None)
+    scaling: Literal["unit", "symmetric"] | None = later(
+        None,
+        "Images in [0, 1] or [-1, 1], instead of with the data set's mean and deviation.",
+    )
+    augment: Literal["flip"] | None = later(
+        None, "Clients see each image mirrored half of the times."
+    )
+    given: dict[Name, GivenSource] = later(
+        {}, "What methods need: the server's part of the data, what a run left, or a file."
+    )
+    keep: dict[Composition, list[PositiveWhole]] = later(
+        {}, "By method, the rounds after which every client's model is kept."
+    )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )
     _name: str = PrivateAttr(default="")
+
+    @model_validator(mode="after")
+    def _keeps_rounds_that_are_played(self) -> Self:
+        late = [number for each in self.keep.values() for number in each if number > self.rounds]
+        if late:
+            raise ValueError(f"`keep` of rounds up to {self.rounds}, not {late[0]}")
+        return self
 
     @property
     def name(self) -> str:

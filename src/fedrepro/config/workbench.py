@@ -8,13 +8,14 @@ from pathlib import Path
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.config.settings import Config, Seeds, Setting
+from fedrepro.config.run_spec import Execution, FileSpec, RunSpec, Source
+from fedrepro.config.settings import Config, GivenFile, GivenRun, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.support.errors import bad_value
+from fedrepro.methods._registry import needs_of
+from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
@@ -146,14 +147,52 @@ class Workbench:
         """All of a run, resolved.
 
         Raises:
-            UserError: when there is no such setting.
+            UserError: when there is no such setting, or it does not give what the method needs.
         """
-        spec, config = self.setting(setting), self.config
-        composition, hyperparameters = self.compose(spec, method)
+        return self._run_spec(setting, method, seed, ())
+
+    def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
+        """A run that those ``above`` are given."""
+        setting, config = self.setting(name), self.config
+        composition, hyperparameters = self.compose(setting, method)
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every
         )
-        return RunSpec(spec, method, composition, hyperparameters, seed, execution)
+        here = f"{name} {method} seed {seed}"
+        if here in above:
+            way = " <- ".join((*above[above.index(here) :], here))
+            raise UserError(f"{self._file_of(setting)}: given: {way}: a run can't be given itself")
+        given = {
+            need: self._source(setting, need, method, seed, (*above, here))
+            for need in needs_of(composition)
+        }
+        return RunSpec(setting, method, composition, hyperparameters, seed, execution, given)
+
+    def _source(
+        self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
+    ) -> Source:
+        """Where a run finds something that its method needs."""
+        system, _, name = setting.name.partition("/")
+        where, key = self._file_of(setting), f"settings.{name}.given.{need}"
+        source = setting.given.get(need)
+        match source:
+            case None:
+                raise UserError(
+                    f"{where}: {key}: missing: expected what method {method} needs: 'server', a "
+                    f"run or a file{nearest(need, setting.given)}"
+                )
+            case GivenRun():
+                its_own = seed if source.seed is None else source.seed
+                return self._run_spec(f"{system}/{source.setting}", source.method, its_own, above)
+            case GivenFile():
+                return FileSpec(source.file, source.sha256)
+        if not setting.partition.server:
+            expectation = "a partition with `server: share`, or a run or a file"
+            raise bad_value(where, key, source, expectation)
+        return source
+
+    def _file_of(self, setting: Setting) -> Path:
+        return self.files[setting.name.partition("/")[0]]
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""

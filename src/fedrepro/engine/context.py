@@ -1,8 +1,8 @@
 """What a hook may read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +11,33 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, Rate, sgd
 from fedrepro.engine.task import CLASSIFICATION, Task
 from fedrepro.engine.tree import Tree
+from fedrepro.support.rng import stream
+
+
+@dataclass(frozen=True)
+class Given:
+    """What another run, a file or the server's own data give a method that needs it.
+
+    Attributes:
+        tensors: what the other run left (:meth:`fedrepro.engine.method.Method.product`); of samples
+            the inputs as they are stored, ``{"x": [n, ...]}``.
+        net: what the tensors parametrise; None where they are samples.
+        about: what else the other run says of them, such as a generator's ``latent``.
+        scaling: stored inputs -> inputs of a model.
+    """
+
+    tensors: Tree
+    net: Net | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    scaling: Callable[[Tensor], Tensor] = lambda x: x
+
+    def __len__(self) -> int:
+        """How many samples are given."""
+        return len(self.tensors["x"])
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """Those of some samples, [*rows.shape, ...]."""
+        return self.scaling(self.tensors["x"][rows])
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,9 @@ class Context:
         sizes: their numbers of training samples, float [cohort].
         total: training samples of all clients, those that do not take part included.
         initial: the parameters before the first round, where personal models begin.
+        given: what the method's ``needs`` name, each as it was given.
+        nets: the further networks of :meth:`fedrepro.engine.method.Method.nets`.
+        seed: of all randomness; ask for it through :meth:`stream`.
         mode: for the engine: how clients side by side are compiled
             (:mod:`fedrepro.engine.executors`).
     """
@@ -56,4 +86,14 @@ class Context:
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
     total: float = 0.0
     initial: Tree = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
+    nets: Mapping[str, Net] = field(default_factory=dict)
+    seed: int = 0
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
+
+    def stream(self, purpose: str) -> torch.Generator:
+        """The server's randomness of this round for one purpose; a new generator at each call.
+
+        ``init`` has the streams of the first round: its purposes need names of their own.
+        """
+        return stream(self.seed, "server", self.round, purpose)

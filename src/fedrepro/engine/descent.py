@@ -43,13 +43,36 @@ def descend(
     if state is None:
         state = ctx.optimizer.init(ctx.net.trainable(theta))
     if isinstance(steps, Steps):
-        return _alone(ctx, gradient, sent, own, theta, steps, state)
+        with torch.enable_grad():  # hooks of the server run without
+            return _alone(ctx, gradient, sent, own, theta, steps, state)
     if ctx.mode == "unrolled":
         return _unrolled(ctx, gradient, sent, own, theta, state, steps)
     values: list[Tensor] = []
     call = _Call(ctx, gradient, *(_put(part, values) for part in (sent, own, theta, state, steps)))
     moved = iter(_SideBySide.apply(call, *values))
     return tree.rebuild(theta, moved), tree.rebuild(state, moved)
+
+
+def scan(step: Callable[[Tree, Tree], Tree], carry: Tree, steps: Steps | Tree) -> Tree:
+    """The last of ``carry = step(carry, batch)`` over ``steps``; new tensors.
+
+    For what :func:`descend` can't say, such as a chain of samples that moves beside the parameters.
+    Where ``descend`` will do it is the faster one, by up to 4 times for small models.
+
+    Args:
+        step: (carry, mini-batch) -> carry, of the same shape; it takes gradients by
+            :func:`fedrepro.engine.net.differentiate`.
+    """
+    carry = tree.copy(carry)
+    if isinstance(steps, Steps):
+        for batch in steps:
+            carry = tree.apply(Tensor.detach, step(carry, batch))
+        return tree.copy(carry)
+    for index in range(steps["real"].shape[0]):
+        batch = tree.take(steps, index)
+        live = batch["real"].sum() > 0  # a padded step changes nothing
+        carry = tree.where(live, step(carry, batch), carry)
+    return carry
 
 
 def _alone(

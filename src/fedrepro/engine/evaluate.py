@@ -42,7 +42,6 @@ def evaluate(
     Args:
         measured: take the task's further measures too, for which all outputs are kept.
     """
-    net.module.eval()
     bound = net.bind(params)
     loss = torch.zeros((), dtype=torch.float64, device=_device(params))
     hits = torch.zeros((), dtype=torch.float64, device=_device(params))
@@ -50,13 +49,12 @@ def evaluate(
     kept: list[tuple[Tensor, Tensor]] = []
     for first in range(0, total, BATCH):
         x, y = samples(first, min(first + BATCH, total))
-        logits = net(bound, x)
+        logits = net.predict(bound, x)
         loss += task.losses(logits, y, "none").sum(dtype=torch.float64)
         hits += task.hits(logits, y).sum(dtype=torch.float64)
         predictions += task.predictions(y)
         if measured and task.measures:
             kept.append((logits, y))
-    net.module.train()
     more: dict[str, float] = {}
     if kept:
         outputs, targets = (torch.cat(part).cpu().numpy() for part in zip(*kept, strict=True))

@@ -72,8 +72,11 @@ def vectorised(
             "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
             "install one or use 'sequential'"
         )
+    steps = list(steps)
     longest = max(len(each) for each in steps)
-    if longest <= UNROLLED and tree.numel(sent["params"]) <= UNROLLED_PARAMETERS:
+    # Of a model of which only a part travels, that part.
+    moving = sent.get("params", ctx.initial)
+    if longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS:
         # The rate as a tensor: a number would be compiled in, and it changes every round.
         ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
         return _stacked(_compiled(), method, ctx, sent, owns, steps)
@@ -98,7 +101,7 @@ def _stacked(
             "executor: 'vectorised': expected a model without dropout or stochastic depth, which "
             "clients side by side would have to share; use 'sequential'"
         )
-    reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
+    reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
     if not tree.leaves(after):
         return reports, list(owns)
     # Copied: a view would keep the states of the whole cohort in memory as long as itself.

@@ -5,11 +5,12 @@ returned, in ``server`` (one tree) or ``own`` (one tree per client). So that res
 clients side by side and composing methods need no help from a method's author.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
@@ -21,6 +22,27 @@ from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
 LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
+
+
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a run is for, and leaves for others.
+
+    Attributes:
+        tensors: parameters, or samples ``{"x": [n, ...]}`` in the range of the model's inputs.
+        part: which submodule of the setting's model they parametrise: "" for all of it,
+            :data:`SAMPLES` for none.
+        each_client: whether leaves are [clients, ...], so that they serve the same partition only.
+        about: what else a method that is given them has to know, as JSON can hold it.
+    """
+
+    tensors: Tree
+    part: str = ""
+    each_client: bool = False
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def name_of(method: "Method") -> str:
@@ -36,6 +58,9 @@ class Method(Faithful):
     full_participation: ClassVar[bool] = False  # needs every client in every round
     weighs: ClassVar[bool] = False  # no wrapper may set its mixing coefficients: they are it
     mixes: ClassVar[bool] = False  # clients use mixtures of two models: see `mixture`
+    needs: ClassVar[tuple[str, ...]] = ()  # names in `ctx.given`; written out, as they are parsed
+    classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
+    outputs: ClassVar[int | None] = None  # of the model; None: as the task has it
 
     def layers(self) -> "list[Method]":
         """This method and, for a wrapper, all that it wraps, from the outside in."""
@@ -48,6 +73,15 @@ class Method(Faithful):
             UserError: one line that says why.
         """
 
+    def nets(self, input_shape: tuple[int, ...], outputs: int) -> Mapping[str, nn.Module]:
+        """Networks beside the model, in ``ctx.nets``, whose weights are not yet drawn.
+
+        Args:
+            input_shape: of one sample.
+            outputs: of the model.
+        """
+        return {}
+
     # --- state ------------------------------------------------------------------------------
     def init(self, ctx: Context, params: Tree) -> Tree:
         """The server's state before the first round."""
@@ -56,6 +90,13 @@ class Method(Faithful):
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         """One client's state when it is met for the first time."""
+        return {}
+
+    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+        """What a client draws once in every round, beside ``own`` and under names of its own.
+
+        It is in the ``own`` of this round's hooks, and forgotten after it.
+        """
         return {}
 
     # --- server to client -------------------------------------------------------------------
@@ -109,6 +150,15 @@ class Method(Faithful):
         }
         return {**server, "params": moved, "optimizer": state}
 
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        """The model with which the client at ``place`` of the cohort ended the round.
+
+        ``server`` is the state that the round began with. One at a time: all of them may not fit
+        in memory.
+        """
+        sent = self.send(ctx, server)["params"]
+        return tree.subtract(sent, tree.take(reports["delta"], place))
+
     # --- use --------------------------------------------------------------------------------
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         """The parameters that are evaluated, for one client or (``own`` empty) for all.
@@ -116,6 +166,18 @@ class Method(Faithful):
         ``own`` is also empty for a client that has never taken part.
         """
         return server["params"]
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        """What the run is for: kept when it is over, and given to runs that need it."""
+        return Product(self.model(ctx, server, {}))
+
+    def numbers(self, ctx: Context, server: Tree) -> Mapping[str, float]:
+        """What else is recorded of an evaluated round, under the same names in every round."""
+        return {}
+
+    def images(self, ctx: Context, server: Tree) -> Tensor | None:
+        """What an evaluated round has to show, [n, channels, height, width] as model inputs."""
+        return None
 
     def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
         """A client's model at ``weight`` between the shared one (0) and its own (1).
@@ -156,11 +218,17 @@ class Wrapper(Method):
     def check(self, ctx: Context) -> None:
         self.inner.check(ctx)
 
+    def nets(self, input_shape: tuple[int, ...], outputs: int) -> Mapping[str, nn.Module]:
+        return self.inner.nets(input_shape, outputs)
+
     def init(self, ctx: Context, params: Tree) -> Tree:
         return self.inner.init(ctx, params)
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         return self.inner.own(ctx, rng)
+
+    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return self.inner.fresh(ctx, rng)
 
     def learning_rate(self, ctx: Context, round: int) -> float:
         return self.inner.learning_rate(ctx, round)
@@ -189,8 +257,20 @@ class Wrapper(Method):
     def move(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
         return self.inner.move(ctx, server, delta)
 
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        return self.inner.ended(ctx, server, reports, place)
+
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         return self.inner.model(ctx, server, own)
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        return self.inner.product(ctx, server)
+
+    def numbers(self, ctx: Context, server: Tree) -> Mapping[str, float]:
+        return self.inner.numbers(ctx, server)
+
+    def images(self, ctx: Context, server: Tree) -> Tensor | None:
+        return self.inner.images(ctx, server)
 
     def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
         return self.inner.mixture(ctx, server, own, weight)

@@ -67,6 +67,17 @@ class Net:
             return self.module(x)  # type: ignore[no-any-return]
         return functional_call(self.module, theta, (x,))  # type: ignore[no-any-return]
 
+    def predict(self, theta: Tree, x: Tensor) -> Tensor:
+        """As calling it, with dropout and BatchNorm in their testing mode.
+
+        For clients that run alone and for the server: what is mapped or compiled has neither.
+        """
+        self.module.eval()
+        try:
+            return self(theta, x)
+        finally:
+            self.module.train()
+
     def features(self, theta: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features]."""
         body = {
@@ -181,11 +192,20 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
-    """The gradient of ``loss`` at ``theta``, over those leaves that can have one."""
+    """The gradient of ``loss`` at ``theta``, over those leaves that can have one.
+
+    Plain tensors all have one: buffers, which have none, are left to what ``loss`` encloses.
+    """
     every = tree.leaves(theta)
     wanted = [leaf for leaf in every if leaf.requires_grad]
-    if not wanted:  # clients side by side: plain tensors, transformed by torch.func
-        return torch.func.grad(loss)(theta)
+    if not wanted:
+        if torch.compiler.is_compiling() or _is_mapped():  # clients side by side
+            return torch.func.grad(loss)(theta)
+        free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), theta)
+        return differentiate(loss, free)
+    if not torch.is_grad_enabled():  # on the server
+        with torch.enable_grad():
+            return differentiate(loss, theta)
     found = _backward(loss(theta), tuple(wanted))
     gradients = [
         torch.zeros_like(leaf) if gradient is None else gradient
@@ -194,6 +214,12 @@ def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
     if len(wanted) == len(every):
         return tree.rebuild(theta, iter(gradients))
     return _rebuild_trainable(theta, dict(zip(map(id, wanted), gradients, strict=True)))
+
+
+def _is_mapped() -> bool:
+    """Whether this is called inside a transformation of torch.func."""
+    level: int = torch._C._functorch.maybe_current_level() or 0
+    return level > 0
 
 
 def _backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:

@@ -4,6 +4,7 @@
 object per client is what makes other simulators slow.
 """
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -91,6 +92,59 @@ def shifted(optimizer: Optimizer) -> Optimizer:
         return moved, {"inner": inner, "shift": state["shift"]}
 
     return Optimizer(init, update, momentum=optimizer.momentum)
+
+
+def adam(
+    beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0, epsilon: float = 1e-8
+) -> Optimizer:
+    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), the arithmetic of ``torch.optim.Adam``.
+
+    How many steps there were is a float64 scalar of the state: as an exponent a float32 would do
+    for few of them only.
+    """
+
+    def init(params: Tree) -> Tree:
+        device = tree.leaves(params)[0].device
+        steps = torch.zeros((), dtype=torch.float64, device=device)
+        return {"m": tree.zeros(params), "v": tree.zeros(params), "steps": steps}
+
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+        if weight_decay:
+            gradient = tree.apply(lambda g, p: g + weight_decay * p, gradient, params)
+        m = tree.apply(lambda m, g: m + (1 - beta1) * (g - m), state["m"], gradient)
+        v = tree.apply(lambda v, g: beta2 * v + (1 - beta2) * g * g, state["v"], gradient)
+        steps = state["steps"] + 1
+        first, second = 1 - beta1**steps, (1 - beta2**steps).sqrt()
+
+        def change(m: Tensor, v: Tensor) -> Tensor:
+            length = v.sqrt() / second.to(v.dtype) + epsilon
+            step: Tensor = -rate * m / first.to(m.dtype) / length
+            return step
+
+        return tree.apply(change, m, v), {"m": m, "v": v, "steps": steps}
+
+    def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
+        each = len(params)
+        m, v, steps = state[:each], state[each : 2 * each], state[-1]
+        taken = float(steps)
+
+        def step(gradients: list[Tensor], rate: float) -> None:
+            nonlocal taken
+            taken += 1
+            steps.fill_(taken)
+            if weight_decay:
+                gradients = list(torch._foreach_add(gradients, params, alpha=weight_decay))
+            torch._foreach_lerp_(m, gradients, 1 - beta1)
+            torch._foreach_mul_(v, beta2)
+            torch._foreach_addcmul_(v, gradients, gradients, 1 - beta2)
+            lengths = torch._foreach_sqrt(v)
+            torch._foreach_div_(lengths, math.sqrt(1 - beta2**taken))
+            torch._foreach_add_(lengths, epsilon)
+            torch._foreach_addcdiv_(params, m, lengths, -rate / (1 - beta1**taken))
+
+        return step
+
+    return Optimizer(init, update, advance)
 
 
 def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:

@@ -1,8 +1,9 @@
 """One round of federated learning. Knows nothing about any particular method."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, overload
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class Federation:
         cohort_size: clients per round.
         batch_size: of local training.
         seed: of all randomness.
+        flips: whether clients see each image mirrored half of the times.
     """
 
     method: Method
@@ -59,6 +61,7 @@ class Federation:
     batch_size: int
     seed: int
     execute: Executor = sequential
+    flips: bool = False
 
     @cached_property
     def initial(self) -> Tree:
@@ -88,7 +91,8 @@ class Round:
 
 def begin(federation: Federation) -> Tree:
     """The server's state before the first round."""
-    return federation.method.init(federation.context, federation.initial)
+    ctx = replace(federation.context, seed=federation.seed)
+    return federation.method.init(ctx, federation.initial)
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
@@ -109,6 +113,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
     return replace(
         base,
         initial=federation.initial,
+        seed=federation.seed,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),
@@ -134,10 +139,45 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     drawn = tree.apply(
         lambda leaf: leaf.to(ctx.net.device), federation.method.draw(ctx, rng, total)
     )
-    layers_seed = number(federation.seed, "layers", ctx.round, client)
+    flips: list[Tensor] = []
+    if federation.flips:
+        coin = stream(federation.seed, "flip", ctx.round, client)
+        flips = [(torch.rand(len(rows), generator=coin) < 0.5).to(rows.device) for _ in orders]
     return Steps(
-        federation.clients.samples, orders, federation.batch_size, drawn, layers_seed=layers_seed
+        federation.clients.samples,
+        orders,
+        federation.batch_size,
+        drawn,
+        layers_seed=number(federation.seed, "layers", ctx.round, client),
+        flips=flips,
     )
+
+
+@dataclass(frozen=True)
+class CohortSteps(Sequence[Steps]):
+    """The mini-batches of a cohort, each client's made when it is asked for.
+
+    What is drawn for a client can be as large as its data: an executor that runs one after another
+    has that of one client in memory.
+    """
+
+    federation: Federation
+    ctx: Context
+    cohort: list[int]
+
+    def __len__(self) -> int:
+        return len(self.cohort)
+
+    @overload
+    def __getitem__(self, place: int) -> Steps: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Steps]: ...
+
+    def __getitem__(self, place: int | slice) -> Steps | Sequence[Steps]:
+        if isinstance(place, slice):
+            return replace(self, cohort=self.cohort[place])
+        return steps_of(self.federation, self.ctx, self.cohort[place])
 
 
 def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
@@ -147,10 +187,14 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     ctx = context_of(federation, round, cohort)
     sent = method.send(ctx, server)
     before = [own_of(federation, ctx, owns, client) for client in cohort]
-    steps = [steps_of(federation, ctx, client) for client in cohort]
+    fresh = [
+        method.fresh(ctx, stream(federation.seed, "fresh", round, client)) for client in cohort
+    ]
+    before = [{**own, **new} for own, new in zip(before, fresh, strict=True)]
+    steps = CohortSteps(federation, ctx, cohort)
     reports, after = federation.execute(method, ctx, sent, before, steps)
-    for client, own in zip(cohort, after, strict=True):
-        owns.put(client, own)
+    for client, own, new in zip(cohort, after, fresh, strict=True):
+        owns.put(client, {name: part for name, part in own.items() if name not in new})
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.weigh(ctx, server, reports)

@@ -8,7 +8,7 @@ serve both, and a method needs no more.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -37,6 +37,7 @@ class Steps:
         drawn: what :meth:`Method.draw` drew, leaves [all steps of the round, ...].
         first: index of this object's first step in ``drawn``.
         layers_seed: of what the model's layers draw in the client's round (dropout).
+        flips: which samples are mirrored, a mask for each of ``orders``; empty: none.
     """
 
     samples: Samples
@@ -45,6 +46,7 @@ class Steps:
     drawn: Tree
     first: int = 0
     layers_seed: int = 0
+    flips: list[Tensor] = field(default_factory=list)
 
     @property
     def per_epoch(self) -> int:
@@ -55,12 +57,19 @@ class Steps:
 
     def __iter__(self) -> Iterator[Tree]:
         step = self.first
-        for order in self.orders:
+        for epoch, order in enumerate(self.orders):
             inputs, targets = self.samples.at(order)
+            if self.flips:
+                inputs = mirrored(inputs, self.flips[epoch])
             pairs = zip(inputs.split(self.batch_size), targets.split(self.batch_size), strict=True)
             for x, y in pairs:
                 yield {"x": x, "y": y, **tree.take(self.drawn, step)}
                 step += 1
+
+
+def mirrored(images: Tensor, mask: Tensor) -> Tensor:
+    """``images`` [..., channels, height, width], left and right exchanged where ``mask`` [...]."""
+    return torch.where(mask[..., None, None, None], images.flip(-1), images)
 
 
 def steps_per_epoch(samples: int, batch_size: int) -> int:
@@ -87,6 +96,12 @@ def side_by_side(cohort: Sequence[Steps]) -> Tree:
     sizes = torch.tensor([len(steps.orders[0]) for steps in cohort], device=device)
     real = torch.arange(rows.shape[2], device=device) < sizes[:, None, None]
     x, y = first.samples.at(rows.view(len(cohort), -1, width))
+    if first.flips:
+        flips = torch.zeros_like(rows, dtype=torch.bool)
+        for client, steps in enumerate(cohort):
+            for epoch, mask in enumerate(steps.flips):
+                flips[client, epoch, : len(mask)] = mask
+        x = mirrored(x, flips.view(len(cohort), -1, width))
     kind = x.dtype if x.is_floating_point() else torch.get_default_dtype()
     real = real.expand(-1, epochs, -1).reshape(len(cohort), -1, width).to(kind)
     return {"x": x, "y": y, "real": real, **_padded_draws(cohort, per_epoch)}
@@ -120,6 +135,7 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
         return replace(
             steps,
             orders=steps.orders[first:last],
+            flips=steps.flips[first:last],
             first=steps.first + first * steps.per_epoch,
         )
     per_epoch = steps["real"].shape[0] // epochs

@@ -28,6 +28,10 @@ class FedNova(Method):
         steered = tree.scale(ctx.net.trainable(report["delta"]), 1 / weight)
         return {"direction": {**report["delta"], **steered}, "weight": weight}, own
 
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        delta = tree.scale(tree.take(reports["direction"], place), reports["weight"][place])
+        return tree.subtract(server["params"], delta)
+
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         direction = tree.weighted_sum(reports["direction"], weights)
         length = (weights * reports["weight"]).sum()

@@ -20,7 +20,7 @@ from fedrepro.engine.method import Method, Wrapper, divergence, name_of
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import UserError, at_least, bad_value
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -143,7 +143,12 @@ class IMA(Wrapper):
     def init(self, ctx: Context, params: Tree) -> Tree:
         if self.before_server_optimizer:
             return self.inner.init(self.with_window(ctx), params)
-        return {**self.inner.init(ctx, params), "ima": full_window(params, self.window)}
+        server = self.inner.init(ctx, params)
+        if "params" not in server:
+            raise UserError(
+                "method ima: expected a method whose server has a model: there is none to average"
+            )
+        return {**server, "ima": full_window(params, self.window)}
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         if self.before_server_optimizer:

@@ -1,25 +1,29 @@
 """What a run is made of, once its configuration, data and partition meet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import StepDecay
+from fedrepro.config.settings import OptimizerSpec, StepDecay
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.data.tensors.standardise import standardised
-from fedrepro.engine.context import Context
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.executors import EXECUTORS, choose
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
-from fedrepro.engine.optim import sgd
+from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
 from fedrepro.engine.task import TASKS
+from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
@@ -27,10 +31,27 @@ from fedrepro.support.errors import UserError, bad_value
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What a run is given, as it was read.
+
+    Attributes:
+        sha256: of its file, or of which samples they are.
+        tensors: of a product, or inputs ``{"x": [n, ...]}`` as they are stored.
+        facts: what the file says of itself; empty for the server's own data.
+    """
+
+    sha256: str
+    tensors: Tree
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Plan:
     """A run made ready: what is trained, on what, and what it is tested on.
 
     Attributes:
+        outputs: what the model gives of a sample.
+        scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
         client_tests: those that each client holds out, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
@@ -41,6 +62,8 @@ class Plan:
     test: Samples | None
     client_tests: list[Samples]
     client_sizes: list[int]
+    outputs: int
+    scaling: Scaling
 
     @property
     def personal(self) -> bool:
@@ -73,8 +96,16 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     return method, server_optimizer
 
 
-def make_plan(spec: RunSpec, dataset: Dataset, partition: Partition) -> Plan:
+def make_plan(
+    spec: RunSpec,
+    dataset: Dataset,
+    partition: Partition,
+    given: Mapping[str, Loaded] | None = None,
+) -> Plan:
     """Everything that ``spec`` asks for.
+
+    Args:
+        given: what its method needs (:func:`fedrepro.run.given.load`).
 
     Raises:
         UserError: for what only shows when data, model and method meet.
@@ -85,14 +116,21 @@ def make_plan(spec: RunSpec, dataset: Dataset, partition: Partition) -> Plan:
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     outputs = 1 if task.name == "binary" else dataset.classes
+    outputs = outputs if method.outputs is None else method.outputs
     net = Net(models.build(setting.model, dataset.input_shape, outputs).to(device))
-
+    nets = {
+        name: Net(module.to(device))
+        for name, module in method.nets(dataset.input_shape, outputs).items()
+    }
     if not partition.fits(dataset.train.y):
         raise UserError(
             f"partition {partition.name}: it was not made from the present data set "
             f"{dataset.name}: make it again (fedrepro partition SETTING --seed {spec.seed})"
         )
-    scaling = Scaling.of(dataset, device)
+    scaling = Scaling.of(dataset, device, setting.scaling)
+    if setting.augment and dataset.train.x.dtype != np.uint8:
+        expectation = f"none for {dataset.name}: not images"
+        raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
     split = standardised(dataset, partition)
     split = with_noise(split, partition, dataset.classes, setting.noise, spec.seed)
     training = Samples.of(split, scaling, device)
@@ -118,10 +156,12 @@ def make_plan(spec: RunSpec, dataset: Dataset, partition: Partition) -> Plan:
         clients=everyone,
         rounds=setting.rounds,
         epochs=setting.epochs,
-        optimizer=sgd(setting.optimizer.momentum, setting.optimizer.weight_decay),
+        optimizer=_optimizer(setting.optimizer),
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay),
         server_lr=server_optimizer.lr,
+        given={name: _given(each, scaling, device) for name, each in (given or {}).items()},
+        nets=nets,
     )
     method.check(context)
     federation = Federation(
@@ -132,14 +172,33 @@ def make_plan(spec: RunSpec, dataset: Dataset, partition: Partition) -> Plan:
         batch_size=setting.batch_size,
         seed=spec.seed,
         execute=EXECUTORS[executor],
+        flips=setting.augment == "flip",
     )
     return Plan(
         spec,
         federation,
         test=Samples.of(dataset.test, scaling, device) if dataset.test else None,
-        client_tests=tests if setting.evaluate.clients else [],
+        client_tests=tests if setting.evaluate.clients and method.classifies else [],
         client_sizes=[len(each) for each in partition.train],
+        outputs=outputs,
+        scaling=scaling,
     )
+
+
+def _optimizer(spec: OptimizerSpec) -> Optimizer:
+    if spec.name == "adam":
+        return adam(*spec.betas, spec.weight_decay)
+    return sgd(spec.momentum, spec.weight_decay)
+
+
+def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
+    """What a method finds in its context: tensors on the run's device, and their net."""
+    tensors = tree.apply(lambda leaf: leaf.to(device), loaded.tensors)
+    facts, net = loaded.facts, None
+    if facts and facts["part"] != SAMPLES:
+        module = models.build(facts["model"], tuple(facts["input_shape"]), facts["outputs"])
+        net = Net(module.get_submodule(facts["part"]).to(device))
+    return Given(tensors, net, facts.get("about", {}), scaling)
 
 
 def schedule(rate: float, decay: float | StepDecay) -> Callable[[int], float]:

@@ -33,7 +33,7 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
     if checkpoint.exists():
         saved, facts = load_tree(checkpoint)
         if facts["identity"] == identity:
-            rounds, clients = columns_of(plan)
+            rounds, clients = columns_of(plan, saved["server"])
             state = State(
                 tree.apply(lambda leaf: leaf.to(device), saved["server"]),
                 ClientStore(owns, facts["versions"], device),

@@ -12,7 +12,6 @@ carries a run out or describes it is not imported by those: runner, checkpoint, 
 
 import ast
 import hashlib
-import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -40,7 +39,7 @@ OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 
 def of_config(spec: RunSpec) -> str:
     """The hash of a run's description."""
-    return of_text(json.dumps(spec.description(), sort_keys=True))
+    return spec.digest
 
 
 def of_code(spec: RunSpec) -> str:

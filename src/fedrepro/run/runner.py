@@ -6,7 +6,6 @@ nothing had happened.
 """
 
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -24,8 +23,10 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
+from fedrepro.engine.tree import Tree
 from fedrepro.run import checkpoint, fingerprint, manifest, scoring
-from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.assembly import Loaded, Plan, make_plan
+from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
@@ -44,6 +45,8 @@ class Progress:
     accuracy: float
 
 
+BESIDE = "beside"  # where files of single rounds wait for the others
+
 Report = Callable[[Progress], None]
 
 
@@ -54,6 +57,7 @@ def run(
     folder: Path,
     code: str,
     report: Report = lambda progress: None,
+    given: Mapping[str, Loaded] | None = None,
 ) -> dict[str, Any]:
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
@@ -61,6 +65,7 @@ def run(
         spec: what to do.
         code: fingerprint of the code that defines the run.
         report: told after every round that is played.
+        given: what the method needs.
 
     Returns:
         The manifest.
@@ -70,10 +75,10 @@ def run(
     """
     torch.set_num_threads(spec.execution.threads)
     keep_freed_memory()
-    plan = make_plan(spec, dataset, partition)
+    plan = make_plan(spec, dataset, partition, given)
     partial = folder.with_name(f"{folder.name}.partial")
     with _alone(partial):
-        data = _data_of(dataset, partition)
+        data = _data_of(dataset, partition, given or {})
         before = _finished(folder, manifest.subject(plan, code) | {"data": data})
         if before:
             shutil.rmtree(partial)
@@ -82,19 +87,21 @@ def run(
         state = checkpoint.resume(partial, plan, identity)
         _train(plan, state, partial, identity, report)
         try:
-            return _finish(plan, state, code, data, partial, folder)
+            product = plan.federation.method.product(
+                scoring.context_after(plan, state), state.server
+            )
+            facts = facts_of(product, spec, dataset, plan.outputs, partition)
+            return _finish(plan, state, code, data, partial, folder, (product.tensors, facts))
         except OSError as error:
             raise cannot_write(folder, error) from error
 
 
-def _data_of(dataset: Dataset, partition: Partition) -> dict[str, Any]:
-    """What identifies the samples of a run, and which client holds which."""
-    digest = hashlib.sha256()
-    for indices in (*partition.train, *(partition.test or [])):
-        digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
+def _data_of(dataset: Dataset, partition: Partition, given: Mapping[str, Loaded]) -> dict[str, Any]:
+    """What identifies the samples of a run, which client holds which, and what it is given."""
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
-        "partition_sha256": digest.hexdigest(),
+        "partition_sha256": digest_of(partition),
+        **({"given": {name: each.sha256 for name, each in given.items()}} if given else {}),
     }
 
 
@@ -154,9 +161,11 @@ def _train(plan: Plan, state: State, partial: Path, identity: str, report: Repor
     started_at, first = time.perf_counter(), state.done
     wall, cpu = time.perf_counter(), time.process_time()
     while state.done < rounds and state.diverged_at is None:
-        state.server, played = play_round(plan.federation, state.server, state.owns, state.done)
+        before = state.server
+        state.server, played = play_round(plan.federation, before, state.owns, state.done)
         state.done += 1
         scoring.record(plan, state, played)
+        _keep(scoring.beside(plan, state, before, played), partial)
         now, now_cpu = time.perf_counter(), time.process_time()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -170,6 +179,13 @@ def _train(plan: Plan, state: State, partial: Path, identity: str, report: Repor
             checkpoint.save(state, partial, identity)
 
 
+def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
+    """Write what a round leaves beside the record; a round that is played again writes the same."""
+    for name, what in files:
+        (partial / BESIDE).mkdir(exist_ok=True)
+        save_tree(partial / BESIDE / f"{name}.safetensors", what)
+
+
 def _finish(
     plan: Plan,
     state: State,
@@ -177,8 +193,9 @@ def _finish(
     data: Mapping[str, Any],
     partial: Path,
     folder: Path,
+    product: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the files and put the folder in its place."""
+    """Write the files, among them ``product`` with what it says of itself; put them in place."""
     staged = partial / "finished"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
@@ -189,7 +206,9 @@ def _finish(
         mixtures.write(staged / "mixtures.parquet")
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
-    save_tree(staged / "model.safetensors", scoring.final_model(plan, state))
+    save_tree(staged / MODEL, *product)
+    for file in (partial / BESIDE).glob("*"):
+        file.rename(staged / file.name)
     described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(state))

@@ -29,9 +29,37 @@ def record(plan: Plan, state: State, played: Round) -> None:
         state.bytes_up += played.bytes_up
     _record_decision(state, played)
     finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
-    last = state.done == plan.federation.context.rounds
-    if state.done % plan.spec.setting.evaluate.every == 0 or last or not finite:
+    if _evaluates(plan, state) or not finite:
         _record_scores(plan, state, played, finite)
+
+
+def _evaluates(plan: Plan, state: State) -> bool:
+    """Whether the round just played is one that is evaluated."""
+    last = state.done == plan.federation.context.rounds
+    return last or state.done % plan.spec.setting.evaluate.every == 0
+
+
+def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tuple[str, Tree]]:
+    """What the round ``state.done``, just played, leaves in files of its own, by name.
+
+    Args:
+        before: the server's state that the round began with.
+    """
+    method, number = plan.federation.method, state.done
+    ctx = context_of(plan.federation, number - 1, played.cohort)
+    if number in plan.spec.setting.keep.get(plan.spec.method, []):
+        for place, client in enumerate(played.cohort):
+            yield f"round{number}-client{client}", method.ended(ctx, before, played.reports, place)
+    images = method.images(ctx, state.server) if _evaluates(plan, state) else None
+    if images is not None:
+        yield f"round{number}-images", {"images": plan.scaling.to_bytes(images)}
+
+
+def context_after(plan: Plan, state: State) -> Context:
+    """The context of the last round that was played."""
+    return context_of(
+        plan.federation, state.done - 1, choose_cohort(plan.federation, state.done - 1)
+    )
 
 
 def _floats(what: Tree) -> Iterator[Tensor]:
@@ -56,14 +84,17 @@ def _record_scores(plan: Plan, state: State, played: Round, finite: bool) -> Non
         row |= _record_clients(plan, state, ctx)
     else:
         _record_updates(plan, state, played)
-    if plan.test is not None:
+    classifies = federation.method.classifies
+    if not classifies:
+        row |= {"test_loss": math.nan, "test_accuracy": math.nan}
+    elif plan.test is not None:
         params = federation.method.model(ctx, state.server, {})
         score = evaluate(ctx.net, ctx.task, params, plan.test, len(plan.test))
         row |= {"test_loss": score.loss, "test_accuracy": score.accuracy}
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
-    state.rounds.add(row)
-    losses = (row["test_loss"], row.get("client_loss", 0.0))
+    state.rounds.add(row | dict(federation.method.numbers(ctx, state.server)))
+    losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
 
@@ -119,14 +150,6 @@ def _record_decision(state: State, played: Round) -> None:
     )
 
 
-def final_model(plan: Plan, state: State) -> Tree:
-    """The parameters that a run leaves: where clients have models of their own, the shared ones."""
-    if plan.personal:
-        shared: Tree = state.server["params"]
-        return shared
-    return plan.federation.method.model(plan.federation.context, state.server, {})
-
-
 def mixtures(plan: Plan, state: State) -> Rows | None:
     """Every client's scores at every mixture of its two models, after the last round.
 
@@ -135,7 +158,7 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
     federation = plan.federation
     if not plan.personal or not any(layer.mixes for layer in federation.method.layers()):
         return None
-    ctx = context_of(federation, state.done - 1, choose_cohort(federation, state.done - 1))
+    ctx = context_after(plan, state)
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
     for client in range(len(plan.client_tests)):
         own = _own_of(plan, state, client)

@@ -36,14 +36,17 @@ class State:
 
 def first_state(plan: Plan, owns: ClientStore) -> State:
     """The state before the first round."""
-    rounds, clients = columns_of(plan)
-    return State(begin(plan.federation), owns, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
+    server = begin(plan.federation)
+    rounds, clients = columns_of(plan, server)
+    return State(server, owns, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
 
 
-def columns_of(plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a run's rounds and of its clients."""
+def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of a run's rounds and of its clients; ``server`` is any state of its server."""
+    federation = plan.federation
+    own = tuple(federation.method.numbers(federation.context, server))
     if not plan.personal:
-        return ROUND_COLUMNS, CLIENT_COLUMNS
-    further = tuple(plan.federation.context.task.measures)
+        return (*ROUND_COLUMNS, *own), CLIENT_COLUMNS
+    further = tuple(federation.context.task.measures)
     over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
-    return (*PERSONAL_ROUND_COLUMNS, *over), (*PERSONAL_CLIENT_COLUMNS, *further)
+    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*PERSONAL_CLIENT_COLUMNS, *further)

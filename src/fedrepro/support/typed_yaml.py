@@ -34,6 +34,18 @@ class Typed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def later(default: Any, description: str | None = None) -> Any:
+    """A key of a setting, or of one of its parts, that came after the first results were kept.
+
+    At its default it is left out of a run's description (and of every dump), so that runs from
+    before there was such a key stay the same. Every key that is added to a setting is made by this:
+    ``noise: Noise | None = later(None)``.
+    """
+    return Field(
+        default=default, description=description, exclude_if=lambda value: bool(value == default)
+    )
+
+
 def expected(text: str) -> WrapValidator:
     """Say ``text`` instead of pydantic's own words when the annotated value is wrong."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedrepro.config.values import Hyperparameters
+from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
 from fedrepro.run import fingerprint
@@ -36,6 +36,17 @@ def check_methods(workbench: Workbench) -> None:
             raise UserError(f"{where}: {error}") from None
     with write_atomically(mark) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
+
+
+def check_given(workbench: Workbench) -> None:
+    """Resolve what the methods of all tables and figures need to be given.
+
+    Raises:
+        UserError: for the first that its setting does not give.
+    """
+    for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
+        for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
+            workbench.run_spec(*run)
 
 
 def _claims(workbench: Workbench) -> Iterator[Claim]:

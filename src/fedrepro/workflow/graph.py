@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.run_spec import FileSpec, RunSpec
 from fedrepro.config.settings import Overrides
 from fedrepro.config.tables import ClientStatistics
-from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
@@ -26,7 +26,7 @@ from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
-from fedrepro.workflow.checks import check_methods
+from fedrepro.workflow.checks import check_given, check_methods
 
 TEMPLATES = Path("reports/templates")
 
@@ -46,6 +46,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     with _one_line():
         bench = load(overrides=validate(Overrides, overrides, "--config"))
         check_methods(bench)
+        check_given(bench)
     return Graph(bench)
 
 
@@ -127,9 +128,9 @@ class Graph:
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
         with _one_line():
-            setting = self.bench.setting(wildcards.setting)
-        data = f"results/data/{setting.dataset}/meta.json"
-        return [data, str(setting.partition_path(int(wildcards.seed)))]
+            spec = self._run_spec(wildcards)
+        data = f"results/data/{spec.setting.dataset}/meta.json"
+        return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
 
     def run_code(self, wildcards: Any) -> str:
         return fingerprint.of_code(self._run_spec(wildcards))
@@ -232,6 +233,17 @@ class Graph:
 def of_paper(system: str) -> str:
     """What is committed about a paper, as a hash; asked for by every table and page of it."""
     return fingerprint.of_files([PAPERS / system])
+
+
+def _given(spec: RunSpec) -> Iterator[str]:
+    """What a run is given by other runs, and files."""
+    for source in spec.given.values():
+        match source:
+            case RunSpec():
+                folder = Run(source.setting.name, source.method, source.seed).folder
+                yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
+            case FileSpec():
+                yield str(source.file)
 
 
 def show_holes(workflow: Any) -> None:

@@ -132,13 +132,13 @@ def test_wrong_value(copy: Path, old: str, new: str, line: str) -> None:
         (
             "rounds: 300",
             "roundz: 300",
-            "settings.fmnist-shards2.roundz: unknown key: expected one of batch_size, ",
+            "settings.fmnist-shards2.roundz: unknown key: expected one of augment, ",
             "; did you mean 'rounds'?",
         ),
         (
             "scheme: shards,",
             "scheme: shard,",
-            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of client_dirichlet, ",
+            "settings.fmnist-shards2.partition.scheme: 'shard': expected one of at_server, ",
             "; did you mean 'shards'?",
         ),
         (

@@ -11,6 +11,12 @@ from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError
 
 
+def of_server(labels: NDArray[Any], share: float) -> Indices:
+    """The server's samples: a ``share`` of each class, by the same generator for every seed."""
+    wanted = round(share * len(labels))
+    return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
+
+
 def hold_out(
     client: int, indices: Indices, labels: NDArray[Any], spec: PartitionSpec, random: RandomState
 ) -> tuple[Indices, Indices]:

@@ -11,7 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.dealing import Indices
-from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
+from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group, of_server
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
@@ -26,6 +26,7 @@ class Partition:
     Attributes:
         train: one int64 array for each client.
         test: the same for the samples that clients hold out, or None.
+        server: int64 [n], what the server has and no client, or None.
         train_counts: int64 [clients, classes], how many samples of each class.
         test_counts: the same for `test`.
         spec: the scheme with all its keys.
@@ -38,6 +39,7 @@ class Partition:
     spec: dict[str, Any]
     name: str
     seed: int
+    server: Indices | None = None
 
     def fits(self, labels: NDArray[Any]) -> bool:
         """Whether samples with these classes are those that were shared out."""
@@ -64,6 +66,8 @@ class Partition:
         if self.test is not None and self.test_counts is not None:
             arrays |= {"test": np.concatenate(self.test), "test_ends": _ends(self.test)}
             arrays["test_counts"] = self.test_counts
+        if self.server is not None:
+            arrays["server"] = self.server
         histogram = {
             "name": self.name,
             "spec": self.spec,
@@ -101,6 +105,7 @@ class Partition:
                     spec=about["spec"],
                     name=about["name"],
                     seed=about["seed"],
+                    server=arrays.get("server"),
                 )
         except FileNotFoundError as error:
             raise UserError(f"{error.filename}: there is no such partition") from None
@@ -138,10 +143,14 @@ def make_partition(
             f"partition {spec.name}: given_test: True: the data set marks no test samples: "
             "expected False, with a `test_fraction`"
         )
-    if spec.clients is not None and spec.clients > len(labels):
-        raise spec.refused("clients", f"at most {len(labels)}, the number of samples")
     groups = None if groups is None else np.asarray(groups)
-    clients = spec.deal(labels, groups, RandomState(seed))
+    server = of_server(labels, spec.server) if spec.server else None
+    rest = np.arange(len(labels))
+    rest = rest if server is None else np.setdiff1d(rest, server)
+    if spec.clients is not None and spec.clients > len(rest):
+        raise spec.refused("clients", f"at most {len(rest)}, the number of samples")
+    dealt = spec.deal(labels[rest], None if groups is None else groups[rest], RandomState(seed))
+    clients = [rest[indices] for indices in dealt]
     _refuse_empty(clients, spec)
     test = None
     if spec.test_fraction:
@@ -168,6 +177,7 @@ def make_partition(
         spec=spec.model_dump(),
         name=spec.name,
         seed=seed,
+        server=server,
     )
 
 

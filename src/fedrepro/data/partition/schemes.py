@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected
+from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected, later
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
+Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
 Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 
 
@@ -32,19 +33,24 @@ class Scheme(Typed):
             rounded, but at least one sample and not all of them: a client with a single one is
             refused. (SuPerFed's code rounds down, so that a client with four tests with none.)
         stratified: hold out the same share of each class (by largest remainders).
+        server: the share of each class that no client gets: the server has it, without labels.
+            Which samples it is follows from the labels alone, so that what is trained on them
+            serves every scheme and seed.
     """
 
     scheme: str
     clients: Count | None
     test_fraction: Share = 0.0
     stratified: bool = False
+    server: Share = later(0.0, "The server's share of each class, the same for all seeds.")
 
     @property
     def name(self) -> str:
         """A path-safe name that tells two different schemes apart."""
         held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
         stratified = ["stratified"] if self.test_fraction and self.stratified else []
-        return "-".join([*self._parts(), *held_out, *stratified])
+        server = [f"server{self.server:g}"] if self.server else []
+        return "-".join([*self._parts(), *held_out, *stratified, *server])
 
     @abstractmethod
     def deal(
@@ -276,6 +282,30 @@ class Natural(Scheme):
             *([f"minimum{self.minimum}"] if self.minimum > 1 else []),
             *(["given_test"] if self.given_test else []),
         ]
+
+
+class AtServer(Scheme):
+    """One client, the server itself, with what ``server: share`` of any other scheme sets apart."""
+
+    scheme: Literal["at_server"]
+    share: Fraction
+    clients: Literal[1] = 1
+
+    @model_validator(mode="after")
+    def _not_twice(self) -> Self:
+        if self.server:
+            raise ValueError("`share` here, and `server` with other schemes")
+        return self
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.holding_out import of_server
+
+        return [of_server(labels, self.share)]
+
+    def _parts(self) -> list[str]:
+        return ["at_server", f"share{self.share:g}"]
 
 
 class Pachinko(Scheme):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,20 @@ class Scaling:
     std: Tensor | None
 
     @classmethod
-    def of(cls, dataset: Dataset, device: str) -> "Scaling":
+    def of(cls, dataset: Dataset, device: str, kind: str | None = None) -> "Scaling":
+        """The data set's own, or ``kind``: "unit" for [0, 1], "symmetric" for [-1, 1].
+
+        Raises:
+            UserError: for a ``kind`` of what is no image.
+        """
+        if kind and dataset.train.x.dtype != np.uint8:
+            raise bad_value("setting", "scaling", kind, f"none for {dataset.name}: not images")
+        if kind == "unit":
+            return cls(None, None)
+        if kind == "symmetric":
+            middle = torch.full((dataset.input_shape[0], 1, 1), 0.5, device=device)
+            return cls(middle, middle)
+
         def column(values: tuple[float, ...] | None) -> Tensor | None:
             if values is None:
                 return None
@@ -42,6 +56,12 @@ class Scaling:
         if self.mean is None or self.std is None:
             return scaled
         return (scaled - self.mean) / self.std
+
+    def to_bytes(self, x: Tensor) -> Tensor:
+        """Images as they are stored, of inputs [n, channels, height, width]; uint8."""
+        if self.mean is not None and self.std is not None:
+            x = x * self.std + self.mean
+        return (x * 255).round().clamp(0, 255).nan_to_num().to(torch.uint8)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, Method, divergence
+from fedrepro.engine.method import LOSS, Method, divergence, name_of
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.deciding.responses import DISTRIBUTIONS, Array
 from fedrepro.methods.deciding.server_rate import GROWING, growing
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import UserError, bad_value
 
 MEMORY = "decision"  # where the server's state keeps the rule's memory
 
@@ -68,15 +68,13 @@ def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Ten
     epoch = some_epochs(steps, ctx.epochs, 0, 1)
     with torch.no_grad():
         if isinstance(epoch, Steps):
-            ctx.net.module.eval()
             bound = ctx.net.bind(params)
             sums = [
-                ctx.task.losses(ctx.net(bound, batch["x"]), batch["y"], "none").sum(
+                ctx.task.losses(ctx.net.predict(bound, batch["x"]), batch["y"], "none").sum(
                     dtype=torch.float64
                 )
                 for batch in epoch
             ]
-            ctx.net.module.train()
             return torch.stack(sums).sum() / len(epoch.orders[0])
         # Side by side there is neither dropout nor BatchNorm (vmap has no rule for them), so
         # evaluation mode is no other.
@@ -107,7 +105,13 @@ class Decider(Method):
         raise NotImplementedError
 
     def init(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init(ctx, params), MEMORY: _tensors(self.memory(ctx.clients), ctx)}
+        server = super().init(ctx, params)
+        if "params" not in server:
+            raise UserError(
+                f"method {name_of(self)}: expected a method whose server has a model: it decides "
+                "from the losses of that"
+            )
+        return {**server, MEMORY: _tensors(self.memory(ctx.clients), ctx)}
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         # A model of which only a part travels is completed by what the client keeps.

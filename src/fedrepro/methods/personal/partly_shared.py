@@ -59,5 +59,9 @@ class PartlyShared(Method):
         moved = super().step(ctx, shared, reports, weights)
         return {**moved, "params": {**server["params"], **moved["params"]}}
 
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        """The part that travels; what the client keeps is the shared model's here."""
+        return {**server["params"], **super().ended(ctx, server, reports, place)}
+
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         return {**server["params"], **own.get("kept", {})}

@@ -1,0 +1,151 @@
+"""What a run is given: read, and refused where it is another run's.
+
+What is made of it is in :mod:`fedrepro.run.assembly`. This reads and checks, and is no part of a
+run's fingerprint: what was read counts by its SHA-256.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedrepro.config.run_spec import FileSpec, RunSpec, Source
+from fedrepro.config.targets import Run
+from fedrepro.data.dataset import Dataset
+from fedrepro.data.partition.partition import Partition
+from fedrepro.engine.method import Product
+from fedrepro.run.assembly import Loaded
+from fedrepro.run.results import read_run
+from fedrepro.run.store import load_tree
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import sha256_of
+
+MODEL = "model.safetensors"
+
+
+def facts_of(
+    product: Product, spec: RunSpec, dataset: Dataset, outputs: int, partition: Partition
+) -> dict[str, Any]:
+    """What a product says of itself: what it is, and what it can be given to."""
+    return {
+        "model": spec.setting.model,
+        "part": product.part,
+        "input_shape": list(dataset.input_shape),
+        "outputs": outputs,
+        "range": _range(spec, dataset),
+        "clients": len(partition.train) if product.each_client else None,
+        "partition": digest_of(partition) if product.each_client else None,
+        "about": dict(product.about),
+    }
+
+
+def _range(spec: RunSpec, dataset: Dataset) -> Any:
+    """How inputs are scaled, in the same words for the same numbers."""
+    if spec.setting.scaling:
+        return spec.setting.scaling
+    if dataset.mean is None or dataset.std is None:
+        return "unit"
+    return [list(dataset.mean), list(dataset.std)]
+
+
+def digest_of(partition: Partition) -> str:
+    """Which client holds which samples, as a hash."""
+    digest = hashlib.sha256()
+    for indices in (*partition.train, *(partition.test or [])):
+        digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
+    return digest.hexdigest()
+
+
+def load(root: Path, spec: RunSpec, dataset: Dataset, partition: Partition) -> dict[str, Loaded]:
+    """All that ``spec``'s method needs.
+
+    Raises:
+        UserError: for a run that did not finish or is not the one that was asked for, a file that
+            is another, and a product that was made for other clients or other inputs.
+    """
+    return {
+        need: _load(root, need, source, spec, dataset, partition)
+        for need, source in spec.given.items()
+    }
+
+
+def _load(
+    root: Path, need: str, source: Source, spec: RunSpec, dataset: Dataset, partition: Partition
+) -> Loaded:
+    if source == "server":
+        return _of_server(spec, dataset, partition)
+    path = _of_run(root, source) if isinstance(source, RunSpec) else _of_file(root, need, source)
+    tensors, facts = load_tree(root / path)
+    _check(path, need, facts, spec, dataset, partition)
+    return Loaded(sha256_of(root / path), tensors, facts)
+
+
+def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> Loaded:
+    if partition.server is None:
+        raise UserError(
+            f"partition {partition.name}: the server has no samples: make it again "
+            f"(fedrepro partition {spec.setting.name} --seed {spec.seed})"
+        )
+    if dataset.client_standardised:
+        raise UserError(
+            f"given: server: expected data that clients do not standardise, as {dataset.name}'s are"
+        )
+    rows = partition.server
+    inputs = torch.from_numpy(np.array(dataset.train.x[rows]))
+    return Loaded(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
+
+
+def _of_run(root: Path, spec: RunSpec) -> Path:
+    run = Run(spec.setting.name, spec.method, spec.seed)
+    record, again = read_run(root, run), f"fedrepro run {run.setting} {run.method}"
+    again = f"{again} --seed {run.seed}"
+    if record.state != "finished":
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    if record.manifest.get("config_hash") != spec.digest:
+        raise UserError(f"{run.folder}: made with another configuration: {again}")
+    if record.manifest.get("files", {}).get(MODEL) != sha256_of(root / run.folder / MODEL):
+        raise UserError(f"{run.folder}/{MODEL}: not as the run left it: {again}")
+    return run.folder / MODEL
+
+
+def _of_file(root: Path, need: str, source: Any) -> Path:
+    assert isinstance(source, FileSpec)
+    if not (root / source.file).is_file():
+        raise bad_value(f"given: {need}", "file", str(source.file), "a file that is there")
+    found = sha256_of(root / source.file)
+    if found != source.sha256:
+        raise bad_value(f"given: {need}: {source.file}", "sha256", source.sha256, found)
+    return source.file
+
+
+def _check(
+    path: Path,
+    need: str,
+    facts: Mapping[str, Any],
+    spec: RunSpec,
+    dataset: Dataset,
+    partition: Partition,
+) -> None:
+    """Refuse what was made for other inputs or other clients.
+
+    Raises:
+        UserError: one line that names the file and what differs.
+    """
+    if "part" not in facts:
+        raise UserError(f"{path}: expected what a run left that says what it is: make it again")
+    shape, here = list(facts["input_shape"]), list(dataset.input_shape)
+    differing = {
+        "channels": (shape[0], here[0]),
+        "input shape": (shape, here),
+        "range of inputs": (facts["range"], _range(spec, dataset)),
+    }
+    if facts["clients"] is not None:
+        differing["clients"] = (facts["clients"], len(partition.train))
+        differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
+    for key, (theirs, ours) in differing.items():
+        if theirs != ours:
+            where = f"{path}: given as {need}"
+            raise bad_value(where, key, theirs, f"{ours}, as {spec.setting.name} has it")

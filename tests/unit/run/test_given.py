@@ -1,0 +1,238 @@
+"""A run that is given what others left: what it finds, what it keeps, and what is refused."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.config.run_spec import FileSpec, RunSpec
+from fedrepro.run import given, runner
+from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+from support import tiny_run
+from support.given_run import METHODS, carry_out, folder_of, partition, specs
+from support.places import TESTS
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which all three runs are finished."""
+    root = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDREPRO_METHODS", str(METHODS))
+        for spec in specs().values():
+            carry_out(root, spec)
+    return root
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it."""
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    return Path(shutil.copytree(made, tmp_path / "root"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timing.json"}
+
+
+def test_products_say_what_they_are(root: Path) -> None:
+    maker, judges, taught = (
+        load_tree(folder_of(root, spec) / given.MODEL) for spec in specs().values()
+    )
+    assert maker[0].keys() == {"weight", "bias"} and maker[1]["part"] == "head"
+    assert maker[1]["about"] == {"latent": 4} and maker[1]["clients"] is None
+    assert judges[0]["head.weight"].shape == (6, 3, 4) and judges[1]["clients"] == 6
+    assert taught[1]["range"] == "symmetric" and taught[1]["part"] == ""
+
+
+def test_what_classifies_nothing_is_not_evaluated_and_has_numbers_and_images(root: Path) -> None:
+    folder = folder_of(root, specs()["maker"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "finished"
+    rounds = pd.read_parquet(folder / "rounds.parquet")
+    assert rounds["test_accuracy"].isna().all() and (rounds["size"] > 0).all()
+    names = [f"round{number}-images.safetensors" for number in (1, 2, 3, 4)]
+    assert set(names) < manifest["files"].keys()
+    images, _ = load_tree(folder / names[-1])
+    assert images["images"].shape == (3, 1, 2, 2) and str(images["images"].dtype) == "torch.uint8"
+
+
+def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
+    """So that a finished run is played again when what it was given is another."""
+    wanted = specs()
+    folder = folder_of(root, wanted["taught"])
+    manifest = json.loads((folder / "manifest.json").read_text())
+    model = folder_of(root, wanted["judges"]) / given.MODEL
+    assert manifest["data"]["given"]["judges"] == sha256_of(model)
+    assert manifest["run"]["given"]["judges"] == f"run {wanted['judges'].digest}"
+    played: list[int] = []
+    carry_out(root, wanted["taught"], lambda progress: played.append(progress.round))
+    assert not played
+    tensors, facts = load_tree(model)
+    tensors["head.bias"] += 1
+    other = root / "other.safetensors"
+    save_tree(other, tensors, facts)
+    source = FileSpec(Path("other.safetensors"), sha256_of(other))
+    spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
+    carry_out(root, spec, lambda progress: played.append(progress.round))
+    assert played == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kill_after", [1, 3])
+def test_killed_while_it_is_given_something_ends_with_the_same_bytes(
+    root: Path, kill_after: int
+) -> None:
+    folder = folder_of(root, specs()["taught"])
+    before = files(folder)
+    shutil.rmtree(folder)
+    package = Path(runner.__file__).parents[2]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (package, TESTS))),
+        "FEDREPRO_METHODS": str(METHODS),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "support.given_run", str(root)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout
+        for expected in range(1, kill_after + 1):
+            assert process.stdout.readline().strip() == str(expected)
+            if expected < kill_after:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        process.send_signal(signal.SIGKILL)
+    assert not folder.exists()
+    rounds: list[int] = []
+    carry_out(root, specs()["taught"], lambda progress: rounds.append(progress.round))
+    assert rounds[0] == (kill_after - 1) // 2 * 2 + 1
+    assert files(folder) == before
+
+
+def test_models_of_chosen_rounds_are_kept_beside_the_run(root: Path) -> None:
+    spec = specs(keep={"taught": [2]})["taught"]
+    manifest = carry_out(root, spec)
+    assert manifest["run"]["keep"] == [2]
+    kept = [f"round2-client{client}.safetensors" for client in range(6)]
+    found = {name for name in manifest["files"] if name.startswith("round2-")}
+    assert found == set(kept)
+    (folder,) = {folder_of(root, spec)}
+    models = [load_tree(folder / name)[0]["head.weight"].numpy() for name in kept]
+    assert len({model.tobytes() for model in models}) == 6
+
+
+def test_keep_of_another_method_changes_nothing() -> None:
+    spec = specs(keep={"fedavg": [2]})["taught"]
+    assert spec.digest == specs()["taught"].digest
+
+
+def unfinished(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    shutil.rmtree(folder_of(root, wanted["judges"]))
+
+
+def diverged(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    path = folder_of(root, wanted["judges"]) / "manifest.json"
+    text = path.read_text()
+    path.write_text(text.replace('"status": "finished"', '"status": "diverged"'))
+
+
+def reconfigured(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    judges = wanted["judges"]
+    setting = judges.setting.model_copy(update={"epochs": 3})
+    setting._name = judges.setting.name
+    sources = {**wanted["taught"].given, "judges": replace(judges, setting=setting)}
+    wanted["taught"] = replace(wanted["taught"], given=sources)
+
+
+def edited(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    with (folder_of(root, wanted["judges"]) / given.MODEL).open("ab") as file:
+        file.write(b"x")
+
+
+def other_clients(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    shares = partition()
+    train = [shares.train[1], shares.train[0], *shares.train[2:]]
+    return replace(shares, train=train, train_counts=shares.train_counts[[1, 0, 2, 3, 4, 5]])
+
+
+def fewer_clients(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    shares = partition()
+    return replace(shares, train=shares.train[:5], train_counts=shares.train_counts[:5])
+
+
+def no_server(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    return replace(partition(), server=None)
+
+
+def other_range(root: Path, wanted: dict[str, RunSpec]) -> Any:
+    wanted["taught"] = specs(scaling="unit")["taught"]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (unfinished, "results/runs/test/blobs/judges/seed1: not run: expected a finished run: "
+         "fedrepro run test/blobs judges --seed 1"),
+        (diverged, "judges/seed1: diverged at round None: expected a finished run"),
+        (reconfigured, "judges/seed1: made with another configuration: fedrepro run"),
+        (edited, "judges/seed1/model.safetensors: not as the run left it"),
+        (other_clients, "given as judges: partition: "),
+        (fewer_clients, "given as judges: clients: 6: expected 5, as test/blobs has it"),
+        (no_server, "partition by-hand: the server has no samples: make it again"),
+        (other_range, "given as judges: range of inputs: 'symmetric': expected unit, as"),
+    ],
+)  # fmt: skip
+def test_what_is_of_another_run_is_refused(root: Path, change: Any, line: str) -> None:
+    wanted = specs()
+    shares = change(root, wanted)
+    with pytest.raises(UserError) as caught:
+        carry_out(root, wanted["taught"], shares=shares)
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"input_shape": [3, 2, 2]}, "given as judges: channels: 3: expected 1, as test/blobs"),
+        ({"input_shape": [1, 4, 4]}, "judges: input shape: [1, 4, 4]: expected [1, 2, 2], as"),
+        (None, "expected what a run left that says what it is"),
+    ],
+)
+def test_a_file_for_other_inputs_is_refused(
+    root: Path, facts: dict[str, Any] | None, line: str
+) -> None:
+    wanted = specs()
+    tensors, right = load_tree(folder_of(root, wanted["judges"]) / given.MODEL)
+    save_tree(root / "file.safetensors", tensors, None if facts is None else {**right, **facts})
+    for digest, expected in (
+        (sha256_of(root / "file.safetensors"), line),
+        ("0" * 64, "given: judges: file.safetensors: sha256: '000"),
+    ):
+        source = FileSpec(Path("file.safetensors"), digest)
+        spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
+        with pytest.raises(UserError) as caught:
+            carry_out(root, spec)
+        assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_scaling_goes_there_and_back() -> None:
+    from fedrepro.data.tensors.samples import Samples, Scaling
+
+    data = tiny_run.dataset()
+    for kind, least, most in ((None, 0, 1), ("unit", 0, 1), ("symmetric", -1, 1)):
+        scaling = Scaling.of(data, "cpu", kind)
+        samples = Samples.of(data.train, scaling, "cpu")
+        inputs, _ = samples(0, 20)
+        assert least <= inputs.min() and inputs.max() <= most
+        assert np.array_equal(scaling.to_bytes(inputs).numpy(), data.train.x[:20])
