@@ -18,6 +18,7 @@ from fedrepro.run.record import (
 )
 from fedrepro.run.store import ClientStore, load_tree, save_tree
 from fedrepro.support.errors import cannot_write
+from fedrepro.support.files import flush, make_folder
 
 
 @dataclass
@@ -38,6 +39,7 @@ class State:
     resumed: int = 0
 
 
+CHECKPOINT = "checkpoint.safetensors"
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
 )  # fmt: skip
@@ -59,7 +61,7 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
         over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
         columns = (*PERSONAL_ROUND_COLUMNS, *over)
         client_columns = (*PERSONAL_CLIENT_COLUMNS, *further)
-    owns, checkpoint = partial / "clients", partial / "checkpoint.safetensors"
+    owns, checkpoint = partial / "clients", partial / CHECKPOINT
     device = plan.federation.device
     if checkpoint.exists():
         saved, facts = load_tree(checkpoint)
@@ -75,8 +77,8 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
             state.resumed += 1
             return state
     try:
-        shutil.rmtree(partial)  # another code, configuration or data: nothing to go on from
-        partial.mkdir()
+        discard(partial)  # another code, configuration or data: nothing to go on from
+        make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
     return State(
@@ -105,5 +107,12 @@ def save(state: State, partial: Path, identity: str) -> None:
         "clients": state.clients.as_tree(),
         "decisions": state.decisions.as_tree(),
     }
-    save_tree(partial / "checkpoint.safetensors", what, facts)
+    save_tree(partial / CHECKPOINT, what, facts)
     state.owns.settle()
+
+
+def discard(partial: Path) -> None:
+    """Remove a folder of checkpoints; the checkpoint first, as it means the clients' files."""
+    (partial / CHECKPOINT).unlink(missing_ok=True)
+    flush(partial)
+    shutil.rmtree(partial)

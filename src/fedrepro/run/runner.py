@@ -5,15 +5,13 @@ The folder appears whole or not at all. While a run is under way its checkpoints
 nothing had happened.
 """
 
-import fcntl
 import hashlib
 import json
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,9 @@ from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.checkpoint import State
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.store import save_tree
-from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import flush, lock_of, sha256_of
+from fedrepro.support.errors import Interrupted, cannot_write
+from fedrepro.support.files import flush, make_folder, only_one, sha256_of
+from fedrepro.support.interruption import StopRequest, asked_to_stop
 
 
 @dataclass(frozen=True)
@@ -69,16 +68,21 @@ def run(
 
     Raises:
         UserError: for bad input, a full disk, or a second process on the same run.
+        Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
     torch.set_num_threads(run["threads"])
     keep_freed_memory()
     plan = make_plan(run, dataset, partition)
     partial = folder.with_name(f"{folder.name}.partial")
-    with _alone(partial):
+    with only_one(partial, busy="another process is working on this run"):
+        try:
+            make_folder(partial)
+        except OSError as error:
+            raise cannot_write(partial, error) from error
         data = _data_of(dataset, partition)
         before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
         if before:
-            shutil.rmtree(partial)
+            checkpoint.discard(partial)
             return before
         identity = _identity(run, plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
@@ -90,14 +94,25 @@ def run(
 
 
 def _data_of(dataset: Dataset, partition: Partition) -> dict[str, Any]:
-    """What identifies the samples of a run, and which client holds which."""
+    """What identifies the samples of a run, how they are read, and which client holds which."""
     digest = hashlib.sha256()
     for indices in (*partition.train, *(partition.test or [])):
         digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
+        # What meta.json says beside the arrays, all of which reaches a number.
+        "task": dataset.task,
+        "classes": dataset.classes,
+        "mean": _listed(dataset.mean),
+        "std": _listed(dataset.std),
+        "client_standardised": _listed(dataset.client_standardised),
         "partition_sha256": digest.hexdigest(),
     }
+
+
+def _listed(numbers: Sequence[float] | None) -> list[float] | None:
+    """As JSON gives them back."""
+    return None if numbers is None else list(numbers)
 
 
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -120,30 +135,27 @@ def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, 
     return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
 
 
-@contextmanager
-def _alone(partial: Path) -> Iterator[None]:
-    """Keep a second process off the same run."""
-    lock = lock_of(partial)
-    try:
-        partial.mkdir(parents=True, exist_ok=True)
-        opened = lock.open("w")
-    except OSError as error:
-        raise cannot_write(partial, error) from error
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"{partial}: another process is working on this run") from error
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
 def _train(
     plan: Plan, state: State, partial: Path, identity: str, every: int, report: Report
 ) -> None:
-    """Play the rounds that are left."""
+    """Play the rounds that are left.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
+    """
+    with asked_to_stop() as stop:
+        _play(plan, state, partial, identity, every, report, stop)
+
+
+def _play(
+    plan: Plan,
+    state: State,
+    partial: Path,
+    identity: str,
+    every: int,
+    report: Report,
+    stop: StopRequest,
+) -> None:
     started_at, first = time.perf_counter(), state.done
     wall, cpu = time.perf_counter(), time.process_time()
     while state.done < plan.rounds and state.diverged_at is None:
@@ -157,8 +169,17 @@ def _train(
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
         left = (plan.rounds - state.done) / speed
         report(Progress(state.done, plan.rounds, speed, left, accuracy))
-        if state.done % every == 0 and state.done < plan.rounds:
+        signal_number = stop.signal_number
+        if state.done == plan.rounds or state.diverged_at is not None:
+            return
+        if state.done % every == 0 or signal_number:
             checkpoint.save(state, partial, identity)
+        if signal_number:
+            raise Interrupted(
+                f"interrupted after round {state.done} of {plan.rounds}, which is saved: "
+                "the same command goes on from there",
+                signal_number,
+            )
 
 
 def _one_round(plan: Plan, state: State) -> None:
@@ -206,8 +227,9 @@ def _finish(
     _write_json(staged / "timing.json", manifest.timing(state))
     for file in staged.iterdir():
         flush(file)
+    flush(staged)
     _replace(staged, folder)
-    shutil.rmtree(partial)
+    checkpoint.discard(partial)
     return described
 
 

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import UserError, brief, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -116,19 +116,23 @@ def validate(model: type[Model], data: object, where: object) -> Model:
     """``data``, the content of the file ``where``, as ``model``.
 
     Raises:
-        UserError: for the first wrong value. Unknown keys come first: a misspelt key would
-            otherwise be reported as a missing one.
+        UserError: for the first wrong value, or for all keys that are missing. Unknown keys come
+            first: a misspelt key would otherwise be reported as a missing one.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        missing = [_key(detail["loc"], data) for detail in details if detail["type"] == "missing"]
+        if details[0]["type"] == "missing" and len(missing) > 1:
+            keys = ", ".join(dict.fromkeys(missing))
+            raise UserError(f"{where}: {keys}: missing: expected values") from None
         raise UserError(f"{where}: {_line(model, details[0], data)}") from None
 
 
 def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
     location = _in_data(detail["loc"], data)
-    key = ".".join(str(step) for step in location) or "(the whole file)"
+    key = _key(detail["loc"], data)
     context = detail.get("ctx", {})
     discriminator = str(context.get("discriminator", "")).strip("'")
     match detail["type"]:
@@ -142,10 +146,10 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
         case "union_tag_invalid":
             choices, value = _quoted(context["expected_tags"]), context["tag"]
             key = f"{key}.{discriminator}"
-            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
         case "literal_error":
             choices, value = _quoted(context["expected"]), detail["input"]
-            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
         case "model_type" | "dict_type" | "model_attributes_type":
             text = "keys with values"
         case "greater_than_equal":
@@ -162,16 +166,15 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
             text = "at least one entry"
         case _:
             text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
-    return f"{key}: {_brief(detail['input'])}: expected {text}"
+    return f"{key}: {brief(detail['input'])}: expected {text}"
+
+
+def _key(location: Location, data: object) -> str:
+    return ".".join(str(step) for step in _in_data(location, data)) or "(the whole file)"
 
 
 def _quoted(text: object) -> list[str]:
     return re.findall(r"'([^']*)'", str(text))
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _one_of(choices: Iterable[str]) -> str:
