@@ -81,6 +81,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     run_config = workbench.run_config(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
     plan.compose(run_config)
+    _weights(workbench, run.setting)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
@@ -130,6 +131,16 @@ def progress_lines(name: str) -> "Report":
         )
 
     return show
+
+
+def _weights(workbench: Workbench, setting: str) -> None:
+    """Fetch what the model starts from, if it starts from anything."""
+    from fedrepro.data.catalogue.weights import weights_of_model
+    from fedrepro.data.fetching.weights import fetch_weights
+
+    wanted = weights_of_model(workbench.setting(setting).model, workbench.weights)
+    if wanted:
+        fetch_weights(*wanted, workbench.config.data.archives)
 
 
 def _dataset(workbench: Workbench, setting: str) -> "Dataset":

@@ -7,7 +7,7 @@ from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
 from fedrepro.config.settings import Config, Overrides
 from fedrepro.config.tables import ClientStatistics, Place
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
-from fedrepro.data.catalogue.catalogue import CATALOGUE, load_datasets
+from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.models._registry import MODELS
 from fedrepro.support.errors import UserError, bad_value
@@ -24,7 +24,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     config = validate(Config, {} if written is None else written, CONFIG)
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
-    datasets = load_datasets(root / CATALOGUE)
+    catalogue = load_catalogue(root / CATALOGUE)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
@@ -33,10 +33,10 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         if experiment.system != path.stem:
             raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
         experiments[experiment.system], files[experiment.system] = experiment, shown
-        _check_references(experiment, shown, datasets)
+        _check_references(experiment, shown, catalogue.datasets)
     if not experiments:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
-    return Workbench(root, config, experiments, datasets, files)
+    return Workbench(root, config, experiments, catalogue.datasets, files, catalogue.weights)
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:

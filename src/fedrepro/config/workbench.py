@@ -14,6 +14,7 @@ from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.catalogue.weights import Weights, weights_of_model
 from fedrepro.support.errors import bad_value
 from fedrepro.support.typed_yaml import Typed
 
@@ -47,6 +48,7 @@ class Workbench:
     experiments: Mapping[str, Experiment]
     datasets: Mapping[str, DatasetSpec]
     files: Mapping[str, Path]  # of each system
+    weights: Mapping[str, Weights]  # that models start from
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -141,6 +143,9 @@ class Workbench:
         unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
         described = spec.model_dump(mode="json", exclude=unsaid)
         composition, hyperparameters = self.compose(spec, method)
+        weights = weights_of_model(spec.model, self.weights)
+        if weights:
+            described["weights"] = weights[1].sha256
         execution = {key: getattr(self.config, key) for key in EXECUTION}
         return {
             "setting": spec.name,

@@ -3,18 +3,13 @@
 AAggFF's released code draws them anew, as the models whose names end in ``_redrawn`` do.
 """
 
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value
-
-DISTILBERT = "distilbert-base-uncased"
-FOLDER = Path("data", DISTILBERT)
-EFFICIENTNET = "efficientnet_b0_rwightman-7f5810bc.pth"
 
 
 class _FirstToken(nn.Module):
@@ -47,19 +42,15 @@ def distilbert(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     if len(input_shape) != 2 or input_shape[0] != 2:
         raise bad_value("DistilBERT", "input shape", input_shape, "(2, length): tokens and mask")
     try:
-        from transformers import DistilBertModel
+        from transformers import DistilBertConfig, DistilBertModel
     except ImportError:
         raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
-    local = (FOLDER / "config.json").is_file()
-    try:
-        encoder: Any = DistilBertModel.from_pretrained(str(FOLDER) if local else DISTILBERT)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"distilbert: its weights can't be had ({_first_line(error)}): put config.json and "
-            f"model.safetensors of {DISTILBERT} into {FOLDER}"
-        ) from None
+    # The defaults are those of distilbert-base-uncased: no file says what is built.
+    encoder: Any = DistilBertModel(DistilBertConfig())
+    digest = load_into(encoder, "distilbert", "distilbert.")
     model = on_distilbert(encoder.train(), outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
+    model.weights_sha256 = digest  # type: ignore[assignment]
     return model
 
 
@@ -85,15 +76,11 @@ def efficientnet_b0(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     require_image("EfficientNet-B0", input_shape)
     from torchvision.models import efficientnet_b0 as build
 
-    try:
-        features = build(weights="DEFAULT", progress=False).features
-    except (OSError, RuntimeError) as error:  # the latter: a file with another checksum
-        raise UserError(
-            f"efficientnet_b0: its weights can't be had ({_first_line(error)}): put {EFFICIENTNET} "
-            f"of torchvision into {Path(torch.hub.get_dir()) / 'checkpoints'}"
-        ) from None
+    features = build(weights=None).features
+    digest = load_into(features, "efficientnet_b0", "features.")
     model = on_efficientnet(features, outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
+    model.weights_sha256 = digest  # type: ignore[assignment]
     return model
 
 
@@ -131,7 +118,3 @@ def mobilevit(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         raise UserError("timm is not installed: run `pip install fedrepro[vision]`") from None
     whole: Any = timm.create_model("mobilevit_xxs", in_chans=input_shape[0], num_classes=0)
     return Classifier(_MobileViTBody(whole), nn.Linear(whole.num_features, outputs))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
