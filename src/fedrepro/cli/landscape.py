@@ -63,6 +63,7 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     from fedrepro.run import fingerprint
     from fedrepro.run.assembly import compose, make_plan
     from fedrepro.run.results import read_run
+    from fedrepro.run.runner import data_of
     from fedrepro.run.store import load_tree
     from fedrepro.support.rng import stream
 
@@ -74,13 +75,12 @@ def measure(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
-    content = record.manifest.get("data", {}).get("content_sha256")
-    made_from = record.manifest.get("config_hash"), content
-    if made_from != (fingerprint.of_config(run_config), dataset.meta.get("content_sha256")):
-        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     torch.set_num_threads(run_config["threads"])
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
     plan = make_plan(run_config, dataset, partition)
+    made_from = record.manifest.get("config_hash"), record.manifest.get("data")
+    if made_from != (fingerprint.of_config(run_config), data_of(plan, dataset, partition)):
+        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
     centre = tree.apply(lambda leaf: leaf.to(run_config["device"]), saved)

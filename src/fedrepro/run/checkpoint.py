@@ -16,7 +16,7 @@ from fedrepro.run.record import (
     ROUND_COLUMNS,
     Rows,
 )
-from fedrepro.run.store import ClientStore, load_tree, save_tree
+from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support.errors import cannot_write
 from fedrepro.support.files import flush, make_folder
 
@@ -65,17 +65,20 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
     device = plan.federation.device
     if checkpoint.exists():
         saved, facts = load_tree(checkpoint)
-        if facts["identity"] == identity:
-            state = State(
-                tree.apply(lambda leaf: leaf.to(device), saved["server"]),
-                ClientStore(owns, facts["versions"], device),
-                Rows.from_tree(columns, saved["rounds"]),
-                Rows.from_tree(client_columns, saved["clients"]),
-                Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
-                **facts["counters"],
-            )
-            state.resumed += 1
-            return state
+        try:
+            if facts["identity"] == identity:
+                state = State(
+                    tree.apply(lambda leaf: leaf.to(device), saved["server"]),
+                    ClientStore(owns, facts["versions"], device),
+                    Rows.from_tree(columns, saved["rounds"]),
+                    Rows.from_tree(client_columns, saved["clients"]),
+                    Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
+                    **facts["counters"],
+                )
+                state.resumed += 1
+                return state
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise damaged(checkpoint, error) from error
     try:
         discard(partial)  # another code, configuration or data: nothing to go on from
         make_folder(partial)

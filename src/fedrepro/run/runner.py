@@ -79,7 +79,7 @@ def run(
             make_folder(partial)
         except OSError as error:
             raise cannot_write(partial, error) from error
-        data = _data_of(plan, dataset, partition)
+        data = data_of(plan, dataset, partition)
         before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
         if before:
             checkpoint.discard(partial)
@@ -93,7 +93,7 @@ def run(
             raise cannot_write(folder, error) from error
 
 
-def _data_of(plan: Plan, dataset: Dataset, partition: Partition) -> dict[str, Any]:
+def data_of(plan: Plan, dataset: Dataset, partition: Partition) -> dict[str, Any]:
     """What identifies the samples of a run, how they are read, and which client holds which."""
     digest = hashlib.sha256()
     for indices in (*partition.train, *(partition.test or [])):

@@ -7,7 +7,13 @@ LONGEST = 120  # characters of a value that is shown
 
 
 class UserError(Exception):
-    """An input that we can name the fault of. The command prints it and exits with status 2."""
+    """An input that we can name the fault of. The command prints it and exits with status 2.
+
+    It is one line, also where it quotes a library that writes several.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,7 +30,10 @@ class Interrupted(KeyboardInterrupt):
 
 def brief(value: object) -> str:
     """A value as Python writes it, cut where that would fill the screen."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a {type(value).__name__} of very many digits"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 

@@ -54,6 +54,9 @@ def plain_or(model: type[BaseModel]) -> Discriminator:
     return Discriminator(tag)
 
 
+MOST_BYTES = 2**21  # of a file; the longest of ours has 40 KB
+MOST_NODES = 2 * 10**5  # values in it
+
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
 Whole = Annotated[int, Strict()]
 Real = Annotated[float, Strict()]
@@ -96,20 +99,45 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
     """
     shown = shown or path
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise UserError(f"{shown}: can't be read: it is not a file")
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{shown}: can't be read: it has more than {MOST_BYTES} bytes")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{shown}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{shown}: can't be read: {error}") from None
     try:
-        return yaml.load(text, Loader=_Loader)
+        content = yaml.load(text, Loader=_Loader)
+        _refuse_bomb(content)
+        return content
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise UserError(f"{shown}{place}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except RecursionError:
+        raise UserError(f"{shown}: not valid YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
         first_line = str(error).partition("\n")[0]
         raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+
+
+def _refuse_bomb(content: Any) -> None:
+    """Raise ValueError where aliases make a short file endless, or all but."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if not isinstance(node, dict | list | tuple | set):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = MOST_NODES  # met again before it is known: it holds itself
+            below = node.values() if isinstance(node, dict) else node
+            sizes[id(node)] = 1 + len(node) + sum(size(part) for part in below)
+        return sizes[id(node)]
+
+    if size(content) > MOST_NODES:
+        raise ValueError(f"it has more than {MOST_NODES} values, aliases written out")
 
 
 def validate(model: type[Model], data: object, where: object) -> Model:

@@ -1,5 +1,7 @@
 """What a reader of raw files hands over, before it is written as a prepared data set."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +10,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.holding_out import stratified_choice
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, brief
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,28 @@ class Content:
     test: Samples | None
     class_names: list[str]
     notes: dict[str, Any]
+
+
+@contextmanager
+def read_as(kind: str, where: object) -> Iterator[None]:
+    """Turn whatever a reader stumbles over into one line: it looks at files of others only.
+
+    Readers name what they know to go wrong; the libraries below them raise an open set of kinds.
+    What a disk refuses is left to the caller.
+
+    Raises:
+        UserError: for all else.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except MemoryError:
+        raise UserError(f"{where}: takes more memory than there is, read as {kind}") from None
+    except Exception as error:
+        reason = brief(str(error).strip().partition("\n")[0])
+        line = f"{where}: can't be read as {kind}: {type(error).__name__}: {reason}"
+        raise UserError(line) from error
 
 
 def held_out(samples: Samples, fraction: float, where: object) -> tuple[Samples, Samples | None]:
