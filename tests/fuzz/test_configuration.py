@@ -103,8 +103,8 @@ WORDS = (
     "-1", "0", "9" * 30, "1e3", "x=1", "tilt=nan", "tilt=-1", "ima/tiny", "ima", "table_1",
     "fedavg", "ima+fedavg", "fedavg+fedavg", "fedprox+ima", "aaggff_d", "afl", "term", "demo",
     "mnist5k", "gumbel", "losses.csv", "results", "config", ".", "..", "/", "", "\0", "x" * 300,
-    "x/" * 3000, "ima+" * 500, "{}", "%s", "\udcff", "cuda", "cuda:99", "cpu", "sequential", "/dev/null",
-    "results/x.log", "é", "-h", "--version", "--again",
+    "x/" * 3000, "ima+" * 500, "{}", "%s", "\udcff", "cuda", "cuda:99", "cpu", "sequential",
+    "/dev/null", "results/x.log", "é", "-h", "--version", "--again",
 )  # fmt: skip
 USUAL = (
     ["run", "ima/tiny", "fedavg", "--seed", "1"],

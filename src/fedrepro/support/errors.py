@@ -4,16 +4,18 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST = 120  # characters of a value that is shown
+LONGEST_LINE = 900  # characters of all that is said
 
 
 class UserError(Exception):
     """An input that we can name the fault of. The command prints it and exits with status 2.
 
-    It is one line, also where it quotes a library that writes several.
+    It is one line, also where it quotes a library that writes several, or all that it has read.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(filter(None, map(str.strip, message.splitlines()))))
+        line = " ".join(filter(None, map(str.strip, message.splitlines())))
+        super().__init__(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}...")
 
 
 class Interrupted(KeyboardInterrupt):
