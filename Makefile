@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check bench lock clean
+.PHONY: help setup reproduce test check fuzz bench lock clean
 
 PYTHON ?=
 UV := .tools/bin/uv
@@ -36,6 +36,9 @@ check: setup ## formatting, lint, types and workflow lint, then all tests
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 	@$(MAKE) --no-print-directory test
+
+fuzz: setup ## the fuzzers with random examples, for about 10 minutes on one core (in tests: few, fixed)
+	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
 
 bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
 	@pytest tests/benchmarks -p benchmark -p no:xdist
