@@ -107,6 +107,7 @@ def data_of(plan: Plan, dataset: Dataset, partition: Partition) -> dict[str, Any
         "std": _listed(dataset.std),
         "client_standardised": _listed(dataset.client_standardised),
         "partition_sha256": digest.hexdigest(),
+        "clients": len(partition.train),  # the digest does not say where testing begins
         # Of what the model starts from; None: its own draw.
         "weights_sha256": getattr(plan.federation.context.net.module, "weights_sha256", None),
     }

@@ -34,7 +34,9 @@ def read_tabular_csv(spec: TabularCsv, path: Path) -> Content:
     if pd.api.types.is_float_dtype(found):
         wrong = found[~np.isfinite(found) | (found != np.floor(found))]
         if len(wrong):
-            raise bad_value(path, f"label: {spec.label}", wrong.iloc[0], "whole numbers or words")
+            raise bad_value(
+                path, f"label: {spec.label}", float(wrong.iloc[0]), "whole numbers or words"
+            )
     elif not pd.api.types.is_bool_dtype(found) and not pd.api.types.is_numeric_dtype(found):
         found = found.astype(str)
     class_names, labels = np.unique(found.to_numpy(), return_inverse=True)
