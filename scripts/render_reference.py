@@ -1,4 +1,4 @@
-"""Render the tables of reports/reference/README.md from the reference results beside it."""
+"""Render the tables of reports/papers/<system>/reference/README.md from the results beside it."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,8 @@ from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.measures import by_client, measure_of, mixed
 from fedrepro.report.papers import published
-from fedrepro.run.results import RunRecord, read_run
+from fedrepro.run.results import PAPERS, REFERENCE, RunRecord, read_run
 
-PAGE = Path("reports/reference/README.md")
 HEART = "aaggff", "table_7_heart"
 PERSONAL = ("superfed", "table_2_3"), ("superfed", "table_2_3_released")
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
@@ -111,15 +110,16 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
 
 def main() -> None:
     bench, papers = load(), published.load()
-    text = PAGE.read_text(encoding="utf-8")
     for system, item in (HEART, *PERSONAL):
         target = bench.table(system, item, "paper")
+        page = PAPERS / system / REFERENCE / "README.md"
         rendered = (render if (system, item) == HEART else render_personal)(target, papers)
         start, end = MARKS[0].format(item), MARKS[1]
         pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
+        text = page.read_text(encoding="utf-8")
         text = pattern.sub(lambda found, new=rendered: f"{found[1]}{new}{found[2]}", text)
+        page.write_text(text, encoding="utf-8")
         print(rendered)
-    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def world(clients: int) -> Federation:
     samples = Samples(torch.from_numpy(x), torch.from_numpy(y), Scaling(None, None))
     rows = list(np.arange(clients * SAMPLES).reshape(clients, SAMPLES))
     context = Context(net=net, clients=clients, rounds=ROUNDS, optimizer=sgd(0.9, 1e-4))
-    return Federation(method, context, ClientData(samples, rows), COHORT, 1, 10, seed=1)
+    return Federation(method, context, ClientData(samples, rows), COHORT, 10, seed=1)
 
 
 def peak_memory() -> int:

@@ -9,12 +9,19 @@ from urllib.parse import unquote
 
 import pytest
 
+from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, Run, TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
-from support.figure_world import add_figures, give_runs, write_landscape, write_mixtures
+from support.figure_world import (
+    add_figures,
+    give_runs,
+    write_landscape,
+    write_mixtures,
+    write_regret,
+)
 from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -47,14 +54,15 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key, target in bench.targets("demo").items():
         if isinstance(target, FigureTarget):
             give_runs(bench, target, {"mild", "strong", "fedavg", "mild+fedavgm"})
-            for run in target.landscapes:
-                write_landscape(root / run.landscape)
+            write = write_regret if target.figure.kind == "regret" else write_landscape
+            for path in target.analyses:
+                write(root / path)
             for run in target.runs:
                 if key[1] == "figure_2_5":
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))
         if not isinstance(target, TableTarget):
             site.write_page(bench, target, papers)
-    site.write_site(bench, papers, "demo")
+    site.write_site(bench, papers, described_methods(), "demo")
     return root / "reports/site"
 
 

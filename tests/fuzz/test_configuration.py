@@ -53,7 +53,7 @@ def use(root: Path) -> None:
         for target in bench.targets(scale).values():
             assert target.page
     for name in bench.settings:
-        compose(bench.run_config(name, "fedavg", 1))
+        compose(bench.run_spec(name, "fedavg", 1))
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / ".snakemake")
     check_methods(bench)

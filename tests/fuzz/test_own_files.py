@@ -25,7 +25,7 @@ from fedrepro.run import results, runner
 from fedrepro.run.store import load_tree, save_tree
 from support.malformed import Mutation, fuzzed, mutated, mutated_archive, mutations, watched
 from support.raw_data import idx_entry, idx_files, write_packed
-from support.tiny_run import carry_out, run_config
+from support.tiny_run import carry_out, run_spec
 
 SHARE = st.floats(0, 1, exclude_max=True)
 # In results/, as everything that a command writes.
@@ -88,7 +88,7 @@ class Stop(Exception):
 
 def test_checkpoints(tmp_path: Path) -> None:
     """Those with clients' states; a run goes on from what is whole, or starts again when told."""
-    config = run_config("scaffold", rounds=4)
+    config = run_spec("scaffold", rounds=4)
 
     def stop(progress: runner.Progress) -> None:
         if progress.round == 3:
@@ -117,7 +117,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 def test_finished_runs(tmp_path: Path) -> None:
     """For the report: every file of a run's folder."""
     run = Run("ima/x", "fedavg", 1)
-    carry_out(tmp_path / run.folder, run_config(rounds=3))
+    carry_out(tmp_path / run.folder, run_spec(rounds=3))
     whole = tmp_path / IN / "whole"
     (tmp_path / run.folder).rename(whole)
     names = sorted(path.name for path in whole.iterdir())

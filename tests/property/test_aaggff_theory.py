@@ -18,7 +18,7 @@ from fedrepro.methods.deciding.simplex import minimise_quadratic, nearest
 from support.places import ROOT
 
 CDFS = list(DISTRIBUTIONS)
-PUBLISHED = ROOT / "reports/published/published.csv"
+PUBLISHED = ROOT / "reports/papers/aaggff/cells.csv"
 
 # (round, present decision, generator) -> losses of all clients
 Adversary = Callable[[int, np.ndarray, np.random.Generator], np.ndarray]

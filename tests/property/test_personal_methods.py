@@ -253,11 +253,11 @@ def test_pfedme_solves_the_proximal_problem() -> None:
     world = federation(method=OnQuadratic(mu=mu), momentum=0.0, weight_decay=0.0, lr=0.05)
     context = replace(world.context, epochs=epochs)
     # A hundred small mini-batches, so that one epoch solves the inner problem.
-    world = replace(world, context=context, epochs=epochs, batch_size=1)
+    world = replace(world, context=context, batch_size=1)
     clients = replace(
         world.clients, tensors=[(torch.zeros(300, FEATURES), torch.zeros(300).long())]
     )
-    world = replace(world, clients=clients, cohort=1, context=replace(context, clients=1))
+    world = replace(world, clients=clients, cohort_size=1, context=replace(context, clients=1))
     server, owns, _ = play(world, until=1)
     w = world.initial
     prox = tree.apply(lambda leaf: (1 + mu * leaf) / (1 + mu), w)

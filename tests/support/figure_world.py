@@ -16,7 +16,7 @@ SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
 
 
 def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
-    """The kinds that SuPerFed's experiment file has, with methods of IMA's."""
+    """Every kind, most with methods of IMA's."""
     places = [{"label": name.upper(), "setting": name} for name in settings]
     columns = [{"label": name, "method": name} for name in ("mild", "strong")]
     return {
@@ -45,6 +45,12 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
             "title": "Mixtures",
             "panels": places,
             "columns": columns,
+        },
+        "figure_regret": {
+            "kind": "regret",
+            "title": "Regret",
+            "method": "aaggff_s",
+            "panels": places,
         },
         "figure_9": {"kind": "lines", "title": "Curves", "rows": places, "columns": columns},
         "figure_10": {"kind": "bars", "title": "Bars", "rows": places, "columns": columns},
@@ -85,6 +91,14 @@ def write_landscape(path: Path, **changes: Any) -> None:
     loss = [[0.1 + a * a + b * b for a in x] for b in x]
     path.parent.mkdir(parents=True, exist_ok=True)
     made = {"directions": "two random ones", "x": x, "y": x, "loss": loss, "accuracy": loss}
+    path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+def write_regret(path: Path, **changes: Any) -> None:
+    """Four rounds of five clients: the regret crosses its bound once, one number is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = {"clients": 5, "linearised": False, "round": [1, 2, 3, 4],
+            "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
     path.write_text(json.dumps(made | changes), encoding="utf-8")
 
 

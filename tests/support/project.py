@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from support.places import ROOT
+from support.report_world import copy_inputs
 
 CONFIG = """\
 scale: demo
@@ -62,8 +63,7 @@ class Project:
         ignore = shutil.ignore_patterns("__pycache__")
         for name in ("src", "workflow"):
             shutil.copytree(ROOT / name, root / name, ignore=ignore)
-        for name in ("templates", "captions", "published"):
-            shutil.copytree(ROOT / "reports" / name, root / "reports" / name)
+        copy_inputs(root)
         shutil.copy(ROOT / "Snakefile", root)
         shutil.copytree(ROOT / "workflow/profiles", root / "profiles")
         project = cls(root)

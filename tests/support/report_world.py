@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import yaml
 
-from fedrepro.config.settings import EXECUTION
+from fedrepro.config.products import expand
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.run.results import landed_folder
@@ -21,18 +21,23 @@ from support.places import ROOT
 
 def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
     """The committed files that reports are made from; of IMA's first table, a corner."""
-    for name in ("templates", "captions", "published"):
-        shutil.copytree(ROOT / "reports" / name, root / "reports" / name)
+    copy_inputs(root)
     for name in ("config.yaml", "datasets.yaml", "experiments/ima.yaml"):
         (root / "config" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "config" / name, root / "config" / name)
     file = root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = expand(yaml.safe_load(file.read_text(encoding="utf-8")), file)
     table = experiment["tables"]["table_1"]
     table["rows"], table["columns"] = table["rows"][:rows], table["columns"][:columns]
     experiment["tables"] = {"table_1": table}
     file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
     return root
+
+
+def copy_inputs(root: Path) -> None:
+    """Templates and papers, without reference results."""
+    ignore = shutil.ignore_patterns("reference", "site")
+    shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 
 
 def curve(rounds: int, end: float, seed: int = 0) -> list[float]:
@@ -55,8 +60,7 @@ def write_run(
     """A run directory with this learning curve; ``changes`` go into its configuration."""
     folder = workbench.root / (landed_folder(run) if landed else run.folder)
     folder.mkdir(parents=True)
-    described = workbench.run_config(run.setting, run.method, run.seed) | changes
-    described = {key: value for key, value in described.items() if key not in EXECUTION}
+    described = workbench.run_spec(run.setting, run.method, run.seed).description() | changes
     count = len(accuracies)
     columns = {
         "round": list(range(1, count + 1)),

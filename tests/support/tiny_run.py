@@ -5,12 +5,15 @@ python -m support.tiny_run FOLDER COMPOSITION [key=value ...]
 
 import json
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import runner
@@ -46,25 +49,31 @@ def partition(held_out: bool = False, y: NDArray[np.int64] | None = None) -> Par
     return Partition(train, test, counts(train), test_counts, {}, "by-hand", 0)
 
 
-def run_config(composition: str = "fedavg", **changes: Any) -> dict[str, Any]:
-    return {
-        "setting": "test/blobs", "method": composition, "composition": composition,
-        "hyperparameters": {}, "seed": 1, "dataset": "blobs", "partition": {}, "model": "logistic",
-        "rounds": 12, "participation": 0.5, "epochs": 2, "batch_size": 8,
-        "optimizer": {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}, "lr_decay": 0.99,
-        "evaluate": {"every": 1, "clients": False}, "executor": "sequential", "device": "cpu",
-        "threads": 1, "checkpoint_every": 2, **changes,
+def run_spec(composition: str = "fedavg", **changes: Any) -> RunSpec:
+    """``changes``: ``hyperparameters``, how it is executed, or keys of its setting."""
+    hyperparameters = changes.pop("hyperparameters", {})
+    given = {field.name for field in fields(Execution)} & changes.keys()
+    way = {"executor": "sequential", "checkpoint_every": 2} | {
+        name: changes.pop(name) for name in given
+    }
+    values = {
+        "dataset": "blobs", "partition": {"scheme": "iid", "clients": CLIENTS},
+        "model": "logistic", "rounds": 12, "participation": 0.5, "epochs": 2, "batch_size": 8,
+        "optimizer": {"lr": 0.1}, "lr_decay": 0.99, **changes,
     }  # fmt: skip
+    setting = Setting.model_validate(values)
+    setting._name = "test/blobs"
+    return RunSpec(setting, composition, composition, hyperparameters, 1, Execution(**way))
 
 
 def carry_out(
     folder: Path,
-    config: dict[str, Any],
+    spec: RunSpec,
     report: runner.Report = lambda progress: None,
     data: Dataset | None = None,
 ) -> dict[str, Any]:
-    held_out = bool(config["evaluate"]["clients"])
-    return runner.run(config, data or dataset(), partition(held_out), folder, "code", report)
+    held_out = spec.setting.evaluate.clients
+    return runner.run(spec, data or dataset(), partition(held_out), folder, "code", report)
 
 
 def main() -> None:
@@ -75,7 +84,7 @@ def main() -> None:
         print(progress.round, flush=True)
         sys.stdin.readline()  # the parent decides when the next round is played
 
-    carry_out(Path(folder), run_config(composition, **values), say)
+    carry_out(Path(folder), run_spec(composition, **values), say)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_a_failed_run_leaves_a_hole_and_the_rest_goes_on(project: Project) -> No
         (
             "method: fedprox}",
             "method: fedprax}",
-            "tables.table_1.columns.1.method: method fedprax: part: 'fedprax': expected one of",
+            "tables.table_1.columns.FedProx.method: method fedprax: part: 'fedprax': ",
         ),
         ("rounds: 2\n", "rounds: -2\n", "settings.tiny.rounds: -2: expected a whole number"),
     ],

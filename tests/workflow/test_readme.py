@@ -1,7 +1,8 @@
-"""What README and docs/data.md tell a newcomer to write works as it is written there."""
+"""What README and docs tell a newcomer to write works as it is written there."""
 
 import csv
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import yaml
 from PIL import Image
 
 from fedrepro.cli import main as cli
+from fedrepro.config.loading import load
+from fedrepro.workflow.checks import check_methods
 from support.project import CONFIG, ROOT
 
 SETTING = """\
@@ -116,3 +119,16 @@ def test_a_folder_of_your_own_images(folder: Path) -> None:
                 place / f"{number}.png"
             )
     assert score(folder, "my_images", "{scheme: iid, clients: 3}")[-1] == 1.0
+
+
+def test_one_entry_for_several(folder: Path) -> None:
+    (text,) = blocks("docs/experiments.md", "yaml")
+    (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    bench = load(folder)
+    check_methods(bench)
+    mine = bench.experiments["mine"]
+    assert list(mine.settings) == ["iid", "shards-20", "shards-40", "labels-20", "labels-40"]
+    assert len(bench.table("mine", "table_1").cells) == 4 * 3
+    assert mine.methods["prox_0.1"] == {"use": "fedprox", "mu": 0.1}
+    assert len(bench.target("mine", "figure_1", "paper").runs) == 4 * 1

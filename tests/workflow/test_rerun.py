@@ -1,6 +1,7 @@
 """What Snakemake does again after a change, and what it leaves alone."""
 
 import json
+from pathlib import Path
 
 from support.project import Project
 
@@ -9,6 +10,11 @@ TABLE_2 = {"results/tables/demo/ima/table_2.json", "reports/site/ima/table_2.htm
 INDEX = {"reports/site/index.html"}
 FEDAVG = "results/runs/ima/tiny/fedavg/seed1/manifest.json"
 FEDPROX = "results/runs/ima/tiny/fedprox/seed1/manifest.json"
+
+
+def partition_of(project: Project) -> Path:
+    (path,) = (project.root / "results/partitions").rglob("seed1.npz")
+    return path
 
 
 def test_everything_is_made_and_runs_are_shared(finished: Project) -> None:
@@ -35,19 +41,49 @@ def test_a_change_of_a_hyperparameter_redoes_its_runs_and_their_tables(project: 
     assert project.due() == {FEDPROX} | TABLE_1 | INDEX
 
 
-def test_comments_formatting_and_ways_of_running_redo_nothing(project: Project) -> None:
-    for name in (
-        "methods/fedprox.py",
-        "engine/method.py",
-        "run/runner.py",
-        "data/partition/partition.py",
+def test_a_change_of_the_engine_redoes_all_runs(project: Project) -> None:
+    """Which files those are, tests/unit/run/test_fingerprint.py goes over."""
+    project.edit("src/fedrepro/engine/descent.py", "advance(tree", "advance(1 * tree")
+    assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
+
+
+def test_another_partition_redoes_its_runs(project: Project) -> None:
+    with partition_of(project).open("ab") as file:
+        file.write(b"other")
+    assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
+
+
+def test_what_carries_out_or_describes_redoes_nothing(project: Project) -> None:
+    """Nor does a part that no run uses, or a partition that is written again as it was."""
+    for file, old, new in (
+        ("support/errors.py", "; did you mean", "; perhaps"),
+        ("support/typed_yaml.py", "is given twice", "stands there twice"),
+        ("engine/executors.py", "install one or use", "please install one or use"),
+        ("run/assembly.py", "a device that is there", "another device"),
+        ("data/partition/partition.py", "would get no samples", "would go without"),
+        ("run/manifest.py", '"rounds_done": state.done,', '"rounds_done": state.done, "new": 1,'),
+        ("run/runner.py", "now_cpu - cpu", "now_cpu - cpu + 1"),
+        ("run/checkpoint.py", "LAYOUT = 1", "LAYOUT = 2"),
+        ("run/store.py", "256 * 2**20", "128 * 2**20"),
+        ("cli/run.py", "rounds/s", "rounds a second"),
+        ("models/_registry.py", "AAggFF (ICML 2024), Heart and Berka", "Elsewhere"),
+        ("methods/server/fedadam.py", "self.beta2 * v", "2 * self.beta2 * v"),
     ):
+        project.edit(f"src/fedrepro/{file}", old, new)
+    partition_of(project).touch()
+    assert project.due() == INDEX  # shows the sources of methods and server optimizers
+
+
+def test_comments_formatting_and_ways_of_running_redo_only_what_shows_the_source(
+    project: Project,
+) -> None:
+    for name in ("methods/fedprox.py", "engine/method.py", "data/partition/partition.py"):
         path = project.root / "src/fedrepro" / name
         text = path.read_text(encoding="utf-8")
         path.write_text(f'"""Other words."""\n# A remark.\n\n\n{text}  # the end\n')
     project.edit(project.experiment, "rounds: 2\n", "rounds:  2 # a remark\n")
     project.edit("config/config.yaml", "scale: demo", "scale: demo\ncheckpoint_every: 1")
-    assert project.due("--config", "executor=sequential") == set()
+    assert project.due("--config", "executor=sequential") == INDEX  # methods' sources
 
 
 def test_a_deleted_table_is_made_again_alone(project: Project) -> None:

@@ -1,4 +1,5 @@
-# Tables of numbers, then pages that show them; figures are drawn straight from the runs.
+# Tables of numbers, then pages that show them; figures are drawn from the runs and from what was
+# analysed in them. All of it only reads what other rules have computed.
 
 
 rule table:
@@ -14,6 +15,7 @@ rule table:
         "../envs/fedrepro.yaml"
     params:
         code=GRAPH.report_code,
+        paper=GRAPH.paper,
         definition=GRAPH.table_definition,
         published=GRAPH.published_results,
     shell:
@@ -31,6 +33,7 @@ rule page:
         "../envs/fedrepro.yaml"
     params:
         code=GRAPH.report_code,
+        paper=GRAPH.paper,
         definition=GRAPH.page_definition,
         scale=GRAPH.scale,
     shell:
@@ -39,6 +42,7 @@ rule page:
 
 rule site:
     input:
+        tables=GRAPH.tables(),
         pages=GRAPH.pages(),
     output:
         "reports/site/index.html",
@@ -48,6 +52,8 @@ rule site:
         "../envs/fedrepro.yaml"
     params:
         code=GRAPH.report_code,
+        papers=GRAPH.papers,
+        methods=GRAPH.methods,
         scale=GRAPH.scale,
     shell:
         "fedrepro --log {log} site --scale {params.scale}"

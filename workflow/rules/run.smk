@@ -42,7 +42,24 @@ rule landscape:
     threads: GRAPH.bench.config.threads
     params:
         # Asked for only where there is such a figure.
-        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape"),
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
     shell:
         "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
+        " --seed {wildcards.seed}"
+
+
+# The regret of a run's decisions, for figures that ask for it.
+rule regret:
+    input:
+        "results/runs/{setting}/{method}/seed{seed}/manifest.json",
+    output:
+        "results/regrets/{setting}/{method}/seed{seed}.json",
+    log:
+        "results/logs/regret/{setting}/{method}/seed{seed}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.regret_code,
+    shell:
+        "fedrepro --log {log} regret {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"

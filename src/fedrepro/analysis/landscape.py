@@ -17,6 +17,10 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
 
+# How a run's landscape is sampled.
+DIRECTIONS = "two random directions, filter-normalised"
+POINTS, REACH = 21, 1.0  # along each direction, from -REACH to REACH
+
 Directions = tuple[Tree, Tree]
 # The parameters -> loss and accuracy there
 Scorer = Callable[[Tree], tuple[float, float]]

@@ -1,14 +1,46 @@
 """The regret of a run's decisions beside its proven bound, from the losses that it recorded."""
 
+import math
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedrepro.analysis.replay import Bounded, Replay, replay
+from fedrepro.config.targets import Run
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.deciding.rule import Decider, Observed
-from fedrepro.run.results import RunRecord
-from fedrepro.support.errors import bad_value
+from fedrepro.run.results import RunRecord, find_run
+from fedrepro.support.errors import UserError, bad_value
+
+
+def regret_as_json(root: Path, run: Run) -> dict[str, Any]:
+    """The regret of a finished run of this machine, or of a reference result.
+
+    Returns:
+        clients; linearised, as in :class:`fedrepro.analysis.replay.Replay`; and round, regret and
+        bound after every round that taught the rule something, None where there is no number.
+        The lists are empty for a run that recorded no losses.
+
+    Raises:
+        UserError: when the run is not there, or its method's regret has no bound.
+    """
+    record = find_run(root, run)
+    if record.state != "finished":
+        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    found = regret_of(record)
+    names = ("round", "regret", "bound")
+    columns = {name: found.rounds[name].tolist() if found else [] for name in names}
+    return {
+        "clients": int(record.manifest["clients"]),
+        "linearised": bool(found and found.linearised),
+        **{
+            name: [value if math.isfinite(value) else None for value in values]
+            for name, values in columns.items()
+        },
+    }
 
 
 def regret_of(record: RunRecord) -> Replay | None:

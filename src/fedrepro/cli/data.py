@@ -56,11 +56,13 @@ def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.support.files import sha256_of
 
     workbench = load()
-    if arguments.name in workbench.weights:
+    weights = dict(workbench.weights.values())
+    if arguments.name in weights:
         from fedrepro.data.fetching.weights import fetch_weights
 
-        weights = workbench.weights[arguments.name]
-        path = fetch_weights(arguments.name, weights, workbench.config.data.archives)
+        path = fetch_weights(
+            arguments.name, weights[arguments.name], workbench.config.data.archives
+        )
         print(f"{path}  sha256 {sha256_of(path)}")
         return
     spec = find_dataset(arguments.name, workbench.datasets)

@@ -1,10 +1,8 @@
 """``fedrepro methods`` and ``coverage``: tables for people, ``--json`` for scripts."""
 
 import argparse
-import inspect
 import json
 from pathlib import Path
-from typing import Any
 
 from fedrepro.cli.console import print_table
 
@@ -33,59 +31,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     schema.set_defaults(handler=write_schemas)
 
 
-def describe_methods() -> list[dict[str, Any]]:
-    """Everything that a composition can name, as JSON can hold it."""
-    from fedrepro.engine.method import Method
+def list_methods(arguments: argparse.Namespace) -> None:
     from fedrepro.methods import _registry as registry
 
-    hooks = [
-        name
-        for name, value in vars(Method).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    ]
-    bookkeeping = {"layers", "check"}
-    rows = []
-    for part in registry.parts().values():
-        overridden = [
-            name
-            for name in hooks
-            if name not in bookkeeping
-            and any(name in vars(cls) for cls in part.cls.__mro__ if cls.__name__ not in BASES)
-        ]
-        # A switch between paper and released code is shown as a divergence.
-        divergences = part.cls.divergences()
-        rows.append(
-            {
-                "name": part.name,
-                "kind": part.kind,
-                "paper": part.paper,
-                "hyperparameters": {
-                    name: default
-                    for name, default in registry.hyperparameters_of(part.cls).items()
-                    if name not in {each.name for each in divergences}
-                },
-                "hooks": overridden,
-                "divergences": [
-                    {
-                        "field": each.name,
-                        "paper": each.default,
-                        "released": each.metadata["released"],
-                        "item": each.metadata["item"],
-                        "why": each.metadata["why"],
-                    }
-                    for each in divergences
-                ],
-            }
-        )
-    return rows
-
-
-# Classes whose hooks are defaults, not overrides.
-BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
-
-
-def list_methods(arguments: argparse.Namespace) -> None:
-    rows = describe_methods()
+    rows = [registry.describe(part) for part in registry.parts().values()]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return

@@ -3,6 +3,10 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedrepro.report.pages.method import MethodText
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,8 +30,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     site = subparsers.add_parser(
         "site",
         help="render the start page and all that is not a table's",
-        description="Render the start page, methods, discrepancies, cost, and the printed numbers "
-        "of tables that no experiment file covers yet.",
+        description="Render the start page from the tables that `fedrepro table` has computed, "
+        "methods, discrepancies, cost, and the printed numbers of tables that no experiment file "
+        "covers yet.",
     )
     _add_scale(site)
     site.set_defaults(handler=make_site)
@@ -70,7 +75,24 @@ def make_site(arguments: argparse.Namespace) -> None:
 
     workbench = load()
     scale = workbench.scale(arguments.scale)
-    _say(site.write_site(workbench, published.load(workbench.root), scale))
+    papers = published.load(workbench.root)
+    _say(site.write_site(workbench, papers, described_methods(), scale))
+
+
+def described_methods() -> "list[MethodText]":
+    """What the pages of methods show; the report itself does not import what computes."""
+    from fedrepro.methods import _registry as registry
+    from fedrepro.report.pages.method import MethodText
+
+    return [
+        MethodText(
+            registry.describe(part),
+            part.documentation,
+            part.file.read_text(encoding="utf-8"),
+            part.shown_file,
+        )
+        for part in registry.parts().values()
+    ]
 
 
 def _say(path: Path) -> None:

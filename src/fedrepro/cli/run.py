@@ -75,13 +75,14 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro.run import assembly as plan
-    from fedrepro.run import fingerprint, runner
+    from fedrepro.data.fetching.weights import fetch_weights
+    from fedrepro.run import assembly, fingerprint, runner
 
-    run_config = workbench.run_config(run.setting, run.method, run.seed)
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
-    plan.compose(run_config)
-    _weights(workbench, run.setting)
+    assembly.compose(spec)
+    if spec.weights:
+        fetch_weights(*spec.weights, workbench.config.data.archives)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
@@ -93,11 +94,11 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         lines(progress)
 
     manifest = runner.run(
-        run_config,
+        spec,
         dataset,
         partition,
         workbench.root / run.folder,
-        fingerprint.of_code(run_config),
+        fingerprint.of_code(spec),
         report,
     )
     if manifest["status"] == "diverged":
@@ -131,16 +132,6 @@ def progress_lines(name: str) -> "Report":
         )
 
     return show
-
-
-def _weights(workbench: Workbench, setting: str) -> None:
-    """Fetch what the model starts from, if it starts from anything."""
-    from fedrepro.data.catalogue.weights import weights_of_model
-    from fedrepro.data.fetching.weights import fetch_weights
-
-    wanted = weights_of_model(workbench.setting(setting).model, workbench.weights)
-    if wanted:
-        fetch_weights(*wanted, workbench.config.data.archives)
 
 
 def _dataset(workbench: Workbench, setting: str) -> "Dataset":

@@ -1,6 +1,7 @@
 """JSON schemas of the files in ``config/``, for editors; ``fedrepro schema`` writes them."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,12 +16,89 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "datasets.json": Catalogue,
 }
 
+Schema = dict[str, Any]
+
+NAMED = r"\{\w+\}"  # in the keys of entries that stand for several
+FOR: Schema = {
+    "description": "Names and the values that stand for them as {name}: the entry is made for each "
+    "combination of the lists, or for each of the mappings.",
+    "anyOf": [
+        {
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": {"type": "array", "minItems": 1},
+        },
+        {"type": "array", "minItems": 1, "items": {"type": "object", "minProperties": 1}},
+    ],
+}
+EACH: Schema = {
+    "description": "Rows that are merged into the entry, which is made once for each.",
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "object"},
+}
+
 
 def text_of(model: type[BaseModel]) -> str:
     """The schema of a file, as it is written to disk."""
     schema = model.model_json_schema()
-    setting: dict[str, Any] | None = schema.get("$defs", {}).get("Setting")
-    if setting:
-        # A setting that extends another one need not say everything again.
-        setting["anyOf"] = [{"required": ["extends"]}, {"required": setting.pop("required")}]
+    if model is Experiment:
+        _as_written(schema)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_written(schema: Schema) -> None:
+    """Allow what experiment files leave to be written out when they are read."""
+    models = schema["$defs"]
+    # A setting that extends another one need not say everything again.
+    setting = models["Setting"]
+    setting["anyOf"] = [{"required": ["extends"]}, {"required": setting.pop("required")}]
+    # Nor need a metric, of which a table says one part and its rows the other.
+    del models["OverClients"]["required"]
+    grid = models["MethodGrid"]["properties"]
+    grid["use"] = {"type": "string", "description": "What the methods are variants of."}
+    named = {"type": "string", "description": "Their name, with the labels of both axes in braces."}
+    grid["methods"] = {"anyOf": [grid["methods"], named]}
+    for node in list(_nodes(schema)):
+        if node.get("type") == "array" and _keys(node.get("items"), models) is not None:
+            node["items"] = {
+                "anyOf": [node["items"], _product(node["items"], models, "for", "each")]
+            }
+        (entry,) = node.get("patternProperties", {"": node.get("additionalProperties")}).values()
+        if _keys(entry, models) is not None:
+            node.setdefault("patternProperties", {})[NAMED] = _product(entry, models, "for")
+    models |= {"for": FOR, "each": EACH}
+
+
+def _product(entry: Schema, models: Schema, *given: str) -> Schema:
+    """An entry that stands for several. Its values are not checked: text may stand for any."""
+    keys = _keys(entry, models)
+    known = {key: {"$ref": f"#/$defs/{key}"} for key in given}
+    return {
+        "type": "object",
+        "properties": {**known, **dict.fromkeys(sorted(keys or ()), True)},
+        "additionalProperties": not keys,
+        "anyOf": [{"required": [key]} for key in given],
+    }
+
+
+def _keys(entry: Any, models: Schema) -> set[str] | None:
+    """The keys that an entry may have, an empty set if any, None if it is no mapping."""
+    if not isinstance(entry, dict):
+        return None
+    chosen = [models[part["$ref"].rpartition("/")[2]] for part in _parts(entry)] or [entry]
+    if any(model.get("type") != "object" for model in chosen):
+        return None
+    return {key for model in chosen for key in model.get("properties", {})}
+
+
+def _parts(entry: Schema) -> list[Schema]:
+    return [part for part in entry.get("oneOf", [entry]) if "$ref" in part]
+
+
+def _nodes(node: Any) -> Iterator[Schema]:
+    """A schema and all that it is made of."""
+    if isinstance(node, dict):
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if type(node) is list else ():
+        yield from _nodes(inner)

@@ -1,26 +1,55 @@
-"""Figures of experiment files."""
+"""Figures of experiment files.
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+A kind of figure is a class here, in :data:`Figure`, and a module ``report/pages/figures/<kind>.py``
+that draws it.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedrepro.config.tables import Column, Metric, Place, Row, Summary
+from fedrepro.config.tables import Column, Metric, Place, Row, Summary, named_settings
 from fedrepro.config.values import Composition, Name, Scale
 from fedrepro.support.typed_yaml import Real, Typed, Whole
 
+Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
 
-class Charts(Typed):
+
+class FigureSpec(Typed):
+    """What all kinds of figures have.
+
+    Attributes:
+        analysis: the folder in results/ of the JSON that a rule makes of each of its runs, where
+            the runs' own files do not say what is drawn.
+        first_seed_only: whether only the first seed's runs are analysed.
+    """
+
+    kind: str
+    title: str
+    analysis: ClassVar[Literal["landscapes", "regrets"] | None] = None
+    first_seed_only: ClassVar[bool] = False
+
+    @abstractmethod
+    def needs(self, scale: Scale) -> Needs:
+        """The settings and methods that it is made from at a scale."""
+
+    @abstractmethod
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        """Where it names a setting, such as ``rows.0.demo``, and which."""
+
+
+class Charts(FigureSpec):
     """A panel for each row; in it a bar, or a learning curve, for each column."""
 
     kind: Literal["bars", "lines"]
-    title: str
     metric: Metric = "accuracy"
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
 
-    def needs(self, scale: Scale) -> "Needs":
+    def needs(self, scale: Scale) -> Needs:
         return [
             (row.setting_at(scale), method)
             for row in self.rows
@@ -28,17 +57,23 @@ class Charts(Typed):
             for method in column.methods_at(scale)
         ]
 
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("rows", self.rows)
 
-class Regret(Typed):
+
+class Regret(FigureSpec):
     """A panel for each setting: the regret of a method's decisions, and its proven bound."""
 
     kind: Literal["regret"]
-    title: str
+    analysis = "regrets"
     method: Composition
     panels: list[Place] = Field(min_length=1)
 
-    def needs(self, scale: Scale) -> "Needs":
+    def needs(self, scale: Scale) -> Needs:
         return [(place.setting_at(scale), self.method) for place in self.panels]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
 
 
 class Axis(Typed):
@@ -55,14 +90,13 @@ class MethodGrid(Typed):
     methods: list[list[Composition]] = Field(min_length=1)
 
 
-class HeatMap(Typed):
+class HeatMap(FigureSpec):
     """Panels in which two hyperparameters vary; every cell is a method.
 
     Scale demo has the corners only: the least and the greatest value of each.
     """
 
     kind: Literal["heat_map"]
-    title: str
     setting: Name
     demo: Name | None = None
     metric: Metric = "accuracy"
@@ -94,21 +128,24 @@ class HeatMap(Typed):
         ]
         return self.model_copy(update={"x": x, "y": y, "panels": panels})
 
-    def needs(self, scale: Scale) -> "Needs":
+    def needs(self, scale: Scale) -> Needs:
         setting = self.demo if scale == "demo" and self.demo else self.setting
         panels = self.at(scale).panels
         return [(setting, name) for panel in panels for row in panel.methods for name in row]
 
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        yield "setting", self.setting
+        yield "demo", self.demo
 
-class Mixtures(Typed):
+
+class Mixtures(FigureSpec):
     """A panel for each setting: accuracy of the clients' mixed models along the weight."""
 
     kind: Literal["mixtures"]
-    title: str
     panels: list[Place] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
 
-    def needs(self, scale: Scale) -> "Needs":
+    def needs(self, scale: Scale) -> Needs:
         return [
             (place.setting_at(scale), method)
             for place in self.panels
@@ -116,20 +153,27 @@ class Mixtures(Typed):
             for method in column.methods_at(scale)
         ]
 
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
 
-class Landscape(Typed):
+
+class Landscape(FigureSpec):
     """A panel for each method: the loss around its model, of the first seed."""
 
     kind: Literal["landscape"]
-    title: str
+    analysis = "landscapes"
+    first_seed_only = True
     setting: Name
     demo: Name | None = None
     columns: list[Column] = Field(min_length=1)
 
-    def needs(self, scale: Scale) -> "Needs":
+    def needs(self, scale: Scale) -> Needs:
         setting = self.demo if scale == "demo" and self.demo else self.setting
         return [(setting, name) for column in self.columns for name in column.methods_at(scale)]
 
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        yield "setting", self.setting
+        yield "demo", self.demo
 
-Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
+
 Figure = Annotated[Charts | Regret | HeatMap | Mixtures | Landscape, Field(discriminator="kind")]

@@ -1,11 +1,12 @@
 """Reading ``config/``, and refusing what can't be meant."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from fedrepro.config.figures import Charts, HeatMap, Landscape, Mixtures, Regret
+from fedrepro.config.products import expand
 from fedrepro.config.settings import Config, Overrides
-from fedrepro.config.tables import ClientStatistics, Place
+from fedrepro.config.shorthand import write_out
+from fedrepro.config.tables import ClientStatistics, named_settings
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -36,11 +37,16 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         _check_references(experiment, shown, catalogue.datasets)
     if not experiments:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
-    return Workbench(root, config, experiments, catalogue.datasets, files, catalogue.weights)
+    weights = {
+        name: (model.weights, catalogue.weights[model.weights])
+        for name, model in MODELS.items()
+        if model.weights in catalogue.weights
+    }
+    return Workbench(root, config, experiments, catalogue.datasets, files, weights)
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:
-    data = read_yaml(path, shown)
+    data = write_out(expand(read_yaml(path, shown), shown), shown)
     if isinstance(data, dict) and isinstance(data.get("settings"), dict):
         data = {**data, "settings": _extend_all(data["settings"], shown)}
     experiment = validate(Experiment, data, shown)
@@ -108,23 +114,11 @@ def _check_references(
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
-        yield from _of_places(f"tables.{item}.rows", table.rows)
+        yield from named_settings(f"tables.{item}.rows", table.rows)
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():
                 yield f"computed.{item}.settings.{dataset}", setting
     for item, figure in experiment.figures.items():
-        match figure:
-            case Charts():
-                yield from _of_places(f"figures.{item}.rows", figure.rows)
-            case Regret() | Mixtures():
-                yield from _of_places(f"figures.{item}.panels", figure.panels)
-            case HeatMap() | Landscape():
-                yield f"figures.{item}.setting", figure.setting
-                yield f"figures.{item}.demo", figure.demo
-
-
-def _of_places(where: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
-    for number, place in enumerate(places):
-        yield f"{where}.{number}.setting", place.setting
-        yield f"{where}.{number}.demo", place.demo
+        for where, value in figure.named_settings():
+            yield f"figures.{item}.{where}", value

@@ -1,7 +1,7 @@
 """What is run, and how: config.yaml, and the settings of experiment files."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, Tag, field_validator
 
@@ -22,8 +22,17 @@ from fedrepro.config.values import (
 from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.support.typed_yaml import Typed, plain_or
 
-# What a run may be done with without becoming another run: its bits may differ, its meaning not.
-EXECUTION = ("executor", "device", "threads", "checkpoint_every")
+
+def later(default: Any, description: str | None = None) -> Any:
+    """A key of a setting, or of one of its parts, that came after the first results were kept.
+
+    At its default it is left out of a run's description (and of every dump), so that runs from
+    before there was such a key stay the same. Every key that is added to a setting is made by this:
+    ``noise: Noise | None = later(None)``.
+    """
+    return Field(
+        default=default, description=description, exclude_if=lambda value: bool(value == default)
+    )
 
 
 class Seeds(Typed):
@@ -123,7 +132,7 @@ class Setting(Typed):
         default=1.0, description="Factor on the learning rate per round, or every so many rounds."
     )
     evaluate: Evaluate = Evaluate()
-    noise: Noise | None = None
+    noise: Noise | None = later(None)
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )

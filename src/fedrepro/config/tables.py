@@ -1,5 +1,6 @@
 """Tables of experiment files: rows of settings, columns of methods, and what is measured."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, Tag
@@ -64,12 +65,19 @@ class Place(Typed):
         return self.demo if scale == "demo" and self.demo else self.setting
 
 
+def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
+    """Where places under a key name a setting, and which."""
+    for place in places:
+        yield f"{key}.{place.label}.setting", place.setting
+        yield f"{key}.{place.label}.demo", place.demo
+
+
 class Row(Place):
     """One setting of a table and what is measured there."""
 
-    metric: Metric | None = Field(default=None, description="Instead of the table's metric.")
+    metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
-        default={}, description="The printed row: its values in reports/published/."
+        default={}, description="The printed row: its values in reports/papers/."
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedrepro.config.figures import Figure, Landscape
+from fedrepro.config.figures import Figure
 from fedrepro.config.tables import Column, Computed, Row, Table
 from fedrepro.config.values import Scale
 
@@ -21,10 +21,9 @@ class Run:
     def folder(self) -> Path:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
-    @property
-    def landscape(self) -> Path:
-        """The loss around its model, if a figure asks for it."""
-        return Path("results/landscapes") / self.setting / self.method / f"seed{self.seed}.json"
+    def analysis(self, kind: str) -> Path:
+        """What an analysis found, such as ``landscapes``, if a figure asks for it."""
+        return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
 
 
 @dataclass(frozen=True)
@@ -84,10 +83,11 @@ class FigureTarget(Target):
         )
 
     @property
-    def landscapes(self) -> tuple[Run, ...]:
-        """The runs around whose models the loss is looked at."""
-        wanted = isinstance(self.figure, Landscape)
-        return tuple(run for run in self.runs if wanted and run.seed == self.seeds[0])
+    def analyses(self) -> tuple[Path, ...]:
+        """What analyses found in its runs, for a kind that draws that."""
+        kind, first_only = self.figure.analysis, self.figure.first_seed_only
+        runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
+        return tuple(run.analysis(kind) for run in runs) if kind else ()
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.settings import EXECUTION, Config, Seeds, Setting
+from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.config.settings import Config, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.catalogue.weights import Weights, weights_of_model
+from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import bad_value
 from fedrepro.support.typed_yaml import Typed
 
@@ -48,7 +48,8 @@ class Workbench:
     experiments: Mapping[str, Experiment]
     datasets: Mapping[str, DatasetSpec]
     files: Mapping[str, Path]  # of each system
-    weights: Mapping[str, Weights]  # that models start from
+    # Name and entry of the weights that a model starts from, for those that start from some.
+    weights: Mapping[str, tuple[str, Weights]]
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -68,6 +69,19 @@ class Workbench:
         if name not in self.settings:
             raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
         return self.settings[name]
+
+    def histogram_of(self, setting: str) -> Path:
+        """Where it stands what each client of a setting holds, for the first seed of scale paper.
+
+        How many samples a natural client has does not depend on the seed.
+        """
+        seed = self.seeds("paper", setting.partition("/")[0])[0]
+        return self.setting(setting).partition_path(seed).with_suffix(".json")
+
+    def is_prepared(self, setting: str) -> bool:
+        """Whether a setting's data set is there."""
+        dataset = self.setting(setting).dataset
+        return (self.root / "results/data" / dataset / "meta.json").exists()
 
     def seeds(self, scale: Scale, system: str) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale."""
@@ -131,31 +145,26 @@ class Workbench:
                 return scale
         raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
 
-    def run_config(self, setting: str, method: str, seed: int) -> dict[str, Any]:
-        """The resolved description of a run, as it goes into its manifest.
+    def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
+        """All of a run, resolved.
 
-        ``method`` is the name that the run is filed under; ``composition`` has variants replaced
-        by the parts they use; ``hyperparameters`` has those of each part, by the part's name
-        without ``@released``. The keys of ``EXECUTION`` say how to run, not what.
+        Raises:
+            UserError: when there is no such setting.
         """
-        spec = self.setting(setting)
-        # Without noise there is no key: runs from before there was such a thing stay the same.
-        unsaid = {"extends", "methods"} | (set() if spec.noise else {"noise"})
-        described = spec.model_dump(mode="json", exclude=unsaid)
+        spec, config = self.setting(setting), self.config
         composition, hyperparameters = self.compose(spec, method)
-        weights = weights_of_model(spec.model, self.weights)
-        if weights:
-            described["weights"] = weights[1].sha256
-        execution = {key: getattr(self.config, key) for key in EXECUTION}
-        return {
-            "setting": spec.name,
-            "method": method,
-            "composition": composition,
-            "hyperparameters": hyperparameters,
-            "seed": seed,
-            **described,
-            **execution,
-        }
+        execution = Execution(
+            config.executor, config.device, config.threads, config.checkpoint_every
+        )
+        return RunSpec(
+            spec,
+            method,
+            composition,
+            hyperparameters,
+            seed,
+            execution,
+            self.weights.get(spec.model),
+        )
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""

@@ -3,42 +3,20 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.catalogue import meaning_of
-from fedrepro.data.catalogue.kinds import (
-    Berka,
-    Celeba,
-    Cifar10Binary,
-    Cifar100Binary,
-    DatasetSpec,
-    HeartDisease,
-    Idx,
-    ImageFolder,
-    Isic,
-    JpegParquet,
-    LeafFemnist,
-    LeafReddit,
-    LeafShakespeare,
-    PixelCsv,
-    Plays,
-    QuestionPairs,
-    SpeechCommands,
-    TabularCsv,
-    TinyImageNet,
-)
+from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
 from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
-from fedrepro.data.readers.content import Content, Samples, read_as
+from fedrepro.data.readers.content import Content, Progress, Reader, Samples, read_as
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import only_one, whole_folder
-
-Progress = Callable[[float], None]
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
 LARGEST = np.finfo(np.float32).max
@@ -106,75 +84,9 @@ def _made_by(folder: Path, recipe: str) -> bool:
 
 def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Content:
     # Imported here: opening a data set needs neither pandas nor Pillow.
-    from fedrepro.data.readers import images
-
-    match spec:
-        case Idx():
-            return images.read_idx_pairs(spec, raw.path)
-        case Cifar10Binary():
-            from fedrepro.data.readers.cifar import read_cifar10
-
-            return read_cifar10(spec, raw.path, scratch)
-        case Cifar100Binary():
-            from fedrepro.data.readers.cifar import read_cifar100
-
-            return read_cifar100(spec, raw.path, scratch)
-        case PixelCsv():
-            return images.read_pixel_csv(spec, raw.path)
-        case JpegParquet():
-            return images.read_jpeg_parquet(spec, raw.path, progress)
-        case ImageFolder():
-            return images.read_image_folder(spec, raw.path, scratch, progress)
-        case TabularCsv():
-            from fedrepro.data.readers.tables import read_tabular_csv
-
-            return read_tabular_csv(spec, raw.path)
-        case HeartDisease():
-            from fedrepro.data.readers.medical import read_heart_disease
-
-            return read_heart_disease(spec, raw.path)
-        case Isic():
-            from fedrepro.data.readers.medical import read_isic
-
-            return read_isic(spec, raw.path, scratch, progress)
-        case Berka():
-            from fedrepro.data.readers.berka import read_berka
-
-            return read_berka(spec, raw.path, scratch)
-        case QuestionPairs():
-            from fedrepro.data.readers.texts import read_question_pairs
-
-            return read_question_pairs(spec, raw.path)
-        case LeafReddit():
-            from fedrepro.data.readers.texts import read_leaf_reddit
-
-            return read_leaf_reddit(spec, raw.path, scratch)
-        case LeafFemnist():
-            from fedrepro.data.readers.leaf import read_leaf_femnist
-
-            return read_leaf_femnist(raw.path, scratch)
-        case LeafShakespeare():
-            from fedrepro.data.readers.leaf import read_leaf_shakespeare
-
-            return read_leaf_shakespeare(spec, raw.path, scratch)
-        case Plays():
-            from fedrepro.data.readers.plays import read_plays
-
-            return read_plays(spec, raw.path, scratch)
-        case Celeba():
-            from fedrepro.data.readers.celeba import read_celeba
-
-            return read_celeba(spec, raw.path, scratch, progress)
-        case SpeechCommands():
-            from fedrepro.data.readers.sound import read_speech_commands
-
-            return read_speech_commands(spec, raw.path, scratch, progress)
-        case TinyImageNet():
-            from fedrepro.data.readers.tiny_imagenet import read_tiny_imagenet
-
-            return read_tiny_imagenet(spec, raw.path, scratch, progress)
-        case _:
-            assert_never(spec)
+    module, _, function = spec.reader.partition(":")
+    read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
+    return read(spec, raw.path, scratch, progress)
 
 
 def _check(content: Content, spec: DatasetSpec, name: str) -> None:

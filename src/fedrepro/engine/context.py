@@ -36,7 +36,6 @@ class Context:
         cohort: ids of this round's clients, int64 [cohort].
         sizes: their numbers of training samples, float [cohort].
         initial: the parameters before the first round, where personal models begin.
-        server_data: inputs that the server has, for methods that distil; None elsewhere.
         mode: for the engine: how clients side by side are compiled
             (:mod:`fedrepro.engine.executors`).
     """
@@ -55,5 +54,4 @@ class Context:
     cohort: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
     initial: Tree = field(default_factory=dict)
-    server_data: Tree | None = None
     mode: Literal["eager", "compiled", "unrolled"] = "eager"

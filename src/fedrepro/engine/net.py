@@ -83,6 +83,12 @@ class Net:
         }
 
     @property
+    def device(self) -> torch.device:
+        """Where its tensors live."""
+        device: torch.device = next(iter(self._bound.values())).device
+        return device
+
+    @property
     def mixes_samples(self) -> bool:
         """Whether a sample's output depends on the other samples of its mini-batch."""
         normalisers = nn.modules.batchnorm._BatchNorm

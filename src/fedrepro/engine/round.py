@@ -44,21 +44,21 @@ class Federation:
     """Everything about a run that stays the same from round to round.
 
     Attributes:
-        cohort: clients per round.
-        epochs, batch_size: of local training.
+        context: what stays the same of what hooks may read; also says how many clients, rounds and
+            local epochs there are, and where tensors live.
+        clients: their training data.
+        cohort_size: clients per round.
+        batch_size: of local training.
         seed: of all randomness.
-        device: where tensors live, e.g. "cpu".
     """
 
     method: Method
     context: Context
     clients: Clients
-    cohort: int
-    epochs: int
+    cohort_size: int
     batch_size: int
     seed: int
     execute: Executor = sequential
-    device: str = "cpu"
 
     @cached_property
     def initial(self) -> Tree:
@@ -93,24 +93,26 @@ def begin(federation: Federation) -> Tree:
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
     """This round's clients: uniformly, without replacement, in the order of their ids."""
-    if federation.cohort == federation.context.clients:
-        return list(range(federation.cohort))
+    everyone = federation.context.clients
+    if federation.cohort_size == everyone:
+        return list(range(everyone))
     rng = stream(federation.seed, "cohort", round)
-    everyone = torch.randperm(federation.context.clients, generator=rng)
-    return sorted(everyone[: federation.cohort].tolist())
+    drawn = torch.randperm(everyone, generator=rng)
+    return sorted(drawn[: federation.cohort_size].tolist())
 
 
 def context_of(federation: Federation, round: int, cohort: list[int]) -> Context:
     """The context of one round."""
     base = federation.context
+    device = base.net.device
     sizes = [float(federation.clients.sizes[client]) for client in cohort]
     return replace(
         base,
         initial=federation.initial,
         round=round,
         lr=federation.method.learning_rate(base, round),
-        cohort=torch.tensor(cohort, device=federation.device),
-        sizes=torch.tensor(sizes, device=federation.device, dtype=torch.get_default_dtype()),
+        cohort=torch.tensor(cohort, device=device),
+        sizes=torch.tensor(sizes, device=device, dtype=torch.get_default_dtype()),
     )
 
 
@@ -126,10 +128,10 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     """A client's mini-batches of the round; one stream first shuffles, then draws."""
     rows = federation.clients.rows(client)
     rng = stream(federation.seed, "shuffle", ctx.round, client)
-    orders = shuffle(rows, federation.epochs, rng)
-    total = steps_per_epoch(len(rows), federation.batch_size) * federation.epochs
+    orders = shuffle(rows, ctx.epochs, rng)
+    total = steps_per_epoch(len(rows), federation.batch_size) * ctx.epochs
     drawn = tree.apply(
-        lambda leaf: leaf.to(federation.device), federation.method.draw(ctx, rng, total)
+        lambda leaf: leaf.to(ctx.net.device), federation.method.draw(ctx, rng, total)
     )
     return Steps(federation.clients.samples, orders, federation.batch_size, drawn)
 

@@ -27,6 +27,10 @@ SERVER_OPTIMIZERS = METHODS / "server"
 SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
 
 
+# Classes whose hooks are defaults, not overrides.
+BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
+
+
 class Part(NamedTuple):
     """One name that a composition can have.
 
@@ -42,6 +46,18 @@ class Part(NamedTuple):
     cls: type[Any]
     paper: str
     file: Path
+
+    @property
+    def documentation(self) -> str:
+        """The docstring of its module."""
+        return inspect.getdoc(sys.modules[self.cls.__module__]) or ""
+
+    @property
+    def shown_file(self) -> str:
+        """Where its source stands, in this repository or, by its name only, elsewhere."""
+        if self.file.is_relative_to(METHODS):
+            return f"src/fedrepro/methods/{self.file.relative_to(METHODS).as_posix()}"
+        return self.file.name
 
 
 def part_files() -> dict[str, Path]:
@@ -140,6 +156,46 @@ def parts() -> dict[str, Part]:
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
     """Name -> default of every hyperparameter (the wrapped method is none)."""
     return {each.name: each.default for each in fields(cls) if each.name != "inner"}
+
+
+def describe(part: Part) -> dict[str, Any]:
+    """What a composition can make of a part, as JSON can hold it.
+
+    Keys: name, kind, paper, hyperparameters, hooks (those that it overrides), divergences.
+    """
+    from fedrepro.engine.method import Method
+
+    bookkeeping = {"layers", "check"}
+    hooks = [
+        name
+        for name, value in vars(Method).items()
+        if inspect.isfunction(value) and not name.startswith("_") and name not in bookkeeping
+    ]
+    own = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
+    # A switch between paper and released code is shown as a divergence.
+    divergences = part.cls.divergences()
+    switches = {each.name for each in divergences}
+    return {
+        "name": part.name,
+        "kind": part.kind,
+        "paper": part.paper,
+        "hyperparameters": {
+            name: default
+            for name, default in hyperparameters_of(part.cls).items()
+            if name not in switches
+        },
+        "hooks": [name for name in hooks if any(name in vars(cls) for cls in own)],
+        "divergences": [
+            {
+                "field": each.name,
+                "paper": each.default,
+                "released": each.metadata["released"],
+                "item": each.metadata["item"],
+                "why": each.metadata["why"],
+            }
+            for each in divergences
+        ],
+    }
 
 
 def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:

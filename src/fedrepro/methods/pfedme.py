@@ -10,7 +10,7 @@ In SuPerFed's code one optimizer serves all epochs of a round.
 The code that SuPerFed's authors released evaluates the shared model, as the personal ones are
 overwritten by it (26); its rows for CIFAR-10 are APFL's. The printed rows for MNIST are within
 2.3 points of the shared model (``personal=False``) with the squared term, and far from the released
-one: reports/reference/README.md.
+one: reports/papers/superfed/reference/README.md.
 """
 
 from dataclasses import dataclass

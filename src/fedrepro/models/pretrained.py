@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from fedrepro.models._registry import LearnedWeights
 from fedrepro.models.classifier import Classifier, require_image
 from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value
@@ -33,11 +34,13 @@ def on_distilbert(encoder: nn.Module, outputs: int) -> Classifier:
     return Classifier(_FirstToken(encoder), head)
 
 
-def distilbert(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def distilbert(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """DistilBERT (Sanh et al., 2019) with its weights: 66,954,241 parameters for one logit.
 
     Raises:
-        UserError: when transformers is not installed, or the weights are not to be had.
+        UserError: when transformers is not installed, or its weights are missing or others.
     """
     if len(input_shape) != 2 or input_shape[0] != 2:
         raise bad_value("DistilBERT", "input shape", input_shape, "(2, length): tokens and mask")
@@ -47,16 +50,17 @@ def distilbert(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
     # The defaults are those of distilbert-base-uncased: no file says what is built.
     encoder: Any = DistilBertModel(DistilBertConfig())
-    digest = load_into(encoder, "distilbert", "distilbert.")
+    load_into(encoder, "distilbert", weights, "distilbert.")
     model = on_distilbert(encoder.train(), outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
-    model.weights_sha256 = digest  # type: ignore[assignment]
     return model
 
 
-def distilbert_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def distilbert_redrawn(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """DistilBERT as AAggFF's released code has it: linear layers drawn anew (xavier-normal)."""
-    model = distilbert(input_shape, outputs)
+    model = distilbert(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model
 
@@ -67,26 +71,29 @@ def on_efficientnet(features: nn.Module, outputs: int) -> Classifier:
     return Classifier(body, nn.Sequential(nn.Dropout(0.1), nn.Linear(1280 * 7 * 7, outputs)))
 
 
-def efficientnet_b0(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def efficientnet_b0(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """EfficientNet-B0 (Tan and Le, 2019) with its weights: 4,509,316 parameters for 8 classes.
 
     Raises:
-        UserError: when the weights are not to be had.
+        UserError: when its weights are missing or others.
     """
     require_image("EfficientNet-B0", input_shape)
     from torchvision.models import efficientnet_b0 as build
 
     features = build(weights=None).features
-    digest = load_into(features, "efficientnet_b0", "features.")
+    load_into(features, "efficientnet_b0", weights, "features.")
     model = on_efficientnet(features, outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
-    model.weights_sha256 = digest  # type: ignore[assignment]
     return model
 
 
-def efficientnet_b0_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def efficientnet_b0_redrawn(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """EfficientNet-B0 as AAggFF's released code has it: nearly all weights drawn anew."""
-    model = efficientnet_b0(input_shape, outputs)
+    model = efficientnet_b0(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model
 

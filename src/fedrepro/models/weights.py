@@ -6,27 +6,20 @@ import torch
 from safetensors.torch import load as from_safetensors
 from torch import Tensor, nn
 
-from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
-from fedrepro.data.fetching.weights import read_weights
+from fedrepro.models._registry import LearnedWeights
 from fedrepro.support.errors import UserError
 
 
-def load_into(module: nn.Module, name: str, prefix: str) -> str:
-    """Give ``module`` the weights called ``name`` whose names begin with ``prefix``.
-
-    Returns:
-        The SHA-256 of the file.
+def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, prefix: str) -> None:
+    """Give ``module``, of the model ``name``, the weights whose names begin with ``prefix``.
 
     Raises:
-        UserError: when the file can't be had, or does not hold these weights.
+        UserError: when there are none, or the file does not hold these weights.
     """
-    known = load_catalogue().weights
-    if name not in known:
-        raise UserError(f"{CATALOGUE}: weights.{name}: missing: expected an entry")
-    spec = known[name]
-    content, digest = read_weights(name, spec)
+    if weights is None:
+        raise UserError(f"config/datasets.yaml: weights.{name}: missing: expected an entry")
     try:
-        tensors = _tensors(content, spec.name)
+        tensors = _tensors(weights)
         own = {
             key.removeprefix(prefix): tensor
             for key, tensor in tensors.items()
@@ -36,15 +29,15 @@ def load_into(module: nn.Module, name: str, prefix: str) -> str:
     # Not only its own kinds: a damaged zip, a class that it refuses to make, a tensor too many.
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UserError(f"{spec.name}: not the weights of {name}: {first_line}") from None
-    return digest
+        raise UserError(f"{weights.file}: not the weights of {name}: {first_line}") from None
 
 
-def _tensors(content: bytes, name: str) -> dict[str, Tensor]:
-    if name.endswith(".safetensors"):
-        return from_safetensors(content)
+def _tensors(weights: LearnedWeights) -> dict[str, Tensor]:
+    if weights.file.endswith(".safetensors"):
+        return from_safetensors(weights.content)
     # torchvision publishes no other form. `weights_only` makes tensors and plain containers, and
     # refuses every other object that a pickle asks for.
     load = torch.load  # noqa: TID251
-    found: dict[str, Tensor] = load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    file = io.BytesIO(weights.content)
+    found: dict[str, Tensor] = load(file, map_location="cpu", weights_only=True)
     return found

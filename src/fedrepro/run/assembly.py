@@ -1,12 +1,14 @@
 """What a run is made of, once its configuration, data and partition meet."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import StepDecay
 from fedrepro.data.dataset import Dataset
+from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
@@ -27,88 +29,103 @@ from fedrepro.support.errors import UserError, bad_value
 
 @dataclass(frozen=True)
 class Plan:
-    """A run made ready: what is trained, on what, and what it is tested on."""
+    """A run made ready: what is trained, on what, and what it is tested on.
 
+    Attributes:
+        test: the data set's test samples, if it has any.
+        client_tests: those that each client holds out, where clients are evaluated; else none.
+        client_sizes: training samples of each client, also where the method pools them.
+        weights_sha256: of the file that the model starts from; None: it starts from its own draw.
+    """
+
+    spec: RunSpec
     federation: Federation
-    executor: str
     test: Samples | None
     client_tests: list[Samples]
     client_sizes: list[int]
-    rounds: int
-    every: int
+    weights_sha256: str | None
 
     @property
     def personal(self) -> bool:
         return bool(self.client_tests)
 
+    @property
+    def executor(self) -> str:
+        """The name of the executor that was chosen."""
+        chosen = self.federation.execute
+        return next(name for name, execute in EXECUTORS.items() if execute is chosen)
 
-def compose(run: Mapping[str, Any]) -> tuple[Method, ServerOptimizer]:
-    """The method and the server optimizer that ``run`` names.
+
+def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
+    """The method and the server optimizer that ``spec`` names.
 
     Raises:
         UserError: for what :func:`fedrepro.methods._registry.compose` refuses, and for a sample of
             clients where the method needs all of them.
     """
-    method, server_optimizer = registry.compose(run["composition"], run["hyperparameters"])
-    if run["participation"] < 1 and any(each.full_participation for each in method.layers()):
+    method, server_optimizer = registry.compose(spec.composition, spec.hyperparameters)
+    share = spec.setting.participation
+    if share < 1 and any(each.full_participation for each in method.layers()):
         raise bad_value(
-            f"method {run['composition']}",
+            f"method {spec.composition}",
             "participation",
-            run["participation"],
+            share,
             "1, as it decides on the losses of all clients in every round; "
             "aaggff_d learns from a sample of clients",
         )
     return method, server_optimizer
 
 
-def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) -> Plan:
-    """Everything that ``run`` (as ``config.run_config`` makes it) asks for.
+def make_plan(spec: RunSpec, dataset: Dataset, partition: Partition) -> Plan:
+    """Everything that ``spec`` asks for.
 
     Raises:
         UserError: for what only shows when data, model and method meet.
     """
-    method, server_optimizer = compose(run)
-    device = run["device"]
+    method, server_optimizer = compose(spec)
+    setting, device = spec.setting, spec.execution.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
-    task = TASKS[dataset.task].with_batch_size(run["batch_size"])
+    task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     outputs = 1 if task.name == "binary" else dataset.classes
-    net = Net(models.build(run["model"], dataset.input_shape, outputs).to(device))
+    weights, weights_sha256 = _weights(spec)
+    model = models.build(setting.model, dataset.input_shape, outputs, weights)
+    net = Net(model.to(device))
 
     if not partition.fits(dataset.train.y):
         raise UserError(
             f"partition {partition.name}: it was not made from the present data set "
-            f"{dataset.name}: make it again (fedrepro partition SETTING --seed {run['seed']})"
+            f"{dataset.name}: make it again (fedrepro partition SETTING --seed {spec.seed})"
         )
     scaling = Scaling.of(dataset, device)
     split = standardised(dataset, partition)
-    split = with_noise(split, partition, dataset.classes, run.get("noise"), run["seed"])
+    split = with_noise(split, partition, dataset.classes, setting.noise, spec.seed)
     training = Samples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.pooled else clients
     tests = [training.some(each) for each in partition.test or []]
     everyone = len(clients.sizes)
-    cohort = max(1, int(run["participation"] * everyone + 1e-9))
+    cohort = max(1, int(setting.participation * everyone + 1e-9))
 
     mean_size = sum(clients.sizes) / everyone
     client_steps = (
         cohort
-        * run["rounds"]
-        * run["epochs"]
-        * steps_per_epoch(round(mean_size), run["batch_size"])
+        * setting.rounds
+        * setting.epochs
+        * steps_per_epoch(round(mean_size), setting.batch_size)
     )
-    family = models.find(run["model"]).family
-    executor = choose(run["executor"], family, device.partition(":")[0], client_steps)
+    family = models.find(setting.model).family
+    executor = choose(spec.execution.executor, family, device.partition(":")[0], client_steps)
 
     context = Context(
         net=net,
         task=task,
         clients=everyone,
-        rounds=run["rounds"],
-        epochs=run["epochs"],
-        optimizer=sgd(run["optimizer"]["momentum"], run["optimizer"]["weight_decay"]),
+        rounds=setting.rounds,
+        epochs=setting.epochs,
+        optimizer=sgd(setting.optimizer.momentum, setting.optimizer.weight_decay),
         server_optimizer=server_optimizer.build(),
-        schedule=schedule(run["optimizer"]["lr"], run["lr_decay"]),
+        schedule=schedule(setting.optimizer.lr, setting.lr_decay),
         server_lr=server_optimizer.lr,
     )
     method.check(context)
@@ -116,27 +133,32 @@ def make_plan(run: Mapping[str, Any], dataset: Dataset, partition: Partition) ->
         method=method,
         context=context,
         clients=clients,
-        cohort=cohort,
-        epochs=run["epochs"],
-        batch_size=run["batch_size"],
-        seed=run["seed"],
+        cohort_size=cohort,
+        batch_size=setting.batch_size,
+        seed=spec.seed,
         execute=EXECUTORS[executor],
-        device=device,
     )
     return Plan(
+        spec,
         federation,
-        executor,
-        Samples.of(dataset.test, scaling, device) if dataset.test else None,
-        tests if run["evaluate"]["clients"] else [],
-        [len(each) for each in partition.train],
-        run["rounds"],
-        run["evaluate"]["every"],
+        test=Samples.of(dataset.test, scaling, device) if dataset.test else None,
+        client_tests=tests if setting.evaluate.clients else [],
+        client_sizes=[len(each) for each in partition.train],
+        weights_sha256=weights_sha256,
     )
 
 
-def schedule(rate: float, decay: float | Mapping[str, Any]) -> Callable[[int], float]:
-    """The learning rate of a round, counted from 0; ``decay`` as in ``config.Setting.lr_decay``."""
-    if isinstance(decay, Mapping):
-        factor, every = decay["factor"], decay["every"]
-        return lambda round: rate * factor ** (round // every)
+def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
+    """What the model starts from, and its SHA-256."""
+    if spec.weights is None:
+        return None, None
+    name, entry = spec.weights
+    content, digest = read_weights(name, entry)
+    return models.LearnedWeights(entry.name, content), digest
+
+
+def schedule(rate: float, decay: float | StepDecay) -> Callable[[int], float]:
+    """The learning rate of a round, counted from 0."""
+    if isinstance(decay, StepDecay):
+        return lambda round: rate * decay.factor ** (round // decay.every)
     return lambda round: rate * decay**round

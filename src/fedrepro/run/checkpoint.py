@@ -1,43 +1,19 @@
-"""What there is between two rounds of a run, and how it outlives the process."""
+"""How what there is between two rounds of a run outlives the process."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.engine import tree
-from fedrepro.engine.round import begin
-from fedrepro.engine.tree import Tree
 from fedrepro.run.assembly import Plan
-from fedrepro.run.record import (
-    CLIENT_COLUMNS,
-    DECISION_COLUMNS,
-    PERSONAL_CLIENT_COLUMNS,
-    PERSONAL_ROUND_COLUMNS,
-    ROUND_COLUMNS,
-    Rows,
-)
+from fedrepro.run.record import DECISION_COLUMNS, Rows
+from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support.errors import cannot_write
 from fedrepro.support.files import flush, make_folder
 
-
-@dataclass
-class State:
-    """All that there is between two rounds."""
-
-    server: Tree
-    owns: ClientStore
-    rounds: Rows
-    clients: Rows
-    decisions: Rows  # of methods that decide from losses; else it stays empty
-    done: int = 0
-    diverged_at: int | None = None
-    bytes_down: int = 0
-    bytes_up: int = 0
-    wall_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    resumed: int = 0
-
+# Raised when the files of a checkpoint change: those of another layout are thrown away. The code
+# that reads and writes them is no part of a run's fingerprint.
+LAYOUT = 1
 
 CHECKPOINT = "checkpoint.safetensors"
 COUNTERS = (
@@ -54,24 +30,18 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
     Raises:
         UserError: for a damaged checkpoint, or when the disk refuses.
     """
-    columns: tuple[str, ...] = ROUND_COLUMNS
-    client_columns: tuple[str, ...] = CLIENT_COLUMNS
-    if plan.personal:
-        further = tuple(plan.federation.context.task.measures)
-        over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
-        columns = (*PERSONAL_ROUND_COLUMNS, *over)
-        client_columns = (*PERSONAL_CLIENT_COLUMNS, *further)
     owns, checkpoint = partial / "clients", partial / CHECKPOINT
-    device = plan.federation.device
+    device = plan.federation.context.net.device
     if checkpoint.exists():
         saved, facts = load_tree(checkpoint)
         try:
             if facts["identity"] == identity:
+                rounds, clients = columns_of(plan)
                 state = State(
                     tree.apply(lambda leaf: leaf.to(device), saved["server"]),
                     ClientStore(owns, facts["versions"], device),
-                    Rows.from_tree(columns, saved["rounds"]),
-                    Rows.from_tree(client_columns, saved["clients"]),
+                    Rows.from_tree(rounds, saved["rounds"]),
+                    Rows.from_tree(clients, saved["clients"]),
                     Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
                     **facts["counters"],
                 )
@@ -84,13 +54,7 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
         make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
-    return State(
-        begin(plan.federation),
-        ClientStore(owns, device=device),
-        Rows(columns),
-        Rows(client_columns),
-        Rows(DECISION_COLUMNS),
-    )
+    return first_state(plan, ClientStore(owns, device=device))
 
 
 def save(state: State, partial: Path, identity: str) -> None:

@@ -1,58 +1,76 @@
 """What defines a run's or a report's result, as hashes.
 
-Code is fingerprinted as it is parsed, not as it is written: comments, formatting and docstrings
-change nothing. A run's code is what ``fedrepro.run.runner`` imports, directly or not, from this
-package, its model's module and its methods' files. Nothing is imported in order to find that out.
+Code is fingerprinted as it is parsed, not as it is written: comments, formatting, docstrings and
+what a ``raise`` tells the user change nothing. It is what some modules import from this package,
+directly or not, up to modules that never count, which are named here with the reason; whatever is
+not named counts. Nothing is imported in order to find that out.
+
+A run's code is what can change its numbers: it is sought from ``run/assembly.py`` (what is
+trained), ``run/scoring.py`` (what is recorded), its model's module and its methods' files. What
+carries a run out or describes it is not imported by those: runner, checkpoint, manifest, memory.
 """
 
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from fedrepro.config.settings import EXECUTION
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods import _registry as registry
 from fedrepro.models import _registry as models
 
 PACKAGE = Path(__file__).parents[1]
-# Top-level names without a meaning of their own. The entry of a table that a run uses is
-# fingerprinted with it, so that a further model does not re-run the others.
-IGNORED = ("__version__", "MODELS")
+
+# Modules, and folders of them, that never count. Not all of support: rng decides every number.
+HANDLING = ("support/errors", "support/files", "support/typed_yaml")  # words, files, checks
+OUTSIDE_A_RUN = (
+    *HANDLING,
+    "config",  # its values stand in the run's description
+    "data/catalogue",  # data, partition and learned weights count by the SHA-256 of their content
+    "data/dataset",
+    "data/fetching",
+    "data/partition",
+    "methods/_registry",  # find files by name; the run's own are sought from, and its model's
+    "models/_registry",  # entry counts
+    "run/store",  # checkpoints have a layout with a version
+)
+# What these did stands in the files of runs and partitions, which pages are made from.
+OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 
 
-def meaning(run_config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's description without what only says how it is executed."""
-    return {key: value for key, value in run_config.items() if key not in EXECUTION}
+def of_config(spec: RunSpec) -> str:
+    """The hash of a run's description."""
+    return of_text(json.dumps(spec.description(), sort_keys=True))
 
 
-def of_config(run_config: Mapping[str, Any]) -> str:
-    """The hash of a run's :func:`meaning`."""
-    return of_text(json.dumps(meaning(run_config), sort_keys=True))
-
-
-def of_code(run_config: Mapping[str, Any]) -> str:
-    """The fingerprint of the code that a run executes."""
-    return _of_code(run_config["composition"], run_config["model"])
+def of_code(spec: RunSpec) -> str:
+    """The fingerprint of the code that a run's numbers come from."""
+    return _of_code(spec.composition, spec.setting.model)
 
 
 @cache
 def _of_code(composition: str, model: str) -> str:
-    starts = [module_path("fedrepro.run.runner"), models.module_file(model)]
-    digest = of_closure((*starts, *registry.module_files(composition)))
-    return of_text(f"{digest} {models.find(model)!r}")
+    entry = models.find(model)
+    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
+    return of_text(f"{digest} {entry.module} {entry.function} {entry.family}")
 
 
-def of_module(name: str) -> str:
+def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
+    """The files that a run's code is sought from."""
+    named = map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring"))
+    return (*named, models.module_file(model), *registry.module_files(composition))
+
+
+def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:
     """The fingerprint of a module of this package and of all that it imports from it."""
-    return of_closure((module_path(name),))
+    return of_closure((module_path(name),), outside)
 
 
-def of_closure(starts: tuple[Path, ...]) -> str:
+def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
     """The fingerprint of some files and of all that they import from this package."""
-    lines = sorted(f"{_shown(path)} {_digest(path)}" for path in closure(starts))
+    lines = sorted(f"{_shown(path)} {_digest(path)}" for path in closure(starts, outside))
     return of_text("\n".join(lines))
 
 
@@ -72,16 +90,29 @@ def of_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def closure(starts: Iterable[Path]) -> set[Path]:
-    """Files, and all that they import from this package, directly or not."""
+def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
+    """Files, and all that they import from this package, directly or not.
+
+    ``__init__`` files, which hold a docstring only, are left out.
+
+    Args:
+        outside: modules, and folders of them, where the search ends, as ``support/files``.
+    """
     found: set[Path] = set()
     waiting = list(starts)
     while waiting:
         path = waiting.pop()
-        if path not in found:
+        if path not in found and not _is_inside(path, outside):
             found.add(path)
             waiting.extend(_imported(path))
     return found
+
+
+def _is_inside(path: Path, modules: tuple[str, ...]) -> bool:
+    if not path.is_relative_to(PACKAGE):  # a user's own method
+        return False
+    name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+    return any(name == module or name.startswith(f"{module}/") for module in modules)
 
 
 def module_path(name: str) -> Path:
@@ -98,11 +129,8 @@ def module_path(name: str) -> Path:
 
 def _find(name: str) -> Path | None:
     first, *rest = name.split(".")
-    if first != PACKAGE.name:
-        return None
-    base = PACKAGE.joinpath(*rest)
-    candidates = (base / "__init__.py", base.with_suffix(".py"))
-    return next((path for path in candidates if path.is_file()), None)
+    path = PACKAGE.joinpath(*rest).with_suffix(".py")
+    return path if first == PACKAGE.name and rest and path.is_file() else None
 
 
 def _shown(path: Path) -> str:
@@ -118,14 +146,7 @@ def _parse(path: Path) -> ast.Module:
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
     """The files of this package that a file's import statements, wherever they stand, run."""
-    found = set()
-    for name in _imported_names(path):
-        steps = name.split(".")
-        for end in range(1, len(steps) + 1):  # a package's __init__ runs before its modules
-            file = _find(".".join(steps[:end]))
-            if file is not None:
-                found.add(file)
-    return tuple(sorted(found))
+    return tuple(sorted({file for name in _imported_names(path) if (file := _find(name))}))
 
 
 def _imported_names(path: Path) -> Iterator[str]:
@@ -143,21 +164,16 @@ def _imported_names(path: Path) -> Iterator[str]:
 
 @cache
 def _digest(path: Path) -> str:
-    """The hash of a file's syntax tree without docstrings and :data:`IGNORED` names."""
-    body = _parse(path).body
-    kept = [node for node in body if not any(name in IGNORED for name in _assigned(node))]
-    return of_text(ast.dump(_NoText().visit(ast.Module(kept, []))))
-
-
-def _assigned(node: ast.stmt) -> list[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    """The hash of a file's syntax tree without what is there for a person."""
+    return of_text(ast.dump(_NoText().visit(_parse(path))))
 
 
 class _NoText(ast.NodeTransformer):
-    """Drops strings that stand as statements: docstrings, of which none does anything."""
+    """Drops docstrings, and what raised errors say."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, None)

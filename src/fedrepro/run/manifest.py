@@ -4,7 +4,6 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,34 +13,33 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan
-from fedrepro.run.checkpoint import State
+from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
 
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
-def subject(plan: Plan, run: Mapping[str, Any], code: str) -> dict[str, Any]:
+def subject(plan: Plan, code: str) -> dict[str, Any]:
     """What is known before the first round, and decides the bits of a result."""
+    execution = plan.spec.execution
     return {
-        "run": fingerprint.meaning(run),
-        "config_hash": fingerprint.of_config(run),
+        "run": plan.spec.description(),
+        "config_hash": fingerprint.of_config(plan.spec),
         "code": code,
         "executor": plan.executor,
-        "device": run["device"],
-        "threads": run["threads"],
+        "device": execution.device,
+        "threads": execution.threads,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
-        "hardware": hardware(run["device"]),
+        "hardware": hardware(execution.device),
     }
 
 
-def describe(
-    plan: Plan, state: State, run: Mapping[str, Any], code: str, staged: Path
-) -> dict[str, Any]:
+def describe(plan: Plan, state: State, code: str, staged: Path) -> dict[str, Any]:
     """What is the same for every such run on such a machine; ``staged`` has its other files."""
     params = plan.federation.context.net.trainable(state.server.get("params", {}))
     return {
-        **subject(plan, run, code),
+        **subject(plan, code),
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,

@@ -14,7 +14,8 @@ from fedrepro.support.files import is_locked
 
 State = Literal["finished", "diverged", "stopped early", "under way", "failed", "not run"]
 LOGS = Path("results/logs/run")
-REFERENCE = Path("reports/reference")
+PAPERS = Path("reports/papers")
+REFERENCE = "reference"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class RunRecord:
 
 def landed_folder(run: Run) -> Path:
     """Where a reference result of this run is committed."""
-    return REFERENCE / run.setting / run.method / f"seed{run.seed}"
+    system, _, setting = run.setting.partition("/")
+    return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
 def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
@@ -103,11 +105,22 @@ def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
     return RunRecord(root, run, folder, landed, state, why, manifest, timing)
 
 
+def find_run(root: Path, run: Run) -> RunRecord:
+    """A run of this machine, or else the committed reference result.
+
+    Raises:
+        UserError: as :func:`read_run`.
+    """
+    record = read_run(root, run)
+    landed = record if record.manifest else read_run(root, run, landed=True)
+    return landed if landed.manifest else record
+
+
 def landed_runs(root: Path) -> list[RunRecord]:
     """All committed reference results, in order of name."""
     found = []
-    for path in sorted((root / REFERENCE).glob("*/*/*/seed*/manifest.json")):
-        system, setting, method, seed = path.parent.relative_to(root / REFERENCE).parts
+    for path in sorted((root / PAPERS).glob(f"*/{REFERENCE}/*/*/seed*/manifest.json")):
+        system, _, setting, method, seed = path.parent.relative_to(root / PAPERS).parts
         number = seed.removeprefix("seed")
         if number.isdigit():
             run = Run(f"{system}/{setting}", method, int(number))

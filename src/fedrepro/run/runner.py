@@ -11,23 +11,21 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
-from fedrepro.engine import tree
 from fedrepro.engine.round import play_round
-from fedrepro.engine.tree import Tree
 from fedrepro.run import checkpoint, fingerprint, manifest, scoring
 from fedrepro.run.assembly import Plan, make_plan
-from fedrepro.run.checkpoint import State
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, only_one, sha256_of
@@ -49,7 +47,7 @@ Report = Callable[[Progress], None]
 
 
 def run(
-    run: Mapping[str, Any],
+    spec: RunSpec,
     dataset: Dataset,
     partition: Partition,
     folder: Path,
@@ -59,7 +57,7 @@ def run(
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
     Args:
-        run: what to do, as ``config.run_config`` makes it.
+        spec: what to do.
         code: fingerprint of the code that defines the run.
         report: told after every round that is played.
 
@@ -70,9 +68,9 @@ def run(
         UserError: for bad input, a full disk, or a second process on the same run.
         Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
-    torch.set_num_threads(run["threads"])
+    torch.set_num_threads(spec.execution.threads)
     keep_freed_memory()
-    plan = make_plan(run, dataset, partition)
+    plan = make_plan(spec, dataset, partition)
     partial = folder.with_name(f"{folder.name}.partial")
     with only_one(partial, busy="another process is working on this run"):
         try:
@@ -80,15 +78,15 @@ def run(
         except OSError as error:
             raise cannot_write(partial, error) from error
         data = data_of(plan, dataset, partition)
-        before = _finished(folder, manifest.subject(plan, run, code) | {"data": data})
+        before = _finished(folder, manifest.subject(plan, code) | {"data": data})
         if before:
             checkpoint.discard(partial)
             return before
-        identity = _identity(run, plan, code, data)
+        identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
-        _train(plan, state, partial, identity, run["checkpoint_every"], report)
+        _train(plan, state, partial, identity, report)
         try:
-            return _finish(plan, state, run, code, data, partial, folder)
+            return _finish(plan, state, code, data, partial, folder)
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -109,7 +107,7 @@ def data_of(plan: Plan, dataset: Dataset, partition: Partition) -> dict[str, Any
         "partition_sha256": digest.hexdigest(),
         "clients": len(partition.train),  # the digest does not say where testing begins
         # Of what the model starts from; None: its own draw.
-        "weights_sha256": getattr(plan.federation.context.net.module, "weights_sha256", None),
+        "weights_sha256": plan.weights_sha256,
     }
 
 
@@ -132,37 +130,42 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
     return found if whole and (folder / "timing.json").exists() else None
 
 
-def _identity(run: Mapping[str, Any], plan: Plan, code: str, data: Mapping[str, Any]) -> str:
+def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     """What a checkpoint must share with a run to be gone on from."""
-    execution = [plan.executor, run["device"], run["threads"], code, data, torch.__version__]
-    return fingerprint.of_text(json.dumps([fingerprint.of_config(run), *execution]))
+    execution = plan.spec.execution
+    shared = [
+        fingerprint.of_config(plan.spec),
+        plan.executor,
+        execution.device,
+        execution.threads,
+        code,
+        data,
+        torch.__version__,
+        checkpoint.LAYOUT,
+    ]
+    return fingerprint.of_text(json.dumps(shared))
 
 
-def _train(
-    plan: Plan, state: State, partial: Path, identity: str, every: int, report: Report
-) -> None:
+def _train(plan: Plan, state: State, partial: Path, identity: str, report: Report) -> None:
     """Play the rounds that are left.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
     """
     with asked_to_stop() as stop:
-        _play(plan, state, partial, identity, every, report, stop)
+        _play(plan, state, partial, identity, report, stop)
 
 
 def _play(
-    plan: Plan,
-    state: State,
-    partial: Path,
-    identity: str,
-    every: int,
-    report: Report,
-    stop: StopRequest,
+    plan: Plan, state: State, partial: Path, identity: str, report: Report, stop: StopRequest
 ) -> None:
+    rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
     wall, cpu = time.perf_counter(), time.process_time()
-    while state.done < plan.rounds and state.diverged_at is None:
-        _one_round(plan, state)
+    while state.done < rounds and state.diverged_at is None:
+        state.server, played = play_round(plan.federation, state.server, state.owns, state.done)
+        state.done += 1
+        scoring.record(plan, state, played)
         now, now_cpu = time.perf_counter(), time.process_time()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -170,62 +173,42 @@ def _play(
         speed = (state.done - first) / (now - started_at)
         column = "client_accuracy" if plan.personal else "test_accuracy"
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
-        left = (plan.rounds - state.done) / speed
-        report(Progress(state.done, plan.rounds, speed, left, accuracy))
+        left = (rounds - state.done) / speed
+        report(Progress(state.done, rounds, speed, left, accuracy))
         signal_number = stop.signal_number
-        if state.done == plan.rounds or state.diverged_at is not None:
+        if state.done == rounds or state.diverged_at is not None:
             return
         if state.done % every == 0 or signal_number:
             checkpoint.save(state, partial, identity)
         if signal_number:
             raise Interrupted(
-                f"interrupted after round {state.done} of {plan.rounds}, which is saved: "
+                f"interrupted after round {state.done} of {rounds}, which is saved: "
                 "the same command goes on from there",
                 signal_number,
             )
 
 
-def _one_round(plan: Plan, state: State) -> None:
-    federation, number = plan.federation, state.done + 1
-    state.server, played = play_round(federation, state.server, state.owns, state.done)
-    state.done = number
-    if not federation.method.pooled:  # one place: nothing travels
-        state.bytes_down += played.bytes_down
-        state.bytes_up += played.bytes_up
-    scoring.record_decision(state, played)
-    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
-    if number % plan.every == 0 or number == plan.rounds or not finite:
-        scoring.record_scores(plan, state, played, finite)
-
-
-def _floats(what: Tree) -> Iterator[Tensor]:
-    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
-
-
 def _finish(
     plan: Plan,
     state: State,
-    run: Mapping[str, Any],
     code: str,
     data: Mapping[str, Any],
     partial: Path,
     folder: Path,
 ) -> dict[str, Any]:
     """Write the files and put the folder in its place."""
-    method = plan.federation.method
-    ctx = plan.federation.context
     staged = partial / "finished"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")
     state.clients.write(staged / "clients.parquet")
-    if plan.personal and any(layer.mixes for layer in method.layers()):
-        scoring.mixtures(plan, state).write(staged / "mixtures.parquet")
+    mixtures = scoring.mixtures(plan, state)
+    if mixtures is not None:
+        mixtures.write(staged / "mixtures.parquet")
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
-    model = method.model(ctx, state.server, {}) if not plan.personal else state.server["params"]
-    save_tree(staged / "model.safetensors", model)
-    described = {**manifest.describe(plan, state, run, code, staged), "data": data}
+    save_tree(staged / "model.safetensors", scoring.final_model(plan, state))
+    described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(state))
     for file in staged.iterdir():

@@ -1,9 +1,12 @@
 """What a run records of its rounds: scores of models, decisions, mixtures."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
+from torch import Tensor
 
+from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.evaluate import Score, evaluate
 from fedrepro.engine.method import LOSS
@@ -11,15 +14,31 @@ from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, 
 from fedrepro.engine.tree import Tree
 from fedrepro.run import over_clients
 from fedrepro.run.assembly import Plan
-from fedrepro.run.checkpoint import State
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
+from fedrepro.run.state import State
 from fedrepro.support.errors import UserError
 
 # Between the shared model (0) and the client's own (1), for methods whose clients mix the two.
 MIXTURES = tuple(number / 10 for number in range(11))
 
 
-def record_scores(plan: Plan, state: State, played: Round, finite: bool) -> None:
+def record(plan: Plan, state: State, played: Round) -> None:
+    """Keep what the round ``state.done``, just played, left."""
+    if not plan.federation.method.pooled:  # one place: nothing travels
+        state.bytes_down += played.bytes_down
+        state.bytes_up += played.bytes_up
+    _record_decision(state, played)
+    finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
+    last = state.done == plan.federation.context.rounds
+    if state.done % plan.spec.setting.evaluate.every == 0 or last or not finite:
+        _record_scores(plan, state, played, finite)
+
+
+def _floats(what: Tree) -> Iterator[Tensor]:
+    return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
+
+
+def _record_scores(plan: Plan, state: State, played: Round, finite: bool) -> None:
     """Evaluate the model after a round and add its rows; a loss that is no number ends the run.
 
     Args:
@@ -89,7 +108,7 @@ def _record_updates(plan: Plan, state: State, played: Round) -> None:
     )
 
 
-def record_decision(state: State, played: Round) -> None:
+def _record_decision(state: State, played: Round) -> None:
     """What the clients' losses were before they trained, and how they were then mixed."""
     if LOSS not in played.reports:
         return
@@ -100,9 +119,22 @@ def record_decision(state: State, played: Round) -> None:
     )
 
 
-def mixtures(plan: Plan, state: State) -> Rows:
-    """Every client's scores at every mixture of its two models, after the last round."""
+def final_model(plan: Plan, state: State) -> Tree:
+    """The parameters that a run leaves: where clients have models of their own, the shared ones."""
+    if plan.personal:
+        shared: Tree = state.server["params"]
+        return shared
+    return plan.federation.method.model(plan.federation.context, state.server, {})
+
+
+def mixtures(plan: Plan, state: State) -> Rows | None:
+    """Every client's scores at every mixture of its two models, after the last round.
+
+    None where clients are not evaluated or have no two models.
+    """
     federation = plan.federation
+    if not plan.personal or not any(layer.mixes for layer in federation.method.layers()):
+        return None
     ctx = context_of(federation, state.done - 1, choose_cohort(federation, state.done - 1))
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
     for client in range(len(plan.client_tests)):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -101,7 +102,7 @@ class ClientStore:
         self,
         folder: Path,
         versions: Mapping[str, int] | None = None,
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.folder = folder

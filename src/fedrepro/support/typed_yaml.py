@@ -3,6 +3,8 @@
 import re
 import types
 from collections.abc import Hashable, Iterable, Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -11,10 +13,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
+    Field,
     Strict,
     ValidationError,
     WrapValidator,
 )
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -52,6 +56,24 @@ def plain_or(model: type[BaseModel]) -> Discriminator:
         return model.__name__ if isinstance(value, Mapping | model) else "plain"
 
     return Discriminator(tag)
+
+
+def any_of(base: type[BaseModel], tag: str) -> Any:
+    """The type of all models under ``base`` that exist by now, told apart by their key ``tag``.
+
+    So a further alternative is a class, and nothing else. Type checkers can't follow; beside it
+    they are told the base.
+    """
+    models = [model for model in _under(base) if _is_literal(model.model_fields.get(tag))]
+    return Annotated[reduce(or_, models), Field(discriminator=tag)]
+
+
+def _under(base: type[BaseModel]) -> list[type[BaseModel]]:
+    return [found for child in base.__subclasses__() for found in (child, *_under(child))]
+
+
+def _is_literal(field: FieldInfo | None) -> bool:
+    return field is not None and get_origin(field.annotation) is Literal
 
 
 MOST_BYTES = 2**21  # of a file; the longest of ours has 40 KB
@@ -211,7 +233,10 @@ def _one_of(choices: Iterable[str]) -> str:
 
 
 def _in_data(location: Location, data: object) -> Location:
-    """A pydantic location without the steps, such as a union's tag, that no key stands for."""
+    """A pydantic location without the steps, such as a union's tag, that no key stands for.
+
+    What has a label in a list goes by it: where products are, its number is not the file's.
+    """
     kept: list[int | str] = []
     for position, step in enumerate(location):
         last = position == len(location) - 1
@@ -219,9 +244,14 @@ def _in_data(location: Location, data: object) -> Location:
             kept.append(step)
             data = data.get(step)
         elif isinstance(data, list) and isinstance(step, int) and step < len(data):
-            kept.append(step)
             data = data[step]
+            kept.append(_label(data) or step)
     return tuple(kept)
+
+
+def _label(item: object) -> str | None:
+    label = item.get("label") if isinstance(item, Mapping) else None
+    return label if isinstance(label, str) else None
 
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:

@@ -51,12 +51,12 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 given = {name: value for name, value in values.items() if name != "use"}
                 yield f"{file}: {key}.{part}", base, {base: given}
         for item, table in experiment.tables.items():
-            for number, column in enumerate(table.columns):
+            for column in table.columns:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
                 for method in sorted(methods):
                     for row in table.rows:
                         setting = workbench.setting(f"{system}/{row.setting}")
-                        where = f"{file}: tables.{item}.columns.{number}.method"
+                        where = f"{file}: tables.{item}.columns.{column.label}.method"
                         yield where, *workbench.compose(setting, method)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))

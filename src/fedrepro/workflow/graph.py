@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.loading import load
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Overrides
 from fedrepro.config.tables import ClientStatistics
 from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
@@ -20,15 +21,14 @@ from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.raw_files import state_of_own
-from fedrepro.report.cells import computed
+from fedrepro.methods import _registry as registry
 from fedrepro.run import fingerprint
+from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.checks import check_methods
 
-REPORT_FOLDERS = tuple(
-    Path("reports", name) for name in ("templates", "captions", "published", "reference")
-)
+TEMPLATES = Path("reports/templates")
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -71,12 +71,34 @@ class Graph:
 
     @cached_property
     def report_code(self) -> str:
-        """Reports are made again when their code, their templates or the printed values change."""
-        code = fingerprint.of_module("fedrepro.cli.report")
-        return fingerprint.of_text(code + fingerprint.of_files(REPORT_FOLDERS))
+        """The code of the report and its templates. A kind of figure is found by its file."""
+        files = sorted((fingerprint.PACKAGE / "report").rglob("*.py"))
+        code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
+        return fingerprint.of_text(code + fingerprint.of_files([TEMPLATES]))
 
-    def code(self, module: str) -> str:
-        return fingerprint.of_module(module)
+    def paper(self, wildcards: Any) -> str:
+        """What is committed about a system's paper, reference results included, as a hash."""
+        return of_paper(wildcards.system)
+
+    @cached_property
+    def papers(self) -> str:
+        """What is committed about all papers, as a hash."""
+        return fingerprint.of_files([PAPERS])
+
+    @cached_property
+    def methods(self) -> str:
+        """The methods' files, which the site shows, as a hash."""
+        return fingerprint.of_files(registry.part_files().values())
+
+    def code(self, *modules: str) -> str:
+        return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
+
+    def regret_code(self, wildcards: Any) -> str:
+        """The code that plays a run's losses again, its rule's included."""
+        composition = self._run_spec(wildcards).composition
+        module = fingerprint.module_path("fedrepro.analysis.regret_of_run")
+        files = (module, *registry.module_files(composition))
+        return fingerprint.of_closure(files, fingerprint.HANDLING)
 
     def dataset_recipe(self, wildcards: Any) -> str:
         """What config/datasets.yaml says of a data set's content, and its own files, as a hash.
@@ -110,13 +132,13 @@ class Graph:
         return [data, str(setting.partition_path(int(wildcards.seed)))]
 
     def run_code(self, wildcards: Any) -> str:
-        return fingerprint.of_code(self._run_config(wildcards))
+        return fingerprint.of_code(self._run_spec(wildcards))
 
     def run_definition(self, wildcards: Any) -> str:
-        return fingerprint.of_config(self._run_config(wildcards))
+        return fingerprint.of_config(self._run_spec(wildcards))
 
-    def _run_config(self, wildcards: Any) -> dict[str, Any]:
-        return self.bench.run_config(wildcards.setting, wildcards.method, int(wildcards.seed))
+    def _run_spec(self, wildcards: Any) -> RunSpec:
+        return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
 
     def table(self, wildcards: Any) -> TableTarget:
         """At the wildcard ``scale`` if there is one, else at the configured scale."""
@@ -131,7 +153,7 @@ class Graph:
 
     def _definitions(self, target: Target) -> list[str]:
         return [
-            fingerprint.of_config(self.bench.run_config(run.setting, run.method, run.seed))
+            fingerprint.of_config(self.bench.run_spec(run.setting, run.method, run.seed))
             for run in target.runs
         ]
 
@@ -159,7 +181,7 @@ class Graph:
             return self._counted(target)
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
-            return found + [str(run.landscape) for run in target.landscapes]
+            return found + [str(path) for path in target.analyses]
         assert isinstance(target, TableTarget)
         return [str(target.path), *found, *self._histograms(target)]
 
@@ -175,9 +197,9 @@ class Graph:
             return []
         settings = (f"{target.system}/{name}" for name in target.spec.settings.values())
         return [
-            str(computed.histogram_of(self.bench, setting))
+            str(self.bench.histogram_of(setting))
             for setting in settings
-            if computed.is_prepared(self.bench, setting)
+            if self.bench.is_prepared(setting)
         ]
 
     def page_definition(self, wildcards: Any) -> str:
@@ -196,13 +218,20 @@ class Graph:
     def pages(self) -> list[str]:
         return [str(target.page) for target in self.bench.targets().values()]
 
+    def tables(self) -> list[str]:
+        return [str(table.path) for table in self.bench.tables().values()]
+
     def results(self) -> list[str]:
         """All tables and runs: named as targets, they are made again when they are deleted."""
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.runs)
-        return [str(table.path) for table in self.bench.tables().values()] + [
-            str(run.folder / "manifest.json") for run in runs
-        ]
+        return self.tables() + [str(run.folder / "manifest.json") for run in runs]
+
+
+@cache
+def of_paper(system: str) -> str:
+    """What is committed about a paper, as a hash; asked for by every table and page of it."""
+    return fingerprint.of_files([PAPERS / system])
 
 
 def show_holes(workflow: Any) -> None:

@@ -80,10 +80,10 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
             "settings.fmnist-shards2.partition.clients: 0: expected a whole number of at least 1",
         ),
         (
-            "setting: fmnist-shards2\n",
-            "setting: fmnist-shards3\n",
-            "tables.table_1.rows.0.setting: 'fmnist-shards3': expected a setting of this file; "
-            "did you mean 'fmnist-shards2'?",
+            'setting: "{named}-shards2"',
+            'setting: "{named}-shards3"',
+            "tables.table_1.rows.FMNIST, #C=2.setting: 'fmnist-shards3': expected a setting of "
+            "this file; did you mean 'fmnist-shards2'?",
         ),
         (
             "extends: fmnist-shards2\n",
@@ -101,8 +101,20 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
         (
             "method: fedavg,",
             "method: fed avg,",
-            "tables.table_1.columns.0.method: 'fed avg': expected method names joined by '+', "
+            "tables.table_1.columns.FedAvg.method: 'fed avg': expected method names joined by '+', "
             "such as ima+fedprox",
+        ),
+        (
+            "{ name: FedNova, method: fednova }",
+            "{ name: FedNova, method: 3 }",
+            "tables.table_1.columns.FedNova.method: 3: expected method names joined by '+', "
+            "such as ima+fedprox",
+        ),
+        (
+            "{ name: FedNova, method: fednova }",
+            "{ name: FedNova, methd: fednova }",
+            "tables.table_1.columns.4.for.1: {'name': 'FedAdam', 'method': 'fedadam'}: expected "
+            "lists of values by name, or a list of mappings with the same names",
         ),
         (
             "window: 5",
@@ -177,7 +189,7 @@ def test_empty_and_missing_files(copy: Path) -> None:
 def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
     path = copy / IMA
     path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.001", "mu: 1e-3"))
-    values = load(copy).run_config("ima/fmnist-shards2", "fedprox_mu0.001", 1)
+    values = load(copy).run_spec("ima/fmnist-shards2", "fedprox_mu0.001", 1).description()
     assert values["hyperparameters"] == {"fedprox": {"mu": 0.001}}
 
 

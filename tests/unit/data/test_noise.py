@@ -8,13 +8,14 @@ import pytest
 from scipy import stats
 
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Noise
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.tensors.noise import flip, with_noise
 from fedrepro.run import fingerprint
 from fedrepro.run.runner import make_plan
 from fedrepro.support.errors import UserError
 from support.places import ROOT
-from support.tiny_run import CLASSES, dataset, partition, run_config
+from support.tiny_run import CLASSES, dataset, partition, run_spec
 
 
 def published(kind: str, classes: int, rate: float) -> np.ndarray:
@@ -49,7 +50,7 @@ def test_nothing_is_flipped_at_rate_zero() -> None:
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_whose_labels_are_flipped(everywhere: bool) -> None:
     data, shares = dataset(), partition(held_out=True)
-    noise = {"kind": "pair", "rate": 0.5, "everywhere": everywhere}
+    noise = Noise(kind="pair", rate=0.5, everywhere=everywhere)
     noisy = with_noise(data.train, shares, CLASSES, noise, 1).y
     wrong = noisy != data.train.y
     train, test = np.concatenate(shares.train), np.concatenate(shares.test or [])
@@ -66,7 +67,7 @@ def test_a_run_trains_on_noisy_labels_and_tests_on_clean_ones() -> None:
     noise = {"kind": "symmetric", "rate": 0.4, "everywhere": False}
     changes = {"evaluate": {"every": 1, "clients": True}}
     plans = [
-        make_plan(run_config(**changes, **more), data, shares) for more in ({}, {"noise": noise})
+        make_plan(run_spec(**changes, **more), data, shares) for more in ({}, {"noise": noise})
     ]
     clean, noisy = (plan.federation.clients.samples.y for plan in plans)
     assert 0.2 < (clean != noisy).double().mean() < 0.5
@@ -78,7 +79,7 @@ def test_texts_are_refused() -> None:
     data = dataset()
     several = replace(data.train, y=np.zeros((150, 4), dtype=np.int64))
     with pytest.raises(UserError, match="expected data with one label for each sample"):
-        with_noise(several, partition(), 3, {"kind": "pair", "rate": 0.1, "everywhere": False}, 1)
+        with_noise(several, partition(), 3, Noise(kind="pair", rate=0.1), 1)
 
 
 NOISY = """\
@@ -112,10 +113,10 @@ def noisy_workbench(root: Path, rate: str) -> Workbench:
 def test_a_run_without_noise_is_described_as_ever(tmp_path: Path) -> None:
     """So that its fingerprint is that of runs from before there was noise."""
     workbench = noisy_workbench(tmp_path, "0.2")
-    clean = workbench.run_config("noisy/clean", "fedavg", 1)
-    wrong = workbench.run_config("noisy/wrong", "fedavg", 1)
-    assert "noise" not in clean
-    assert wrong["noise"] == {"kind": "pair", "rate": 0.2, "everywhere": False}
+    clean = workbench.run_spec("noisy/clean", "fedavg", 1)
+    wrong = workbench.run_spec("noisy/wrong", "fedavg", 1)
+    assert "noise" not in clean.description()
+    assert wrong.description()["noise"] == {"kind": "pair", "rate": 0.2, "everywhere": False}
     assert fingerprint.of_config(clean) != fingerprint.of_config(wrong)
 
 

@@ -290,7 +290,7 @@ def test_rounds_of_many_lengths_under_the_compiler(
         base = federation("scaffold", cohort=2, rounds=16, momentum=0.0, lr=0.01)
         context = replace(base.context, clients=len(sizes), epochs=epochs)
         clients = Data(parts)
-        return replace(base, clients=clients, context=context, epochs=epochs, execute=execute)
+        return replace(base, clients=clients, context=context, execute=execute)
 
     try:
         assert_close(

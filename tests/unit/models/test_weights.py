@@ -5,23 +5,29 @@ import io
 import os
 import pickle  # noqa: TID251 - to plant what must not be read
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import save
 from torch import nn
 from torchvision.models import efficientnet_b0
 
 from fedrepro.config.loading import load
-from fedrepro.data.catalogue.weights import Weights, weights_of_model
-from fedrepro.data.fetching.weights import FOLDER, fetch_weights
+from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.dataset import Split
+from fedrepro.data.fetching.weights import FOLDER, fetch_weights, read_weights
 from fedrepro.models import _registry
+from fedrepro.models._registry import LearnedWeights
 from fedrepro.models.weights import load_into
+from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.runner import data_of
 from fedrepro.support.errors import UserError
 from support.loopback import serving
 from support.places import ROOT
+from support.tiny_run import dataset, partition, run_spec
 
 SHAPE = (3, 64, 64)
 CACHED = "efficientnet_b0_rwightman-7f5810bc.pth"
@@ -37,20 +43,21 @@ class Command:
         return os.system, (f"touch {self.mark}",)
 
 
-def catalogue(folder: Path, weights: str, **entry: object) -> None:
-    """config/datasets.yaml in ``folder``, with one entry for weights."""
-    (folder / "config").mkdir(exist_ok=True)
-    entries = {weights: {"title": "x", "licence": "x", **entry}}
-    text = yaml.safe_dump({"datasets": {}, "weights": entries})
-    (folder / "config/datasets.yaml").write_text(text, encoding="utf-8")
-
-
-def give(folder: Path, name: str, content: bytes, file: str, **entry: object) -> None:
-    """A file where it is looked for, and an entry with its hash."""
+def give(folder: Path, content: bytes, file: str) -> Weights:
+    """A file where it is looked for, and its entry."""
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     (folder / FOLDER / file).write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    catalogue(folder, name, **{"name": file, "sha256": digest, **entry})
+    return Weights(title="x", licence="x", name=file, sha256=digest)
+
+
+def plan_with(name: str, entry: Weights) -> Plan:
+    """A run's plan whose model is EfficientNet-B0 with these weights, on images of zeros."""
+    spec = replace(run_spec(model=name), weights=("efficientnet_b0", entry))
+    data = dataset()
+    large = np.zeros((len(data.train), *SHAPE), np.uint8)
+    train = Split(large, data.train.y, None)
+    return make_plan(spec, replace(data, train=train, test=None, input_shape=SHAPE), partition())
 
 
 @pytest.fixture(autouse=True)
@@ -95,9 +102,9 @@ def test_a_planted_command_does_run_where_objects_are_unpickled(tmp_path: Path) 
 def test_a_command_in_the_given_file_is_not_run(tmp_path: Path, form: int, suffix: str) -> None:
     """Not even if its SHA-256 is the one that is expected."""
     mark = tmp_path / "mark"
-    give(tmp_path, "efficientnet_b0", planted(mark)[form], f"x.{suffix}")
+    entry = give(tmp_path, planted(mark)[form], f"x.{suffix}")
     with pytest.raises(UserError, match="not the weights of efficientnet_b0") as caught:
-        _registry.build("efficientnet_b0", SHAPE, 8)
+        plan_with("efficientnet_b0", entry)
     assert "\n" not in str(caught.value)
     assert not mark.exists()
 
@@ -108,8 +115,10 @@ def test_a_command_in_the_cache_folder_is_not_run(tmp_path: Path) -> None:
     cache.mkdir(parents=True)
     for name in (CACHED, "pytorch_model.bin"):
         (cache / name).write_bytes(planted(mark)[0])
-    catalogue(tmp_path, "efficientnet_b0", name=CACHED, sha256="7f5810bc")
+    entry = Weights(title="x", licence="x", name=CACHED, sha256="7f5810bc")
     with pytest.raises(UserError, match="run `fedrepro download efficientnet_b0`"):
+        plan_with("efficientnet_b0", entry)
+    with pytest.raises(UserError, match=r"weights\.efficientnet_b0: missing: expected an entry"):
         _registry.build("efficientnet_b0", SHAPE, 8)
     assert not mark.exists()
 
@@ -118,29 +127,31 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
     torch.manual_seed(1)
     source = efficientnet_b0(weights=None)
     content = pth(source.state_dict())
-    give(tmp_path, "efficientnet_b0", content, CACHED)
+    entry = give(tmp_path, content, CACHED)
     for name in ("efficientnet_b0", "efficientnet_b0_redrawn"):
-        model = _registry.build(name, SHAPE, 8)
-        assert model.weights_sha256 == hashlib.sha256(content).hexdigest()
+        plan = plan_with(name, entry)
+        data = data_of(plan, dataset(), partition())
+        assert data["weights_sha256"] == hashlib.sha256(content).hexdigest()
+        model = plan.federation.context.net.module
         assert model.body.keeps_weights
         assert torch.equal(model.body[0][0][0].weight, source.features[0][0].weight)
     (tmp_path / FOLDER / CACHED).write_bytes(content + b"x")
     with pytest.raises(UserError, match=r"sha256 .*: expected .*, as weights.efficientnet_b0"):
-        _registry.build("efficientnet_b0", SHAPE, 8)
+        plan_with("efficientnet_b0", entry)
 
 
-def test_safetensors_and_names_that_do_not_fit(tmp_path: Path) -> None:
+def test_safetensors_and_names_that_do_not_fit() -> None:
     source = nn.Linear(3, 2)
     saved = {f"part.{key}": value for key, value in source.state_dict().items()}
-    give(tmp_path, "x", save({**saved, "head.weight": torch.ones(1)}), "x.safetensors")
+    weights = LearnedWeights("x.safetensors", save({**saved, "head.weight": torch.ones(1)}))
     target = nn.Linear(3, 2)
-    load_into(target, "x", "part.")
+    load_into(target, "x", weights, "part.")
     assert torch.equal(target.weight, source.weight) and torch.equal(target.bias, source.bias)
     for wrong in (nn.Linear(3, 4), nn.Linear(3, 2, bias=False)):
         with pytest.raises(UserError, match="not the weights of x"):
-            load_into(wrong, "x", "part.")
+            load_into(wrong, "x", weights, "part.")
     with pytest.raises(UserError, match="not the weights of x"):
-        load_into(target, "x", "other.")
+        load_into(target, "x", weights, "other.")
 
 
 def test_without_a_known_hash_nothing_is_fetched_or_read(tmp_path: Path) -> None:
@@ -148,9 +159,9 @@ def test_without_a_known_hash_nothing_is_fetched_or_read(tmp_path: Path) -> None
     line = "weights.x.sha256: missing: expected that of the file that you trust"
     with pytest.raises(UserError, match=line):
         fetch_weights("x", spec)
-    give(tmp_path, "x", b"content", "x.safetensors", sha256=None)
+    give(tmp_path, b"content", "x.safetensors")
     digest = hashlib.sha256(b"content").hexdigest()
-    for call in (lambda: fetch_weights("x", spec), lambda: load_into(nn.Linear(1, 1), "x", "")):
+    for call in (lambda: fetch_weights("x", spec), lambda: read_weights("x", spec)):
         with pytest.raises(UserError, match=f"{line}; that of .*x.safetensors is {digest}$"):
             call()
 
@@ -181,12 +192,16 @@ def test_weights_are_fetched_and_checked(tmp_path: Path) -> None:
 
 def test_weights_are_part_of_what_a_run_is() -> None:
     bench = load(ROOT)
-    known = bench.weights
-    models_with = [name for name in _registry.MODELS if weights_of_model(name, known)]
-    loaders = {"distilbert", "distilbert_redrawn", "efficientnet_b0", "efficientnet_b0_redrawn"}
-    assert set(models_with) == loaders
+    models_with = {name: model.weights for name, model in _registry.MODELS.items() if model.weights}
+    assert models_with == {
+        "distilbert": "distilbert",
+        "distilbert_redrawn": "distilbert",
+        "efficientnet_b0": "efficientnet_b0",
+        "efficientnet_b0_redrawn": "efficientnet_b0",
+    }
+    assert {model: name for model, (name, _) in bench.weights.items()} == models_with
     for name, setting in bench.settings.items():
-        described = bench.run_config(name, "fedavg", 1)
-        assert ("weights" in described) == (setting.model in loaders)
+        described = bench.run_spec(name, "fedavg", 1).description()
+        assert ("weights" in described) == (setting.model in models_with)
         if setting.model.startswith("efficientnet"):
             assert described["weights"] == "7f5810bc"

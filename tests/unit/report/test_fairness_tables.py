@@ -1,6 +1,7 @@
 """Tables whose numbers are taken over clients: experiment files, measures, runs."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,14 @@ import torch
 from torch.nn import functional
 
 from fedrepro.config.loading import load
-from fedrepro.config.settings import Setting
+from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import OverClients, Table
 from fedrepro.config.targets import ComputedTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
-from fedrepro.report.cells import computed, coverage
+from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.measures import last, measure_of
 from fedrepro.report.papers import published
 from fedrepro.run import assembly as plan
@@ -28,7 +29,7 @@ from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from support.places import ROOT
-from support.tiny_run import partition, run_config
+from support.tiny_run import partition, run_spec
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ CLIENTS |= {"celeba": 9343, "reddit": 817, "speech_commands": 2005, "tiny_imagen
 @pytest.mark.parametrize("name", PRINTED)
 def test_settings_are_those_of_the_paper(bench: Workbench, name: str) -> None:
     lr, decay, factor, every, rounds, cohort = PRINTED[name]
-    run = bench.run_config(f"aaggff/{name}", "aaggff+fedavg", 2)
+    run = bench.run_spec(f"aaggff/{name}", "aaggff+fedavg", 2).description()
     assert run["optimizer"]["lr"] == pytest.approx(lr, rel=1e-12)
     assert (run["optimizer"]["weight_decay"], run["optimizer"]["momentum"]) == (decay, 0)
     assert run["lr_decay"] == {"factor": factor, "every": every}
@@ -91,7 +92,7 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
     (tmp_path / "results/data/berka/meta.json").write_text("{}")
     holes = {cell.hole for cell in computed.compute(world, target, papers)}
     assert holes == {"data not fetched", "data not shared out yet"}
-    histogram = tmp_path / computed.histogram_of(world, "aaggff/berka")
+    histogram = tmp_path / world.histogram_of("aaggff/berka")
     histogram.parent.mkdir(parents=True)
     regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
     held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
@@ -109,9 +110,16 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
         computed.compute(world, target, papers)
 
 
+def counts_of(bench: Workbench) -> dict[tuple[str, str], Counter[str]]:
+    """Without any table made."""
+    return coverage.count(bench, published.load(ROOT), {})
+
+
 def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     papers = published.load(ROOT)
-    counted = coverage.count(bench, papers)
+    target = bench.table("aaggff", "table_7_heart", "paper")
+    made = tables.compute(bench, target, papers)
+    counted = coverage.count(bench, papers, {("aaggff", "table_7_heart"): made})
     half = counted["aaggff", "table_7_heart"]
     assert [half[name] for name in ("printed", "computed", "agree")] == [20, 20, 20]
     whole = [row for row in coverage.rows_of(counted, papers) if row["system"] == "aaggff"]
@@ -122,6 +130,11 @@ def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     assert published.label_of("figure_regret") == "Regret"
 
 
+def test_a_table_that_is_not_there_has_targets_only(bench: Workbench) -> None:
+    half = counts_of(bench)["aaggff", "table_7_heart"]
+    assert [half[name] for name in ("printed", "targets", "computed")] == [20, 20, 0]
+
+
 @pytest.mark.parametrize(
     ("item", "printed"),
     [
@@ -130,7 +143,7 @@ def test_a_part_of_a_table_counts_once(bench: Workbench) -> None:
     ],
 )  # fmt: skip
 def test_every_printed_cell_has_a_target(bench: Workbench, item: str, printed: int) -> None:
-    counted = coverage.count(bench, published.load(ROOT))["aaggff", item]
+    counted = counts_of(bench)["aaggff", item]
     assert (counted["printed"], counted["targets"]) == (printed, printed)
 
 
@@ -191,7 +204,7 @@ def test_a_wrong_metric() -> None:
 
 
 def test_a_learning_rate_decays_in_steps() -> None:
-    steps = plan.schedule(0.01, {"factor": 0.5, "every": 2})
+    steps = plan.schedule(0.01, StepDecay(factor=0.5, every=2))
     assert [steps(round) for round in range(5)] == [0.01, 0.01, 0.005, 0.005, 0.0025]
     assert plan.schedule(0.01, 0.5)(2) == 0.0025
 
@@ -207,7 +220,7 @@ def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:
         "t", "binary", 2, (3,), Split(x, y, None), None, None, None, {}, client_standardised=(0, 1)
     )
     given: dict[str, Any] = {"evaluate": {"every": 6, "clients": True}, "rounds": 6}
-    runner.run(run_config(**given), data, partition(True, y), tmp_path / "seed1", "code")
+    runner.run(run_spec(**given), data, partition(True, y), tmp_path / "seed1", "code")
     clients = pd.read_parquet(tmp_path / "seed1" / "clients.parquet")
     assert clients["auroc"].isna().tolist() == [True] + [False] * 5
     rounds = pd.read_parquet(tmp_path / "seed1" / "rounds.parquet")

@@ -1,7 +1,9 @@
 """Figures: every kind from made-up runs, through the experiment file to the page."""
 
+import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from fedrepro.analysis.regret_of_run import regret_of
+from fedrepro.analysis.regret_of_run import regret_as_json, regret_of
+from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
@@ -21,16 +24,17 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.graph import Graph, of_paper
 from support.figure_world import (
     SETTINGS,
     add_figures,
     give_runs,
     write_landscape,
     write_mixtures,
+    write_regret,
 )
 from support.report_world import ROOT, make_world, write_run
-from support.tiny_run import carry_out, run_config
+from support.tiny_run import carry_out, run_spec
 
 
 @pytest.fixture
@@ -92,8 +96,8 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
 
 def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
     target = figure(bench, "figure_2_4")
-    first = target.landscapes[0]
-    path = bench.root / first.landscape
+    first = target.analyses[0]
+    path = bench.root / first
     write_landscape(path)
     drawn = content(bench, target)["drawn"]
     assert drawn.rows == [("mild", "two random ones", "0.1", "0.1", "2.1")]
@@ -132,17 +136,53 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     for run in target.runs:
         link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
         assert link in text and (bench.root / target.page.parent / link).exists()
-    start = bench.root / site.write_site(bench, papers, "demo")
+    start = bench.root / site.write_site(bench, papers, described_methods(), "demo")
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written
+
+
+def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:
+    target = figure(bench, "figure_regret")
+    assert content(bench, target)["drawn"].panels == []
+    path = bench.root / target.analyses[0]
+    write_regret(path)
+    drawn = content(bench, target)["drawn"]
+    (row,) = drawn.rows
+    assert row == (SETTINGS[0], "5", "4", "3", "4", "1")
+    (panel,) = drawn.panels
+    assert panel.title.endswith(", 5 clients") and "regret 3, bound 4" in panel.svg
+    for changes in ({"bound": [1.0]}, {"regret": ["much"] * 4}, {"clients": None}):
+        write_regret(path, **changes)
+        with pytest.raises(UserError, match=r"seed1\.json: damaged"):
+            content(bench, target)
+    write_regret(path, round=[], regret=[], bound=[])
+    assert content(bench, target)["drawn"].panels == []
+
+
+def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command writes is what was found, without NaN; a run that is not there is told."""
+    run = Run("aaggff/heart", "aaggff_s+fedavg", 1)
+    carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
+    found, made = regret_of(read_run(tmp_path, run)), regret_as_json(tmp_path, run)
+    assert found is not None
+    assert made["regret"] == found.rounds["regret"].tolist()
+    assert (made["clients"], made["linearised"], made["round"][0]) == (6, False, 1)
+    monkeypatch.setattr("fedrepro.analysis.replay._as_in_the_paper", lambda rule: False)
+    made = regret_as_json(tmp_path, run)
+    assert set(made["bound"]) == {None} and None not in made["regret"]
+    json.dumps(made, allow_nan=False)
+    (tmp_path / run.folder / "decisions.parquet").unlink()
+    assert regret_as_json(tmp_path, run)["round"] == []
+    with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run aagg"):
+        regret_as_json(tmp_path, replace(run, seed=2))
 
 
 @pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])
 def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
     run = Run("aaggff/heart", composition, 1)
     share = 1.0 if "aaggff_s" in composition else 0.5
-    carry_out(tmp_path / run.folder, run_config(composition, participation=share))
+    carry_out(tmp_path / run.folder, run_spec(composition, participation=share))
     found = regret_of(read_run(tmp_path, run))
     assert found is not None and len(found.rounds) == 12
     assert (found.rounds["regret"] <= found.rounds["bound"]).all()
@@ -155,7 +195,7 @@ def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
 def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
     run = Run("aaggff/heart", "aaggff_d", 1)
     folder = tmp_path / run.folder
-    carry_out(folder, run_config("aaggff_d"))
+    carry_out(folder, run_spec("aaggff_d"))
     table = pd.read_parquet(folder / "decisions.parquet")
     table.loc[4, "loss"] = np.inf  # of round 2
     table.to_parquet(folder / "decisions.parquet")
@@ -166,7 +206,7 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
 
 def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
     run = Run("aaggff/heart", "term", 1)
-    carry_out(tmp_path / run.folder, run_config("term"))
+    carry_out(tmp_path / run.folder, run_spec("term"))
     with pytest.raises(UserError, match="'term': expected one that decides by a rule with a bound"):
         regret_of(read_run(tmp_path, run))
 
@@ -199,8 +239,10 @@ def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
 
     run = figure(bench, "figure_2_4").runs[0]
     assert str(run.folder / "manifest.json") in inputs("figure_2_4")
-    assert str(run.landscape) in inputs("figure_2_4")
+    assert str(run.analysis("landscapes")) in inputs("figure_2_4")
     assert not any("landscapes" in path for path in inputs("figure_9"))
+    regrets = [path for path in inputs("figure_regret") if path.startswith("results/regrets/")]
+    assert len(regrets) == len(figure(bench, "figure_regret").runs)
     table = bench.table("ima", "table_1", "demo")
     assert str(table.path) in inputs("table_1")
     assert str(figure(bench, "figure_9").page) in graph.pages()
@@ -210,6 +252,29 @@ def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
         for item in ("figure_9", "figure_10", "table_1")
     }
     assert len(definitions) == 3 and "" in definitions  # a table's stands in its JSON's rule
+
+
+def test_the_site_is_made_from_the_tables(bench: Workbench) -> None:
+    assert Graph(bench).tables() == [str(table.path) for table in bench.tables().values()]
+
+
+def test_a_note_on_one_paper_leaves_the_others_pages_alone(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.root)
+    page = SimpleNamespace(system="ima", item="table_1")
+    of_paper.cache_clear()
+    graph = Graph(bench)
+    before = graph.paper(page), graph.papers
+    note = Path("reports/papers/fedgo/discrepancies.yaml")
+    note.write_text(note.read_text(encoding="utf-8") + "# A note.\n", encoding="utf-8")
+    of_paper.cache_clear()
+    assert graph.paper(page) == before[0]
+    assert Graph(bench).papers != before[1]
+    note = Path("reports/papers/ima/notes.csv")
+    note.write_text(note.read_text(encoding="utf-8") + "table_1,Another note.\n", encoding="utf-8")
+    of_paper.cache_clear()
+    assert graph.paper(page) != before[0]
 
 
 def test_counted_tables_do_not_ask_for_data(tmp_path: Path) -> None:

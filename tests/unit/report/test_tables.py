@@ -8,8 +8,10 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
+from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import lock_of
 from support.places import ROOT
@@ -29,11 +31,8 @@ def papers() -> Published:
     return published.load(ROOT)
 
 
-def cells(bench: Workbench, papers: Published, scale: str) -> list[tables.Json]:
-    found: list[tables.Json] = tables.compute(bench, bench.table("ima", "table_1", scale), papers)[
-        "cells"
-    ]
-    return found
+def cells(bench: Workbench, papers: Published, scale: str) -> tuple[TableCell, ...]:
+    return tables.compute(bench, bench.table("ima", "table_1", scale), papers).cells
 
 
 def constant(value: float, rounds: int = 300) -> list[float]:
@@ -44,35 +43,35 @@ def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -
     accuracies = [*constant(0.5, 290), *(0.80 + 0.002 * step for step in range(10))]
     write_run(bench, Run(PAPER, "fedavg", 1), accuracies)
     first = cells(bench, papers, "paper")[0]
-    assert first["printed"]["mean"] == 81.17
-    assert first["paper"]["mean"] == pytest.approx(80.9)
-    assert first["difference"] == pytest.approx(-0.27)
-    assert first["verdict"]["word"] == "agrees"
+    assert first.printed.mean == 81.17
+    assert first.paper.mean == pytest.approx(80.9)
+    assert first.difference == pytest.approx(-0.27)
+    assert first.verdict.word == "agrees"
 
 
 def test_seeds_make_mean_spread_and_interval(bench: Workbench, papers: Published) -> None:
     for seed, value in enumerate((0.80, 0.81, 0.82), start=1):
         write_run(bench, Run(PAPER, "fedavg", seed), constant(value))
-    found = cells(bench, papers, "paper")[0]["paper"]
-    assert (found["n"], found["std"]) == (3, pytest.approx(1))
-    assert found["mean"] == pytest.approx(81)
-    assert found["half_width"] == pytest.approx(2.484, abs=1e-3)
-    assert [run["value"] for run in found["runs"]] == pytest.approx([80, 81, 82])
+    found = cells(bench, papers, "paper")[0].paper
+    assert (found.n, found.std) == (3, pytest.approx(1))
+    assert found.mean == pytest.approx(81)
+    assert found.half_width == pytest.approx(2.484, abs=1e-3)
+    assert [run.value for run in found.runs] == pytest.approx([80, 81, 82])
 
 
 def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
     for cell in cells(bench, papers, "paper"):
-        assert cell["paper"]["hole"] == "not run"
-        assert cell["verdict"] is None
+        assert cell.paper.hole == "not run"
+        assert cell.verdict is None
 
 
 def test_a_demo_number_has_no_verdict(bench: Workbench, papers: Published) -> None:
     write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8117, 20))
     first = cells(bench, papers, "demo")[0]
-    assert first["demo"]["mean"] == pytest.approx(81.17)
-    assert first["paper"]["n"] == 0
-    assert first["verdict"] is None
-    assert first["difference"] is None
+    assert first.demo.mean == pytest.approx(81.17)
+    assert first.paper.n == 0
+    assert first.verdict is None
+    assert first.difference is None
 
 
 def test_a_landed_result_carries_a_verdict_at_either_scale(
@@ -81,8 +80,8 @@ def test_a_landed_result_carries_a_verdict_at_either_scale(
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.80), landed=True)
     for scale in ("demo", "paper"):
         second = cells(bench, papers, scale)[1]
-        assert second["paper"]["runs"][0]["landed"]
-        assert second["verdict"]["word"] == "differs"
+        assert second.paper.runs[0].landed
+        assert second.verdict.word == "differs"
 
 
 def test_a_run_of_this_machine_comes_before_a_landed_one(
@@ -91,46 +90,44 @@ def test_a_run_of_this_machine_comes_before_a_landed_one(
     run = Run(PAPER, "fedavg", 1)
     write_run(bench, run, constant(0.70), landed=True)
     write_run(bench, run, constant(0.81))
-    assert cells(bench, papers, "paper")[0]["paper"]["mean"] == pytest.approx(81)
+    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
 
 
 def test_another_configuration_is_not_comparable(bench: Workbench, papers: Published) -> None:
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81), landed=True, batch_size=64)
-    verdict = cells(bench, papers, "paper")[0]["verdict"]
-    assert verdict["word"] == "not comparable"
-    assert "batch_size" in verdict["why"]
+    verdict = cells(bench, papers, "paper")[0].verdict
+    assert verdict.word == "not comparable"
+    assert "batch_size" in verdict.why
 
 
 def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
     write_run(bench, Run(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
     first = cells(bench, papers, "paper")[0]
-    assert first["paper"]["hole"] == "seed 1 diverged at round 3"
-    assert first["verdict"]["word"] == "not comparable"
+    assert first.paper.hole == "seed 1 diverged at round 3"
+    assert first.verdict.word == "not comparable"
     write_run(bench, Run(PAPER, "fedavg", 2), constant(0.81))
     first = cells(bench, papers, "paper")[0]
-    assert first["paper"]["mean"] == pytest.approx(81)
-    assert first["paper"]["trouble"] == "seed 1 diverged at round 3"
-    assert first["verdict"]["word"] == "not comparable"
+    assert first.paper.mean == pytest.approx(81)
+    assert first.paper.trouble == "seed 1 diverged at round 3"
+    assert first.verdict.word == "not comparable"
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81, 120), landed=True)
-    assert (
-        cells(bench, papers, "paper")[0]["paper"]["hole"] == "seed 1 stopped after round 120 of 300"
-    )
+    assert cells(bench, papers, "paper")[0].paper.hole == "seed 1 stopped after round 120 of 300"
 
 
 def test_a_failed_run_says_why(bench: Workbench, papers: Published) -> None:
     log = bench.root / "results/logs/run" / DEMO / "fedavg/seed1.log"
     log.parent.mkdir(parents=True)
     log.write_text("round 3 of 20\nfedrepro: the disk is full\n", encoding="utf-8")
-    assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "failed: the disk is full"
+    assert cells(bench, papers, "demo")[0].demo.hole == "failed: the disk is full"
 
 
 def test_an_interrupted_run_is_a_failed_one(bench: Workbench, papers: Published) -> None:
     (bench.root / "results/runs" / DEMO / "fedavg/seed1.partial").mkdir(parents=True)
-    assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "failed: it did not finish"
+    assert cells(bench, papers, "demo")[0].demo.hole == "failed: it did not finish"
 
 
 def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -> None:
@@ -138,37 +135,34 @@ def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -
     folder.mkdir(parents=True)
     with lock_of(folder).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "under way"
-    assert cells(bench, papers, "demo")[0]["demo"]["hole"] == "failed: it did not finish"
+        assert cells(bench, papers, "demo")[0].demo.hole == "under way"
+    assert cells(bench, papers, "demo")[0].demo.hole == "failed: it did not finish"
 
 
 def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published) -> None:
     for method, value in (("fedprox_mu0.1", 0.78), ("fedprox", 0.79), ("fedprox_mu0.001", 0.77)):
         write_run(bench, Run(PAPER, method, 1), constant(value))
     third = cells(bench, papers, "paper")[2]
-    assert third["paper"]["chosen"] == "fedprox"
-    assert third["paper"]["mean"] == pytest.approx(79)
-    assert third["verdict"]["word"] == "agrees"
+    assert third.paper.chosen == "fedprox"
+    assert third.paper.mean == pytest.approx(79)
+    assert third.verdict.word == "agrees"
 
 
 def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
     write_run(bench, Run(PAPER, "fedprox_mu0.1", 1), [0.5, nan], status="diverged")
     write_run(bench, Run(PAPER, "fedprox", 1), constant(0.79))
-    verdict = cells(bench, papers, "paper")[2]["verdict"]
-    assert verdict["why"] == "The printed number is the best of 3; 2 of them are run."
+    verdict = cells(bench, papers, "paper")[2].verdict
+    assert verdict.why == "The printed number is the best of 3; 2 of them are run."
     write_run(bench, Run(PAPER, "fedprox_mu0.001", 1), constant(0.77))
-    assert cells(bench, papers, "paper")[2]["verdict"]["word"] == "agrees"
+    assert cells(bench, papers, "paper")[2].verdict.word == "agrees"
 
 
 def test_a_best_of_some_is_not_comparable(bench: Workbench, papers: Published) -> None:
     write_run(bench, Run(PAPER, "fedprox", 1), constant(0.7978))
-    verdict = cells(bench, papers, "paper")[2]["verdict"]
-    assert verdict == {
-        "word": "not comparable",
-        "why": "The printed number is the best of 3; 1 of them is run.",
-        "limit": None,
-    }
+    verdict = cells(bench, papers, "paper")[2].verdict
+    why = "The printed number is the best of 3; 1 of them is run."
+    assert verdict == Verdict("not comparable", why)
 
 
 def test_the_file_is_plain_json_and_the_same_twice(bench: Workbench, papers: Published) -> None:
@@ -180,6 +174,18 @@ def test_the_file_is_plain_json_and_the_same_twice(bench: Workbench, papers: Pub
     tables.write(bench, target, papers)
     assert path.read_bytes() == first
     assert json.loads(first)["cells"][0]["demo"]["n"] == 1
+    assert read_table(bench.root, target) == tables.compute(bench, target, papers)
+
+
+def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
+    target = bench.table("ima", "table_1", "demo")
+    assert read_table(bench.root, target) is None
+    path = bench.root / tables.write(bench, target, papers)
+    whole = path.read_text(encoding="utf-8")
+    for text, why in ((whole[:100], "Invalid JSON"), (whole.replace('"n": 0', '"n": "x"'), "n: ")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=rf"table_1\.json: damaged: .*{why}.*; delete it"):
+            read_table(bench.root, target)
 
 
 def test_damaged_files_are_named(bench: Workbench, papers: Published) -> None:

@@ -11,15 +11,16 @@ import pytest
 
 from fedrepro.run import checkpoint, runner
 from fedrepro.run.assembly import make_plan
+from fedrepro.run.state import State
 from fedrepro.run.store import load_tree
 from fedrepro.support import files
 from fedrepro.support.files import sha256_of
 from support.crashing_disk import Disk, Image, restore
-from support.tiny_run import carry_out, dataset, partition, run_config
+from support.tiny_run import carry_out, dataset, partition, run_spec
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 # Every client has a state, and some are replaced in each round.
-CONFIG = run_config("scaffold", rounds=3, checkpoint_every=1)
+CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1)
 
 
 class Watch:
@@ -82,7 +83,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
     disk = Disk(root, watch)
     save = checkpoint.save
 
-    def note(state: checkpoint.State, partial: Path, identity: str) -> None:
+    def note(state: State, partial: Path, identity: str) -> None:
         save(state, partial, identity)
         watch.saved = state.done
 

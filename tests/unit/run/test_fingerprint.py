@@ -1,16 +1,19 @@
 """Fingerprints follow what code does, not how it is written."""
 
+import ast
 import subprocess
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from fedrepro.methods import _registry as registry
+from fedrepro.config.run_spec import Execution
+from fedrepro.config.settings import later
 from fedrepro.run import fingerprint
+from fedrepro.support.typed_yaml import Typed
 from support.places import ROOT
-
-RUN = {"composition": "ima+fedprox", "model": "logistic"}
+from support.tiny_run import run_spec
 
 
 @pytest.fixture
@@ -20,8 +23,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "part").mkdir(parents=True)
     (root / "__init__.py").write_text('"""Top."""\n__version__ = "1"\n')
     (root / "part/__init__.py").write_text("")
+    (root / "support").mkdir()
+    (root / "support/__init__.py").write_text("")
+    (root / "support/errors.py").write_text("import fedrepro.part.hidden\n")
+    (root / "part/hidden.py").write_text("x = 1\n")
     (root / "part/leaf.py").write_text("def leaf():\n    return 1\n")
-    (root / "part/sister.py").write_text("from . import leaf\nfrom .. import far\n")
+    (root / "part/sister.py").write_text(
+        "from . import leaf\nfrom .. import far\nimport fedrepro.support.errors\n"
+    )
     (root / "far.py").write_text("import math\n")
     (root / "apart.py").write_text("x = 1\n")
     (root / "start.py").write_text(
@@ -46,16 +55,14 @@ def changed(root: Path, file: str, text: str) -> bool:
 
 
 def test_closure_follows_absolute_relative_and_inner_imports(package: Path) -> None:
-    found = fingerprint.closure([package / "start.py"])
-    names = {path.relative_to(package).as_posix() for path in found}
-    assert names == {
-        "__init__.py",
-        "start.py",
-        "part/__init__.py",
-        "part/sister.py",
-        "part/leaf.py",
-        "far.py",
-    }
+    def names(outside: tuple[str, ...]) -> set[str]:
+        found = fingerprint.closure([package / "start.py"], outside)
+        return {path.relative_to(package).with_suffix("").as_posix() for path in found}
+
+    inside = {"start", "part/sister", "part/leaf", "far"}
+    assert names(()) == inside | {"support/errors", "part/hidden"}
+    assert names(("support",)) == inside  # nor what only they import
+    assert names(("support/err", "far")) == names(()) - {"far"}
 
 
 @pytest.mark.parametrize(
@@ -72,35 +79,136 @@ def test_comments_formatting_and_docstrings_change_nothing(package: Path, text: 
 
 def test_code_changes_count_wherever_they_are_imported_from(package: Path) -> None:
     assert changed(package, "part/leaf.py", "def leaf():\n    return 2\n")
-    assert changed(package, "part/__init__.py", "x = 1\n")
     assert not changed(package, "apart.py", "x = 2\n")
     assert not changed(package, "__init__.py", '__version__ = "2"\n')
 
 
+def test_what_an_error_says_changes_nothing_but_where_it_is_raised_does(package: Path) -> None:
+    text = "def leaf(x):\n    if x > 1:\n        raise ValueError({})\n    return 1\n"
+    assert changed(package, "part/leaf.py", text.format("'one'"))
+    assert not changed(package, "part/leaf.py", text.format("f'another: {x}'"))
+    assert changed(package, "part/leaf.py", text.format("").replace("ValueError", "KeyError"))
+    assert changed(package, "part/leaf.py", text.format("").replace("x > 1", "x > 2"))
+    assert not changed(package, "support/errors.py", "import fedrepro.part.hidden\nx = 1\n")
+
+
+def test_init_files_hold_nothing_that_could_count() -> None:
+    for path in fingerprint.PACKAGE.rglob("__init__.py"):
+        statements = ast.parse(path.read_text(encoding="utf-8")).body
+        others = [each for each in statements if not isinstance(each, ast.Expr)]
+        assert [ast.unparse(each).partition(" = ")[0] for each in others] == (
+            ["__version__"] if path.parent == fingerprint.PACKAGE else []
+        )
+
+
+def files(composition: str = "fedavg", model: str = "logistic") -> set[str]:
+    """The modules of a run's code."""
+    starts = fingerprint.code_of_run(composition, model)
+    found = fingerprint.closure(starts, fingerprint.OUTSIDE_A_RUN)
+    return {path.relative_to(fingerprint.PACKAGE).with_suffix("").as_posix() for path in found}
+
+
 def test_a_run_depends_on_its_own_methods_and_server_optimizer_only() -> None:
-    def files(composition: str) -> set[str]:
-        start = fingerprint.module_path("fedrepro.run.runner")
-        found = fingerprint.closure([start, *registry.module_files(composition)])
-        return {path.stem for path in found if path.parent.name in ("methods", "server")}
-
-    assert {"ima", "fedprox"} <= files("ima+fedprox")
-    assert not {"ima", "fedprox", "scaffold", "fedadam", "fedyogi"} & files("fedavg")
-    assert "fedadam" in files("fedavg+fedadam")
-    assert "fedyogi" not in files("fedavg+fedadam")
+    assert {"methods/ima", "methods/fedprox"} <= files("ima+fedprox")
+    adam = files("fedavg+fedadam")
+    assert adam - files("fedavg") == {"methods/server/fedadam", "methods/server/adaptive"}
+    assert "models/superfed" in files(model="superfed_vgg9") - files(model="twonn")
 
 
-@pytest.mark.parametrize("name", ["report", "cli", "workflow", "analysis"])
-def test_no_run_depends_on_reports_and_commands(name: str) -> None:
-    found = fingerprint.closure([fingerprint.module_path("fedrepro.run.runner")])
-    inside = {path.relative_to(fingerprint.PACKAGE).parts[0] for path in found}
-    assert name not in inside
+def test_a_run_is_what_can_change_its_numbers() -> None:
+    found = files("superfed_mm")
+    assert {
+        "engine/round", "engine/descent", "engine/evaluate", "data/tensors/samples",
+        "data/tensors/noise", "support/rng", "run/assembly", "run/scoring", "run/state",
+        "run/record",
+    } <= found  # fmt: skip
+    rooms = {"engine", "methods", "models", "data/tensors", "support/rng"}
+    inside = {name for name in found if any(name.startswith(room) for room in rooms)}
+    assert found - inside == {
+        f"run/{name}" for name in ("assembly", "scoring", "state", "record", "over_clients")
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "redone"),
+    [
+        ("engine/descent", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("run/scoring", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("support/rng", {"fedavg", "ima+fedprox", "fedavg+fedadam", "fedavg twonn"}),
+        ("models/mlp", {"fedavg twonn"}),
+        ("methods/fedprox", {"ima+fedprox"}),
+        ("methods/server/fedadam", {"fedavg+fedadam"}),
+        ("methods/server/fedyogi", set()),
+        ("support/files", set()),
+        ("run/manifest", set()),
+        ("run/runner", set()),
+        ("run/checkpoint", set()),
+        ("config/settings", set()),
+        ("data/partition/dealing", set()),
+        ("data/prepare", set()),
+        ("methods/_registry", set()),
+    ],
+)
+def test_runs_that_a_changed_line_redoes(
+    file: str, redone: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = fingerprint._parse.__wrapped__
+
+    def with_a_line(path: Path) -> ast.Module:
+        module = parse(path)
+        if path == fingerprint.PACKAGE / f"{file}.py":
+            module.body.append(ast.parse("a_line = 1").body[0])
+        return module
+
+    def codes() -> set[tuple[str, str]]:
+        for cached in (fingerprint._imported, fingerprint._digest, fingerprint._of_code):
+            cached.cache_clear()
+        runs = {
+            name: run_spec(name, model="superfed_twocnn")
+            for name in ("fedavg", "ima+fedprox", "fedavg+fedadam")
+        } | {"fedavg twonn": run_spec(model="twonn")}
+        return {(name, fingerprint.of_code(spec)) for name, spec in runs.items()}
+
+    before = codes()
+    monkeypatch.setattr(fingerprint, "_parse", with_a_line)
+    try:
+        assert {name for name, _ in codes() - before} == redone
+    finally:
+        monkeypatch.undo()
+        codes()  # what is cached must be of the files as they are
+
+
+def test_modules_that_never_count_are_there() -> None:
+    for name in (*fingerprint.OUTSIDE_A_RUN, *fingerprint.OUTSIDE_A_PAGE):
+        path = fingerprint.PACKAGE / name
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
 
 def test_execution_is_no_part_of_what_a_run_is() -> None:
-    assert fingerprint.of_config({**RUN, "device": "cpu"}) == fingerprint.of_config(
-        {**RUN, "device": "cuda", "checkpoint_every": 3}
+    one = run_spec()
+    assert fingerprint.of_config(one) == fingerprint.of_config(
+        replace(one, execution=Execution(device="cuda", checkpoint_every=3))
     )
-    assert fingerprint.of_config({**RUN, "seed": 1}) != fingerprint.of_config({**RUN, "seed": 2})
+    assert fingerprint.of_config(one) != fingerprint.of_config(replace(one, seed=2))
+    known = {"executor", "device", "threads", "checkpoint_every"}
+    assert known == {field.name for field in fields(Execution)}
+    assert not known & one.description().keys()
+
+
+def test_keys_that_came_later_are_left_out_at_their_default() -> None:
+    """At any depth of a setting; so that runs from before there was such a key stay the same."""
+
+    class Part(Typed):
+        lr: float = 0.1
+        name: str = later("sgd")
+
+    class Whole(Typed):
+        part: Part = Part()
+        share: float = later(0.0)
+
+    assert Whole().model_dump(mode="json") == {"part": {"lr": 0.1}}
+    given = {"part": {"lr": 0.1, "name": "adam"}, "share": 0.5}
+    assert Whole.model_validate(given).model_dump(mode="json") == given
 
 
 def test_reading_the_configuration_and_fingerprinting_need_no_torch() -> None:
@@ -110,7 +218,7 @@ def test_reading_the_configuration_and_fingerprinting_need_no_torch() -> None:
         "from fedrepro.run import fingerprint\n"
         "bench = load()\n"
         "run = bench.table('ima', 'table_1', 'paper').runs[0]\n"
-        "fingerprint.of_code(bench.run_config(run.setting, run.method, run.seed))\n"
+        "fingerprint.of_code(bench.run_spec(run.setting, run.method, run.seed))\n"
         "assert not {'torch', 'pandas'} & set(sys.modules)\n"
     )
     root = ROOT

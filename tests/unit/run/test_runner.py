@@ -22,7 +22,7 @@ from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS
 from support.tiny_disk import tiny_disk
-from support.tiny_run import carry_out, dataset, run_config
+from support.tiny_run import carry_out, dataset, run_spec
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 
@@ -30,7 +30,7 @@ SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json
 def test_a_run_leaves_five_files_that_fit_together(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     seen: list[runner.Progress] = []
-    manifest = carry_out(folder, run_config("ima+fedprox"), seen.append)
+    manifest = carry_out(folder, run_spec("ima+fedprox"), seen.append)
     assert sorted(file.name for file in folder.iterdir()) == sorted((*SAME, "timing.json"))
     assert json.loads((folder / "manifest.json").read_text()) == manifest
     assert list(tmp_path.iterdir()) == [folder]
@@ -53,7 +53,7 @@ def test_a_run_leaves_five_files_that_fit_together(tmp_path: Path) -> None:
 
 def test_decisions_are_recorded_with_what_they_follow_from(tmp_path: Path) -> None:
     """And the recorded losses, replayed, give the recorded coefficients."""
-    carry_out(tmp_path / "x", run_config("aaggff_d+fedavg"))
+    carry_out(tmp_path / "x", run_spec("aaggff_d+fedavg"))
     table = pd.read_parquet(tmp_path / "x" / "decisions.parquet")
     assert table.columns.tolist() == ["round", "client", "loss", "weight"]
     assert table.groupby("round").size().tolist() == [3] * 12
@@ -70,7 +70,7 @@ def test_decisions_are_recorded_with_what_they_follow_from(tmp_path: Path) -> No
 
 def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        carry_out(tmp_path / name, run_config("scaffold"))
+        carry_out(tmp_path / name, run_spec("scaffold"))
     for file in SAME:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -78,13 +78,13 @@ def test_equal_runs_are_equal_to_the_byte(tmp_path: Path) -> None:
 def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
     """Only if nothing is another: configuration, code, data, or a file of the folder."""
     folder = tmp_path / "x"
-    first = carry_out(folder, run_config())
+    first = carry_out(folder, run_spec())
 
     def rounds_of(**changes: object) -> int:
         played: list[int] = []
         data = changes.pop("data", None)
         again = carry_out(
-            folder, run_config(**changes), lambda progress: played.append(progress.round), data
+            folder, run_spec(**changes), lambda progress: played.append(progress.round), data
         )
         assert played or again == first
         assert list(tmp_path.iterdir()) == [folder]
@@ -102,7 +102,7 @@ def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
 
 
 def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
-    config = run_config(evaluate={"every": 5, "clients": True})
+    config = run_spec(evaluate={"every": 5, "clients": True})
     carry_out(tmp_path / "x", config)
     rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
     assert rounds["round"].tolist() == [5, 10, 12]  # the last round always
@@ -120,7 +120,7 @@ def test_killed_and_called_again_ends_with_the_same_bytes(
 ) -> None:
     """kill -9 after any round, then the same command."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    carry_out(whole, run_config(composition))
+    carry_out(whole, run_spec(composition))
     command = [sys.executable, "-m", "support.tiny_run", str(broken), composition]
     package = Path(runner.__file__).parents[2]
     paths = os.pathsep.join(map(str, (package, TESTS)))
@@ -137,7 +137,7 @@ def test_killed_and_called_again_ends_with_the_same_bytes(
         process.send_signal(signal.SIGKILL)
     assert not broken.exists()
     rounds: list[int] = []
-    carry_out(broken, run_config(composition), lambda progress: rounds.append(progress.round))
+    carry_out(broken, run_spec(composition), lambda progress: rounds.append(progress.round))
     last_checkpoint = (kill_after - 1) // 2 * 2  # a round is reported before its checkpoint
     assert rounds[0] == last_checkpoint + 1
     decides = "aaggff" in composition
@@ -163,16 +163,16 @@ def stop_after(rounds: int) -> runner.Report:
 def test_a_checkpoint_of_another_configuration_is_not_gone_on_from(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     with pytest.raises(Stop):
-        carry_out(folder, run_config(), stop_after(7))
+        carry_out(folder, run_spec(), stop_after(7))
     seen: list[int] = []
-    changed = run_config(optimizer={"lr": 0.05, "momentum": 0.0, "weight_decay": 0.0})
+    changed = run_spec(optimizer={"lr": 0.05, "momentum": 0.0, "weight_decay": 0.0})
     carry_out(folder, changed, lambda progress: seen.append(progress.round))
     assert seen[0] == 1
 
 
 def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:
-    carry_out(tmp_path / "a", run_config(checkpoint_every=1))
-    carry_out(tmp_path / "b", run_config(checkpoint_every=100))
+    carry_out(tmp_path / "a", run_spec(checkpoint_every=1))
+    carry_out(tmp_path / "b", run_spec(checkpoint_every=100))
     for file in SAME:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
@@ -182,12 +182,12 @@ def test_two_processes_on_one_run(tmp_path: Path) -> None:
 
     def second(progress: runner.Progress) -> None:
         with pytest.raises(UserError, match="another process"):
-            carry_out(folder, run_config())
+            carry_out(folder, run_spec())
         raise Stop
 
     with pytest.raises(Stop):
-        carry_out(folder, run_config(), second)
-    carry_out(folder, run_config())
+        carry_out(folder, run_spec(), second)
+    carry_out(folder, run_spec())
     assert folder.exists()
 
 
@@ -204,7 +204,7 @@ def test_how_data_are_read_is_part_of_what_a_run_is(
 ) -> None:
     """Finished runs and checkpoints of the same arrays, read otherwise, do not stand."""
     base = replace(dataset(), mean=(0.4,), std=(0.25,), test=None)
-    config = run_config(rounds=4, evaluate={"every": 1, "clients": True})
+    config = run_spec(rounds=4, evaluate={"every": 1, "clients": True})
     changed = replace(base, **change)
     if "client_standardised" in change:  # of features, which are floats
         flat = replace(base.train, x=base.train.x.reshape(-1, 4).astype(np.float32))
@@ -228,7 +228,7 @@ def test_how_data_are_read_is_part_of_what_a_run_is(
 def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
     tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    carry_out(tmp_path / "whole", run_config("scaffold", checkpoint_every=100))
+    carry_out(tmp_path / "whole", run_spec("scaffold", checkpoint_every=100))
     folder = tmp_path / "seed1"
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
 
@@ -237,12 +237,12 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
             signal.raise_signal(number)
 
     with pytest.raises(Interrupted, match=r"after round 5 of 12.*the same command") as caught:
-        carry_out(folder, run_config("scaffold", checkpoint_every=100), send)
+        carry_out(folder, run_spec("scaffold", checkpoint_every=100), send)
     assert caught.value.status == 128 + number
     assert "finishing this round" in capsys.readouterr().err
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     seen: list[int] = []
-    config = run_config("scaffold", checkpoint_every=100)
+    config = run_spec("scaffold", checkpoint_every=100)
     carry_out(folder, config, lambda progress: seen.append(progress.round))
     assert seen[0] == 6
     for file in SAME:
@@ -257,16 +257,16 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt) as caught:
-        carry_out(tmp_path / "seed1", run_config(), twice)
+        carry_out(tmp_path / "seed1", run_spec(), twice)
     assert not isinstance(caught.value, Interrupted)
     assert signal.getsignal(signal.SIGINT) == handler
     seen: list[int] = []
-    carry_out(tmp_path / "seed1", run_config(), lambda progress: seen.append(progress.round))
+    carry_out(tmp_path / "seed1", run_spec(), lambda progress: seen.append(progress.round))
     assert seen[0] == 5  # the checkpoint of round 4
 
 
 def test_a_loss_that_is_not_a_number_is_recorded(tmp_path: Path) -> None:
-    config = run_config(optimizer={"lr": 1e38, "momentum": 0.9, "weight_decay": 1.0})
+    config = run_spec(optimizer={"lr": 1e38, "momentum": 0.9, "weight_decay": 1.0})
     manifest = carry_out(tmp_path / "x", config)
     assert manifest["status"] == "diverged"
     assert manifest["diverged_at"] == manifest["rounds_done"] <= 12
@@ -275,7 +275,7 @@ def test_a_loss_that_is_not_a_number_is_recorded(tmp_path: Path) -> None:
 
 
 def test_divergence_is_seen_between_evaluations(tmp_path: Path) -> None:
-    config = run_config(
+    config = run_spec(
         optimizer={"lr": 1e38, "momentum": 0.9, "weight_decay": 1.0},
         evaluate={"every": 12, "clients": False},
     )
@@ -285,7 +285,7 @@ def test_divergence_is_seen_between_evaluations(tmp_path: Path) -> None:
 
 def test_full_disk_at_a_checkpoint(tmp_path: Path) -> None:
     """One line; no run folder; with room again the same command goes on and agrees."""
-    carry_out(tmp_path / "whole", run_config("scaffold"))
+    carry_out(tmp_path / "whole", run_spec("scaffold"))
     disk = tmp_path / "disk"
     with tiny_disk(disk, 1024) as resize:
         folder = disk / "seed1"
@@ -296,12 +296,12 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path) -> None:
                 resize(used + 4)
 
         with pytest.raises(UserError, match="could not be written") as caught:
-            carry_out(folder, run_config("scaffold"), fill)
+            carry_out(folder, run_spec("scaffold"), fill)
         assert "\n" not in str(caught.value)
         assert not folder.exists()
         resize(4096)
         seen: list[int] = []
-        carry_out(folder, run_config("scaffold"), lambda progress: seen.append(progress.round))
+        carry_out(folder, run_spec("scaffold"), lambda progress: seen.append(progress.round))
         assert seen[0] > 1
         for file in SAME:
             assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
@@ -310,15 +310,15 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     with pytest.raises(Stop):
-        carry_out(folder, run_config(), stop_after(7))
+        carry_out(folder, run_spec(), stop_after(7))
     checkpoint = tmp_path / "seed1.partial" / "checkpoint.safetensors"
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
     with pytest.raises(UserError, match="damaged"):
-        carry_out(folder, run_config())
+        carry_out(folder, run_spec())
 
 
 def test_pooled_training_sends_nothing(tmp_path: Path) -> None:
-    manifest = carry_out(tmp_path / "x", run_config("central", participation=1.0))
+    manifest = carry_out(tmp_path / "x", run_spec("central", participation=1.0))
     assert manifest["bytes_down"] == manifest["bytes_up"] == 0
     assert set(pd.read_parquet(tmp_path / "x" / "clients.parquet")["train_samples"]) == {150}
 
@@ -327,13 +327,13 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(UserError, match="use cpu"):
-        carry_out(tmp_path / "x", run_config(device="cuda"))
+        carry_out(tmp_path / "x", run_spec(device="cuda"))
 
 
 def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
     """Through the compiler, in float32: the curves agree to rounding."""
     for executor in ("sequential", "vectorised"):
-        manifest = carry_out(tmp_path / executor, run_config(rounds=3, executor=executor))
+        manifest = carry_out(tmp_path / executor, run_spec(rounds=3, executor=executor))
         assert manifest["executor"] == executor
     ours = pd.read_parquet(tmp_path / "vectorised" / "rounds.parquet")
     theirs = pd.read_parquet(tmp_path / "sequential" / "rounds.parquet")
@@ -343,10 +343,10 @@ def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
 def test_a_checkpoint_of_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
     folder = tmp_path / "seed1"
     with pytest.raises(Stop):
-        carry_out(folder, run_config(), stop_after(7))
+        carry_out(folder, run_spec(), stop_after(7))
     other = replace(dataset(), meta={"content_sha256": "another"})
     seen: list[int] = []
-    manifest = carry_out(folder, run_config(), lambda p: seen.append(p.round), other)
+    manifest = carry_out(folder, run_spec(), lambda p: seen.append(p.round), other)
     assert seen[0] == 1
     assert manifest["data"]["content_sha256"] == "another"
 
@@ -355,11 +355,11 @@ def test_a_partition_of_other_data_is_one_line(tmp_path: Path) -> None:
     other = dataset()
     other = replace(other, train=replace(other.train, y=other.train.y[::-1].copy()))
     with pytest.raises(UserError, match="not made from the present data set"):
-        carry_out(tmp_path / "x", run_config(), data=other)
+        carry_out(tmp_path / "x", run_spec(), data=other)
 
 
 def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
-    config = run_config("central", evaluate={"every": 12, "clients": True})
+    config = run_spec("central", evaluate={"every": 12, "clients": True})
     carry_out(tmp_path / "x", config)
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
     assert clients["client"].tolist() == list(range(6))

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.report.cells.measures import mixed
 from fedrepro.run import runner
 from fedrepro.support.errors import UserError
-from support.tiny_run import CLIENTS, carry_out, run_config
+from support.tiny_run import CLIENTS, carry_out, run_spec
 
 FILES = ("rounds.parquet", "clients.parquet", "model.safetensors")
 
@@ -19,17 +20,17 @@ class Stop(Exception):
     """Raised in place of a kill."""
 
 
-def personal(composition: str, **changes: Any) -> dict[str, Any]:
+def personal(composition: str, **changes: Any) -> RunSpec:
     settings = {
         "evaluate": {"every": 4, "clients": True},
         "hyperparameters": {"superfed_lm": {"start": 0.25}, "ditto": {"personal_epochs": 2}},
         "model": "twonn",
         "participation": 0.34,
     }
-    return run_config(composition, **(settings | changes))
+    return run_spec(composition, **(settings | changes))
 
 
-def broken_off(folder: Path, config: dict[str, Any], after: int) -> None:
+def broken_off(folder: Path, config: RunSpec, after: int) -> None:
     def report(progress: runner.Progress) -> None:
         if progress.round == after:
             raise Stop

@@ -12,6 +12,7 @@ from fedrepro.workflow import checks
 from support.places import ROOT
 
 IMA = Path("config/experiments/ima.yaml")
+COLUMN = "tables.table_1.columns.FedAvg.method: "
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def copy(tmp_path: Path) -> Path:
         ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
         ("ima: { start: 0.5", "ima: { strat: 0.5", "settings.fmnist-shards2-demo.methods.ima: ",
          "'start'"),
-        ("method: fedavg,", "method: fedavgg,", "tables.table_1.columns.0.method: ", "'fedavg'"),
-        ("method: fedavg,", "method: ima+central,", "tables.table_1.columns.0.method: ", ""),
-        ("method: fedavg,", "method: fedavg+ima,", "tables.table_1.columns.0.method: ", ""),
+        ("method: fedavg,", "method: fedavgg,", COLUMN, "'fedavg'"),
+        ("method: fedavg,", "method: ima+central,", COLUMN, ""),
+        ("method: fedavg,", "method: fedavg+ima,", COLUMN, ""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_composed_is_one_line(

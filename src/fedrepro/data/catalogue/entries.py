@@ -1,6 +1,6 @@
 """What entries of config/datasets.yaml have in common."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -102,11 +102,14 @@ class Described(Typed):
     """What every entry says.
 
     Attributes:
+        reader: "module:function" in data/readers of what makes arrays of its files.
         mean: subtracted from each channel of an image, after division by 255; None: neither
             this nor `std` is applied.
         std: by which each channel is then divided.
     """
 
+    reader: ClassVar[str]
+    kind: str
     title: str
     licence: str
     citation: str

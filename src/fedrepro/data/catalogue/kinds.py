@@ -1,11 +1,15 @@
-"""The kinds of entries of config/datasets.yaml: what each says of where it comes from."""
+"""The kinds of entries of config/datasets.yaml: what each says of where it comes from.
 
-from typing import Annotated, Literal
+A further kind is a class here and its reader in data/readers; ``reader`` is where the latter is.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from fedrepro.data.catalogue.entries import (
     Count,
+    Described,
     Fetched,
     Inside,
     Name,
@@ -15,7 +19,7 @@ from fedrepro.data.catalogue.entries import (
     Sha256,
     TestFraction,
 )
-from fedrepro.support.typed_yaml import Typed, Whole, expected
+from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected
 
 
 class IdxFiles(Typed):
@@ -30,6 +34,7 @@ class IdxFiles(Typed):
 class Idx(Fetched):
     """Images and labels in the IDX format of MNIST."""
 
+    reader = "images:read_idx_pairs"
     kind: Literal["idx"]
     class_names: tuple[str, ...]
     files: IdxFiles
@@ -42,6 +47,7 @@ class Cifar10Binary(Fetched):
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
     """
 
+    reader = "cifar:read_cifar10"
     kind: Literal["cifar10_binary"]
     class_names: tuple[str, ...]
     archive: RawFile
@@ -55,6 +61,7 @@ class Cifar100Binary(Fetched):
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
     """
 
+    reader = "cifar:read_cifar100"
     kind: Literal["cifar100_binary"]
     archive: RawFile
     side: Pixels | None = None
@@ -67,6 +74,7 @@ class PixelCsv(Fetched):
         test_fraction: the share of each class that becomes the test split (seed 0).
     """
 
+    reader = "images:read_pixel_csv"
     kind: Literal["pixel_csv"]
     class_names: tuple[str, ...]
     file: RawFile
@@ -83,6 +91,7 @@ class JpegParquet(Own):
         side: images are resized to `side` x `side`; None: they stay as they are.
     """
 
+    reader = "images:read_jpeg_parquet"
     kind: Literal["jpeg_parquet"]
     sha256: Sha256 | None = None
     class_names: tuple[str, ...]
@@ -101,6 +110,7 @@ class ImageFolder(Own):
         test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
     """
 
+    reader = "images:read_image_folder"
     kind: Literal["image_folder"]
     height: Pixels
     width: Pixels
@@ -125,6 +135,7 @@ class TabularCsv(Own):
         test_fraction: the share of each class held out when there is no `split` (seed 0).
     """
 
+    reader = "tables:read_tabular_csv"
     kind: Literal["tabular_csv"]
     label: str
     group: str | None = None
@@ -146,6 +157,7 @@ class HeartDisease(Fetched):
             in FLamby, 740 rows.
     """
 
+    reader = "medical:read_heart_disease"
     kind: Literal["heart_disease"]
     file: RawFile
     hospitals: dict[Name, Count]
@@ -159,6 +171,7 @@ class Berka(Fetched):
         leave_out: regions that are no clients.
     """
 
+    reader = "berka:read_berka"
     kind: Literal["berka"]
     archive: RawFile
     leave_out: tuple[str, ...] = ()
@@ -172,6 +185,7 @@ class QuestionPairs(Fetched):
         length: tokens of a pair, padded or cut.
     """
 
+    reader = "texts:read_question_pairs"
     kind: Literal["question_pairs"]
     file: RawFile
     tokenizer: str
@@ -195,6 +209,7 @@ class Celeba(Fetched):
         side: images are resized to `side` x `side`.
     """
 
+    reader = "celeba:read_celeba"
     kind: Literal["celeba"]
     files: CelebaFiles
     attribute: str = "Smiling"
@@ -211,6 +226,7 @@ class SpeechCommands(Fetched):
         samples: of a clip, padded with silence.
     """
 
+    reader = "sound:read_speech_commands"
     kind: Literal["speech_commands"]
     class_names: tuple[str, ...]
     archive: RawFile
@@ -234,6 +250,7 @@ class Isic(Fetched):
         leave_out: images that are not used.
     """
 
+    reader = "medical:read_isic"
     kind: Literal["isic2019"]
     class_names: tuple[str, ...]
     files: IsicFiles
@@ -246,6 +263,7 @@ class Isic(Fetched):
 class TinyImageNet(Fetched):
     """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
 
+    reader = "tiny_imagenet:read_tiny_imagenet"
     kind: Literal["tiny_imagenet"]
     archive: RawFile
     side: Pixels = 64
@@ -260,6 +278,7 @@ class LeafReddit(Own):
         words: of the vocabulary, the most frequent of the training text.
     """
 
+    reader = "texts:read_leaf_reddit"
     kind: Literal["leaf_reddit"]
     words: Count = 10_000
 
@@ -267,6 +286,7 @@ class LeafReddit(Own):
 class LeafFemnist(Own):
     """LEAF's FEMNIST: digits and letters, 28 x 28; a writer is a client."""
 
+    reader = "leaf:read_leaf_femnist"
     kind: Literal["leaf_femnist"]
 
 
@@ -277,6 +297,7 @@ class LeafShakespeare(Own):
         length: characters that each sample has before the one to predict.
     """
 
+    reader = "leaf:read_leaf_shakespeare"
     kind: Literal["leaf_shakespeare"]
     length: Count = 80
 
@@ -291,6 +312,7 @@ class Plays(Fetched):
         most: samples of a role, spread evenly over its text; None: all.
     """
 
+    reader = "plays:read_plays"
     kind: Literal["plays"]
     archive: RawFile
     folder: Inside
@@ -298,24 +320,7 @@ class Plays(Fetched):
     most: Count | None = None
 
 
-DatasetSpec = Annotated[
-    Idx
-    | Cifar10Binary
-    | Cifar100Binary
-    | PixelCsv
-    | JpegParquet
-    | ImageFolder
-    | TabularCsv
-    | HeartDisease
-    | Berka
-    | QuestionPairs
-    | Celeba
-    | SpeechCommands
-    | Isic
-    | TinyImageNet
-    | LeafReddit
-    | LeafFemnist
-    | LeafShakespeare
-    | Plays,
-    Field(discriminator="kind"),
-]
+if TYPE_CHECKING:
+    DatasetSpec = Fetched | Own
+else:
+    DatasetSpec = any_of(Described, "kind")

@@ -1,6 +1,5 @@
 """The `weights` of config/datasets.yaml: what models start from that was learned elsewhere."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -35,12 +34,3 @@ class Weights(Typed):
     sha256: FirstDigits | None = None
     urls: tuple[Url, ...] = ()
     path: Path | None = None
-
-
-def weights_of_model(model: str, known: Mapping[str, Weights]) -> tuple[str, Weights] | None:
-    """Name and entry of the weights that a model starts from; None: it starts from none.
-
-    A model whose name ends in ``_redrawn`` starts from those of the one without.
-    """
-    name = model.removesuffix("_redrawn")
-    return (name, known[name]) if name in known else None

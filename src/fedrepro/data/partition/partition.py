@@ -4,36 +4,16 @@ import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import (
-    Indices,
-    by_labels,
-    client_dirichlet,
-    dirichlet,
-    grouped_dirichlet,
-    iid,
-    natural,
-    paired_shards,
-    shards,
-)
+from fedrepro.data.partition.dealing import Indices
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
-from fedrepro.data.partition.schemes import (
-    ClientDirichlet,
-    Dirichlet,
-    GroupedDirichlet,
-    Iid,
-    Labels,
-    Natural,
-    PairedShards,
-    PartitionSpec,
-    Shards,
-)
-from fedrepro.support.errors import UserError, bad_value, brief
+from fedrepro.data.partition.schemes import Natural, PartitionSpec
+from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -176,7 +156,10 @@ def make_partition(
             f"partition {spec.name}: given_test: True: the data set marks no test samples: "
             "expected False, with a `test_fraction`"
         )
-    clients = _assign(labels, groups, spec, RandomState(seed))
+    if spec.clients is not None and spec.clients > len(labels):
+        raise spec.refused("clients", f"at most {len(labels)}, the number of samples")
+    groups = None if groups is None else np.asarray(groups)
+    clients = spec.deal(labels, groups, RandomState(seed))
     _refuse_empty(clients, spec)
     test = None
     if spec.test_fraction:
@@ -213,59 +196,6 @@ def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
             f"partition {spec.name}: client {empty} would get no samples: "
             f"expected fewer clients than {len(clients)}"
         )
-
-
-def _assign(
-    labels: NDArray[Any], groups: NDArray[Any] | None, spec: PartitionSpec, random: RandomState
-) -> list[Indices]:
-    where = f"partition {spec.name}"
-    if spec.clients is not None and spec.clients > len(labels):
-        samples = f"at most {len(labels)}, the number of samples"
-        raise bad_value(where, "clients", spec.clients, samples)
-    match spec:
-        case Iid():
-            return iid(len(labels), spec.clients, random)
-        case Shards():
-            wanted = spec.clients * spec.classes_per_client
-            if wanted > len(labels):
-                at_most = (
-                    f"at most {len(labels) // spec.clients} ({wanted} shards need a sample each"
-                )
-                expectation = f"{at_most}, there are {len(labels)})"
-                raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
-            return shards(labels, spec.clients, spec.classes_per_client, random)
-        case PairedShards():
-            if 2 * spec.clients > len(labels):
-                expectation = f"at most {len(labels) // 2}, half of the number of samples"
-                raise bad_value(where, "clients", spec.clients, expectation)
-            return paired_shards(labels, spec.clients)
-        case Dirichlet():
-            if spec.minimum * spec.clients > len(labels):
-                equal_share = len(labels) // spec.clients
-                expectation = (
-                    f"at most {equal_share} ({len(labels)} samples / {spec.clients} clients)"
-                )
-                raise bad_value(where, "minimum", spec.minimum, expectation)
-            return dirichlet(labels, spec.clients, spec.alpha, spec.minimum, random)
-        case GroupedDirichlet():
-            return grouped_dirichlet(labels, spec.clients, spec.alpha, random)
-        case Labels():
-            classes = int(labels.max()) + 1
-            if spec.classes_per_client > classes:
-                expectation = f"at most {classes}, the number of classes"
-                raise bad_value(where, "classes_per_client", spec.classes_per_client, expectation)
-            return by_labels(labels, spec.clients, spec.classes_per_client, random)
-        case ClientDirichlet():
-            return client_dirichlet(labels, spec.clients, spec.alpha, random)
-        case Natural():
-            if groups is None:
-                raise UserError(
-                    f"{where}: scheme: 'natural': the data set has no groups: "
-                    "expected one with a `group` column in config/datasets.yaml"
-                )
-            return natural(np.asarray(groups), spec.clients, random, spec.minimum)
-        case _:
-            assert_never(spec)
 
 
 def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:

@@ -1,11 +1,21 @@
-"""How a data set can be shared out among clients, as it is written in an experiment file."""
+"""How a data set can be shared out among clients, as it is written in an experiment file.
+
+A further scheme is a class here, whose ``deal`` calls a function of its own in ``dealing``. Numpy
+is imported by those who deal: reading an experiment file needs none.
+"""
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected
+
+if TYPE_CHECKING:
+    from numpy.random import RandomState
+
+    from fedrepro.data.partition.dealing import Indices
 
 Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
@@ -16,12 +26,16 @@ class Scheme(Typed):
     """What all schemes share.
 
     Attributes:
+        scheme: which one it is.
+        clients: how many; None: as many as there are groups.
         test_fraction: the share of its own samples that each client holds out for testing,
             rounded, but at least one sample and not all of them: a client with a single one is
             refused. (SuPerFed's code rounds down, so that a client with four tests with none.)
         stratified: hold out the same share of each class (by largest remainders).
     """
 
+    scheme: str
+    clients: Count | None
     test_fraction: Share = 0.0
     stratified: bool = False
 
@@ -33,7 +47,26 @@ class Scheme(Typed):
         return "-".join([*self._parts(), *held_out, *stratified])
 
     @abstractmethod
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        """Each client's samples, as numbers from 0 to n - 1.
+
+        Args:
+            labels: int64 [n], the class of each sample.
+            groups: int64 [n], each sample's natural client, or None.
+            random: of the partition's seed.
+
+        Raises:
+            UserError: when these samples can't be dealt out so.
+        """
+
+    @abstractmethod
     def _parts(self) -> list[str]: ...
+
+    def refused(self, key: str, expectation: str) -> UserError:
+        """The line for a value that these samples don't allow."""
+        return bad_value(f"partition {self.name}", key, getattr(self, key), expectation)
 
 
 class Iid(Scheme):
@@ -41,6 +74,13 @@ class Iid(Scheme):
 
     scheme: Literal["iid"]
     clients: Count
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import iid
+
+        return iid(len(labels), self.clients, random)
 
     def _parts(self) -> list[str]:
         return ["iid", f"clients{self.clients}"]
@@ -57,6 +97,20 @@ class Shards(Scheme):
     clients: Count
     classes_per_client: Count
 
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import shards
+
+        wanted = self.clients * self.classes_per_client
+        if wanted > len(labels):
+            raise self.refused(
+                "classes_per_client",
+                f"at most {len(labels) // self.clients} ({wanted} shards need a sample each, "
+                f"there are {len(labels)})",
+            )
+        return shards(labels, self.clients, self.classes_per_client, random)
+
     def _parts(self) -> list[str]:
         return ["shards", f"clients{self.clients}", f"classes{self.classes_per_client}"]
 
@@ -70,6 +124,16 @@ class PairedShards(Scheme):
 
     scheme: Literal["paired_shards"]
     clients: Count
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import paired_shards
+
+        if 2 * self.clients > len(labels):
+            most = len(labels) // 2
+            raise self.refused("clients", f"at most {most}, half of the number of samples")
+        return paired_shards(labels, self.clients)
 
     def _parts(self) -> list[str]:
         return ["paired_shards", f"clients{self.clients}"]
@@ -92,6 +156,17 @@ class Dirichlet(Scheme):
     alpha: Positive
     minimum: Count = 10
 
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import dirichlet
+
+        if self.minimum * self.clients > len(labels):
+            most = len(labels) // self.clients
+            samples = f"{len(labels)} samples / {self.clients} clients"
+            raise self.refused("minimum", f"at most {most} ({samples})")
+        return dirichlet(labels, self.clients, self.alpha, self.minimum, random)
+
     def _parts(self) -> list[str]:
         parts = ["dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
         return [*parts, f"minimum{self.minimum}"]
@@ -108,6 +183,13 @@ class GroupedDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import grouped_dirichlet
+
+        return grouped_dirichlet(labels, self.clients, self.alpha, random)
+
     def _parts(self) -> list[str]:
         return ["grouped_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
 
@@ -118,6 +200,16 @@ class Labels(Scheme):
     scheme: Literal["labels"]
     clients: Count
     classes_per_client: Count
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import by_labels
+
+        classes = int(labels.max()) + 1
+        if self.classes_per_client > classes:
+            raise self.refused("classes_per_client", f"at most {classes}, the number of classes")
+        return by_labels(labels, self.clients, self.classes_per_client, random)
 
     def _parts(self) -> list[str]:
         return ["labels", f"clients{self.clients}", f"classes{self.classes_per_client}"]
@@ -134,6 +226,13 @@ class ClientDirichlet(Scheme):
     scheme: Literal["client_dirichlet"]
     clients: Count
     alpha: Positive
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import client_dirichlet
+
+        return client_dirichlet(labels, self.clients, self.alpha, random)
 
     def _parts(self) -> list[str]:
         return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
@@ -158,6 +257,18 @@ class Natural(Scheme):
             raise ValueError("`given_test` or `test_fraction`, not both")
         return self
 
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import natural
+
+        if groups is None:
+            expectation = "the data set has no groups: expected one with a `group` column"
+            raise UserError(
+                f"partition {self.name}: scheme: 'natural': {expectation} in config/datasets.yaml"
+            )
+        return natural(groups, self.clients, random, self.minimum)
+
     def _parts(self) -> list[str]:
         return [
             "natural",
@@ -167,7 +278,7 @@ class Natural(Scheme):
         ]
 
 
-PartitionSpec = Annotated[
-    Iid | Shards | PairedShards | Dirichlet | GroupedDirichlet | Labels | ClientDirichlet | Natural,
-    Field(discriminator="scheme"),
-]
+if TYPE_CHECKING:
+    PartitionSpec = Scheme
+else:
+    PartitionSpec = any_of(Scheme, "scheme")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import Berka
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError, bad_value
 
 TABLES = {
@@ -26,7 +26,7 @@ FEATURES = (
 )  # fmt: skip
 
 
-def read_berka(spec: Berka, folder: Path, scratch: Path) -> Content:
+def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) -> Content:
     """The 682 loans without those of the regions left out: 13 numbers and 2 of 0 and 1.
 
     The numbers are standardised by each client; how often a statement is sent is not.

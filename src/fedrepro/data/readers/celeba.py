@@ -1,20 +1,17 @@
 """CelebA with celebrities as clients, as LEAF makes it of the official files."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
 
-def read_celeba(
-    spec: Celeba, folder: Path, scratch: Path, progress: Callable[[float], None]
-) -> Content:
+def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -> Content:
     """Images of celebrities with enough of them: whether they have the attribute.
 
     Raises:

@@ -10,14 +10,14 @@ from PIL import Image
 
 from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
 TRAINING = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
 
-def read_cifar10(spec: Cifar10Binary, folder: Path, scratch: Path) -> Content:
+def read_cifar10(spec: Cifar10Binary, folder: Path, scratch: Path, _progress: Progress) -> Content:
     """Five training files and a test file; a record is a label and an image.
 
     Raises:
@@ -33,7 +33,9 @@ def read_cifar10(spec: Cifar10Binary, folder: Path, scratch: Path) -> Content:
     )
 
 
-def read_cifar100(spec: Cifar100Binary, folder: Path, scratch: Path) -> Content:
+def read_cifar100(
+    spec: Cifar100Binary, folder: Path, scratch: Path, _progress: Progress
+) -> Content:
     """A training and a test file; a record is a coarse label, a fine one and an image.
 
     Raises:

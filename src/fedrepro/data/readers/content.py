@@ -1,8 +1,9 @@
 """What a reader of raw files hands over, before it is written as a prepared data set."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,13 @@ class Content:
     test: Samples | None
     class_names: list[str]
     notes: dict[str, Any]
+
+
+Progress = Callable[[float], None]  # told the share of samples that have been read
+
+# What an entry's `reader` names: given the entry, its raw files (a folder of downloads, or your own
+# file or folder), an empty folder for what it unpacks, and whom to tell how far it is.
+Reader = Callable[[Any, Path, Path, Progress], Content]
 
 
 @contextmanager

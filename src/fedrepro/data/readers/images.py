@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Samples, held_out
+from fedrepro.data.readers.content import Content, Progress, Samples, held_out
 from fedrepro.support.errors import UserError, bad_value
 
 IDX_BYTES = 0x08  # the only type of value that MNIST and its kin use
@@ -40,7 +40,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return values.reshape(shape)
 
 
-def read_idx_pairs(spec: Idx, folder: Path) -> Content:
+def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """MNIST's four files in `folder`."""
 
     def split(images: str, labels: str) -> Samples:
@@ -58,7 +58,7 @@ def read_idx_pairs(spec: Idx, folder: Path) -> Content:
     )
 
 
-def read_pixel_csv(spec: PixelCsv, folder: Path) -> Content:
+def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """Rows of pixels with the label last, split into training and test by class."""
     path = folder / spec.file.name
     try:
@@ -73,7 +73,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path) -> Content:
     return Content(train, test, list(spec.class_names), {})
 
 
-def read_jpeg_parquet(spec: JpegParquet, path: Path, progress: Callable[[float], None]) -> Content:
+def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
     """A parquet file of encoded images, in the order of its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -126,9 +126,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, progress: Callable[[float],
     return Content(everything.take(split == "train"), test, list(spec.class_names), {})
 
 
-def read_image_folder(
-    spec: ImageFolder, path: Path, scratch: Path, progress: Callable[[float], None]
-) -> Content:
+def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Progress) -> Content:
     """A folder (or an archive of one) with train/CLASS/image and perhaps test/CLASS/image."""
     root = path
     if path.is_file():

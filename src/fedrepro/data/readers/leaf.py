@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.catalogue.kinds import LeafShakespeare
+from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError
 
 Item = TypeVar("Item")
@@ -65,7 +65,9 @@ def _users(
             raise UserError(f"{where}: not in LEAF's format: {error!r}") from None
 
 
-def read_leaf_femnist(path: Path, scratch: Path) -> Content:
+def read_leaf_femnist(
+    _spec: LeafFemnist, path: Path, scratch: Path, _progress: Progress
+) -> Content:
     """Images [n, 1, 28, 28] of 62 digits and letters, as bytes if all values are whole 1/255.
 
     Raises:
@@ -86,7 +88,9 @@ def read_leaf_femnist(path: Path, scratch: Path) -> Content:
     return _together(path, scratch, image_and_label, list(WRITTEN))
 
 
-def read_leaf_shakespeare(spec: LeafShakespeare, path: Path, scratch: Path) -> Content:
+def read_leaf_shakespeare(
+    spec: LeafShakespeare, path: Path, scratch: Path, _progress: Progress
+) -> Content:
     """Numbers of characters [n, length], and that of the next one (data/characters.py).
 
     Raises:

@@ -1,6 +1,5 @@
 """Heart disease and skin lesions: data of several hospitals, which are the natural clients."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import HeartDisease, Isic
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
@@ -28,7 +27,9 @@ COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalch", "
 BOOLEANS = {"TRUE": True, "FALSE": False, "True": True, "False": False}
 
 
-def read_heart_disease(spec: HeartDisease, folder: Path) -> Content:
+def read_heart_disease(
+    spec: HeartDisease, folder: Path, _scratch: Path, _progress: Progress
+) -> Content:
     """The four hospitals' patients: 15 features, 1 for any heart disease.
 
     Raises:
@@ -76,9 +77,7 @@ def read_heart_disease(spec: HeartDisease, folder: Path) -> Content:
     )
 
 
-def read_isic(
-    spec: Isic, folder: Path, scratch: Path, progress: Callable[[float], None]
-) -> Content:
+def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Content:
     """ISIC 2019's lesions with nothing missing in the metadata, resized and cut to a square.
 
     A centre is the first four letters of a lesion's number, and for HAM10000's lesions the data

@@ -8,7 +8,7 @@ import numpy as np
 from fedrepro.data.catalogue.kinds import Plays
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
@@ -36,7 +36,7 @@ def speeches(play: str) -> dict[str, list[str]]:
     return spoken
 
 
-def read_plays(spec: Plays, folder: Path, scratch: Path) -> Content:
+def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) -> Content:
     """Numbers of characters [n, length], and that of the next one (data/characters.py).
 
     As LEAF does it: all lines of a role, joined by spaces, are one text, over which a window

@@ -1,7 +1,6 @@
 """Spoken words, as Google's Speech Commands has them; speakers are the natural clients."""
 
 import wave
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError, bad_value
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -17,7 +16,7 @@ RATE = 16_000  # samples per second
 
 
 def read_speech_commands(
-    spec: SpeechCommands, folder: Path, scratch: Path, progress: Callable[[float], None]
+    spec: SpeechCommands, folder: Path, scratch: Path, progress: Progress
 ) -> Content:
     """The clips of torchaudio's `training` subset, in order of name, as int16.
 

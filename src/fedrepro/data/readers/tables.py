@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import TabularCsv
-from fedrepro.data.readers.content import Content, Samples, held_out
+from fedrepro.data.readers.content import Content, Progress, Samples, held_out
 from fedrepro.support.errors import UserError, bad_value
 
 MOST_VALUES = 1000  # of a column of text
 
 
-def read_tabular_csv(spec: TabularCsv, path: Path) -> Content:
+def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Progress) -> Content:
     """The table at `path`; what is estimated (means, deviations) comes from the training rows.
 
     Raises:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.support.errors import UserError
 
 # The first numbers of Reddit's vocabulary; none counts as a word (fedrepro.engine.task.WORDLESS).
@@ -17,7 +17,9 @@ MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
 UNKNOWN = MARKS.index("<UNK>")
 
 
-def read_question_pairs(spec: QuestionPairs, folder: Path) -> Content:
+def read_question_pairs(
+    spec: QuestionPairs, folder: Path, _scratch: Path, _progress: Progress
+) -> Content:
     """Pairs as int32 [n, 2, length]: numbers of word pieces, and 1 where there is one.
 
     Raises:
@@ -63,7 +65,7 @@ def _tokenizer(spec: QuestionPairs) -> Any:
     return tokenizer
 
 
-def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path) -> Content:
+def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Progress) -> Content:
     """Pieces of comments and, for each of their words, the next one.
 
     The users' own train and test files stay apart by `held_out`; those for validation are left

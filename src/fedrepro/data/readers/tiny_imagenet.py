@@ -1,19 +1,18 @@
 """TinyImageNet: 200 classes of 64 x 64 images, in its official archive."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from fedrepro.data.catalogue.kinds import TinyImageNet
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Samples
+from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
 
 def read_tiny_imagenet(
-    spec: TinyImageNet, folder: Path, scratch: Path, progress: Callable[[float], None]
+    spec: TinyImageNet, folder: Path, scratch: Path, progress: Progress
 ) -> Content:
     """The training images, and as test set the 10,000 validation images, whose labels are known.
 

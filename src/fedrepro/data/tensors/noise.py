@@ -1,8 +1,7 @@
 """Training labels made wrong on purpose, as SuPerFed does (thesis chapter II, 2.4)."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,19 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream
 
 Labels = NDArray[np.int64]
+
+
+class Noise(Protocol):
+    """As experiment files have it (:class:`fedrepro.config.settings.Noise`)."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def everywhere(self) -> bool: ...
 
 
 def flip(
@@ -29,9 +41,9 @@ def flip(
 
 
 def with_noise(
-    split: Split, partition: Partition, classes: int, noise: Mapping[str, Any] | None, seed: int
+    split: Split, partition: Partition, classes: int, noise: Noise | None, seed: int
 ) -> Split:
-    """The training split with labels flipped as ``noise`` (``config.Noise``; None: not) says.
+    """The training split with labels flipped as ``noise`` (None: not) says.
 
     Only clients' training samples are touched. With ``everywhere`` those that they hold out for
     testing are, too, as in the released code, which flips before it splits and has the two kinds
@@ -45,8 +57,8 @@ def with_noise(
     if split.y.ndim > 1:
         raise UserError("noise: expected data with one label for each sample, not texts")
     clean = np.asarray(split.y)
-    flipped = flip(clean, classes, noise["kind"], noise["rate"], numpy_stream(seed, "noise"))
-    held = [*partition.train, *((partition.test or []) if noise["everywhere"] else [])]
+    flipped = flip(clean, classes, noise.kind, noise.rate, numpy_stream(seed, "noise"))
+    held = [*partition.train, *((partition.test or []) if noise.everywhere else [])]
     rows = np.concatenate(held)
     noisy = clean.copy()
     noisy[rows] = flipped[rows]

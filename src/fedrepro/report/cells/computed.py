@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -81,25 +80,10 @@ def _counted(cell: PrintedCell, sizes: list[int] | str) -> ComputedCell:
     return _with_verdict(cell, value, std)
 
 
-def histogram_of(workbench: Workbench, setting: str) -> Path:
-    """Where it stands what each client of a setting holds, for the first seed of scale paper.
-
-    How many samples a natural client has does not depend on the seed.
-    """
-    seed = workbench.seeds("paper", setting.partition("/")[0])[0]
-    return workbench.setting(setting).partition_path(seed).with_suffix(".json")
-
-
-def is_prepared(workbench: Workbench, setting: str) -> bool:
-    """Whether a setting's data set is there."""
-    dataset = workbench.setting(setting).dataset
-    return (workbench.root / "results/data" / dataset / "meta.json").exists()
-
-
 def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
     """Each client's samples, trained on or tested with; or why they are not known."""
-    path = histogram_of(workbench, setting)
-    if not is_prepared(workbench, setting):
+    path = workbench.histogram_of(setting)
+    if not workbench.is_prepared(setting):
         return NOT_FETCHED
     try:
         histogram = json.loads((workbench.root / path).read_text(encoding="utf-8"))

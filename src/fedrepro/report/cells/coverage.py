@@ -7,6 +7,7 @@ from typing import Any
 from fedrepro.config.targets import ComputedTarget, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
+from fedrepro.report.cells.cell import ComputedTable, Printed
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published
 
@@ -20,37 +21,45 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
 
     Keys: system, table (an item such as table_2_3, or "all") and :data:`COUNTS`. A cell with a
     target is one that an experiment file's row and column name; ``computed`` ones have a number
-    from the published setting.
+    from the published setting, today: tables are computed, not read.
     """
     published = papers.load(workbench.root)
-    return rows_of(count(workbench, published), published)
+    found = {
+        key: tables.compute(workbench, target, published)
+        for key, target in workbench.tables("paper").items()
+    }
+    return rows_of(count(workbench, published, found), published)
 
 
-def count(workbench: Workbench, published: Published) -> dict[tuple[str, str], Counter[str]]:
-    """Counts by (system, item)."""
-    configured = workbench.targets("paper")
-    found = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
-    for key, target in configured.items():
+def count(
+    workbench: Workbench,
+    published: Published,
+    found: Mapping[tuple[str, str], ComputedTable],
+) -> dict[tuple[str, str], Counter[str]]:
+    """Counts by (system, item); a table that was not ``found`` has targets only."""
+    counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
+    for key, target in workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
             for each in computed.compute(workbench, target, published):
                 word = each.verdict.word if each.verdict else None
-                found[key].update(_counts_of(each.value is not None, word))
+                counts[key].update(_counts_of(each.value is not None, word))
         if not isinstance(target, TableTarget):
             continue
-        counted = found.setdefault(key, Counter())
-        seen = set()
-        for cell in tables.compute(workbench, target, published)["cells"]:
-            printed = cell["printed"]
-            if printed is None:
-                continue
-            name = tuple(printed[field] for field in papers.KEYS)
-            if name not in seen:
-                seen.add(name)
-                verdict = cell["verdict"]
-                counted.update(_counts_of(cell["paper"]["n"] > 0, verdict and verdict["word"]))
+        # Of columns that answer the same printed cell the first one counts.
+        answers: dict[tuple[str, ...], dict[str, int]] = {}
+        for cell in found[key].cells if key in found else ():
+            if cell.printed:
+                word = cell.verdict.word if cell.verdict else None
+                answers.setdefault(cell.printed.name, _counts_of(cell.paper.n > 0, word))
+        if key not in found:
+            printed = (tables.printed_cell(target, cell, published) for cell in target.cells)
+            answers = {Printed.of(cell).name: _counts_of(False, None) for cell in printed if cell}
+        counted = counts.setdefault(key, Counter())
+        for each_counts in answers.values():
+            counted.update(each_counts)
         if key not in published.tables:  # a part of a printed table
-            counted["printed"] = len(seen)
-    return found
+            counted["printed"] = len(answers)
+    return counts
 
 
 def _counts_of(has_value: bool, word: str | None) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Bars, matrices and landscapes, in the manner of :mod:`fedrepro.report.drawing.curves`."""
+"""Bars, matrices and landscapes, in the manner of :mod:`fedrepro.report.drawing.style`."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.report.drawing.contours import contour
-from fedrepro.report.drawing.curves import HEAT, INK, SERIES_COLOURS, STRONG, finish
+from fedrepro.report.drawing.style import HEAT, INK, SERIES_COLOURS, STRONG, finish
 
 LEVELS = 8  # contours of a landscape
 

@@ -1,40 +1,14 @@
-"""Learning curves and partition heat maps as SVG that stands in a page and takes its colours.
+"""Learning curves: lines over seeds, their mean and range, and the chart of one panel."""
 
-Colours are written as variables of the page's style sheet, so that a figure follows light and
-dark; lines differ in dash and mark besides colour; sizes are left to the page.
-"""
-
-import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
-Points = Sequence[tuple[float, float]]
+from fedrepro.report.drawing.style import DASHES, SERIES_COLOURS, SHAPES, finish
 
-# Stand-ins that the drawing library passes through; each becomes a variable of the style sheet.
-INK, GRID, HEAT, STRONG = "#010203", "#010204", "#010205", "#010206"
-SERIES_COLOURS = ("#020301", "#020302", "#020303", "#020304", "#020305", "#020306")
-VARIABLES = {
-    INK: "var(--figure-ink)",
-    GRID: "var(--figure-grid)",
-    HEAT: "var(--heat)",
-    STRONG: "var(--ink)",
-    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES_COLOURS, 1)},
-}
-DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
-SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
+Points = Sequence[tuple[float, float]]
 MARKS = 7  # per line, so that a line can be told without its colour
-MARK_PATHS = (  # the shapes of SHAPES for the key, around (0, 0)
-    "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
-    "M0,-4L4,3.2H-4Z",
-    "M-3.2,-3.2h6.4v6.4h-6.4Z",
-    "M0,-4.6L4.6,0L0,4.6L-4.6,0Z",
-    "M-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4Z",
-    "M0,4L4,-3.2H-4Z",
-)
 
 
 @dataclass(frozen=True)
@@ -54,23 +28,7 @@ class Line:
     level: float | None = None
 
 
-@dataclass(frozen=True)
-class Style:
-    """How the line of a number looks, for a key in the page."""
-
-    colour: str
-    dash: str
-    mark: str
-
-
-def style(number: int) -> Style:
-    """The style of a panel's line ``number``, from 0; styles repeat after six."""
-    index = number % len(SERIES_COLOURS)
-    dash = " ".join(map(str, DASHES[index])) if number else "none"
-    return Style(VARIABLES[SERIES_COLOURS[index]], dash, MARK_PATHS[index])
-
-
-def curves(
+def draw(
     lines: Sequence[Line],
     *,
     description: str,
@@ -79,7 +37,7 @@ def curves(
     unit: str = "%",
     across: str = "round",
 ) -> str:
-    """Learning curves of one panel.
+    """Learning curves of one panel, as SVG.
 
     ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
     names in the order that decides their styles (default: these lines'); ``limits`` are those of
@@ -160,54 +118,6 @@ def colour_fill(alt: Any, order: Sequence[str], indices: Sequence[int]) -> Any:
     return alt.Fill("series:N", scale=alt.Scale(domain=list(order), range=colours), legend=None)
 
 
-def heat_map(counts: Sequence[Sequence[int]], *, description: str) -> str:
-    """Clients from left to right, classes from top to bottom; darker is more samples.
-
-    ``counts`` are numbers of training samples, [clients][classes].
-    """
-    import altair as alt
-
-    clients, classes = len(counts), len(counts[0])
-    most = max(max(row) for row in counts)
-    values = [
-        {"x": client, "x2": client + 1, "y": label, "y2": label + 1,
-         "share": round(0.12 + 0.88 * count / most, 3)}
-        for client, row in enumerate(counts)
-        for label, count in enumerate(row)
-        if count
-    ]  # fmt: skip
-    step = max(1, math.ceil(classes / 10))
-    ticks = list(range(0, classes, step))
-    chart = (
-        alt.Chart(alt.InlineData(values))
-        .mark_rect(fill=HEAT, stroke=None)
-        .encode(
-            x=alt.X(
-                "x:Q",
-                title="client",
-                scale=alt.Scale(domain=[0, clients], nice=False),
-                axis=alt.Axis(grid=False, tickCount=10, format="d"),
-            ),
-            x2="x2:Q",
-            y=alt.Y(
-                "y:Q",
-                title="class",
-                scale=alt.Scale(domain=[classes, 0], nice=False),
-                axis=alt.Axis(
-                    grid=False,
-                    ticks=False,
-                    values=[tick + 0.5 for tick in ticks],
-                    labelExpr="floor(datum.value)",
-                ),
-            ),
-            y2="y2:Q",
-            fillOpacity=alt.FillOpacity("share:Q", scale=None),
-        )
-        .properties(width=720, height=max(130, min(300, 15 * classes)))
-    )
-    return finish(chart, description)
-
-
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
     """Limits of a vertical axis that all panels share, rounded outwards to a multiple of five.
 
@@ -281,26 +191,3 @@ def _marks(line: Line) -> list[Mapping[str, Any]]:
 
 def _short(value: float) -> float:
     return round(value, 3)
-
-
-def finish(chart: Any, description: str) -> str:
-    """Draw, and make the drawing part of a page: its size, colours and words."""
-    styled = chart.configure(
-        background="transparent", font="sans-serif", padding={"left": 2, "top": 4, "right": 8}
-    ).configure_axis(
-        labelColor=INK, titleColor=INK, domainColor=GRID, tickColor=GRID, gridColor=GRID,
-        labelFontSize=13, titleFontSize=13, titleFontWeight="normal", titlePadding=6,
-        labelPadding=4, tickSize=4, domain=False, gridOpacity=0.8,
-    ).configure_view(stroke=None)  # fmt: skip
-    drawn = io.StringIO()
-    styled.save(drawn, format="svg")
-    svg = drawn.getvalue()
-    # The page says what the figure is; the library's description of every axis would only be noise.
-    svg = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg)
-    svg = re.sub(r' (width|height)="\d+(\.\d+)?"', "", svg, count=2)
-    svg = re.sub(r' pointer-events="none"| opacity="1"| stroke-opacity="1"', "", svg)
-    svg = re.sub(r'<path class="(background|foreground)"[^>]*/>', "", svg)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, variable)
-    label = escape(description, quote=True)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,13 +1,12 @@
 """What the pages beside the tables show: state of all tables, ledger, cost, who uses what."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.tables import read
+from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
@@ -38,24 +37,23 @@ def start_page(
     workbench: Workbench,
     published: Published,
     targets: Mapping[tuple[str, str], Target],
+    tables: Mapping[tuple[str, str], ComputedTable],
     counts: Mapping[tuple[str, str], Counter[str]],
 ) -> dict[str, Any]:
+    """The state of all tables; ``tables`` are those that have been computed."""
+
+    def state(key: tuple[str, str]) -> dict[str, Any]:
+        return _table_state(workbench, published, targets.get(key), key, tables.get(key), counts)
+
     systems = []
     keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
     for name, system in published.systems.items():
-        tables = []
-        for key in keys:
-            if key[0] == name:
-                tables.append(_table_state(workbench, published, targets.get(key), key, counts))
+        states = [state(key) for key in keys if key[0] == name]
         # A table that repeats a part of another one must not count twice.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
-        systems.append({"about": system, "tables": tables, "counts": whole})
+        systems.append({"about": system, "tables": states, "counts": whole})
     everything = sum((counts[key] for key in published.tables), Counter())
-    own = [
-        _table_state(workbench, published, target, key, counts)
-        for key, target in targets.items()
-        if key[0] not in published.systems
-    ]
+    own = [state(key) for key in targets if key[0] not in published.systems]
     scale = next(iter(targets.values())).scale if targets else workbench.config.scale
     return {"systems": systems, "own": own, "counts": everything, "scale": scale}
 
@@ -65,17 +63,16 @@ def _table_state(
     published: Published,
     target: Target | None,
     key: tuple[str, str],
+    table: ComputedTable | None,
     counts: Mapping[tuple[str, str], Counter[str]],
 ) -> dict[str, Any]:
     cells = published.tables.get(key, ())
     caption = published.captions.get(key)
     demo = None
-    table = target if isinstance(target, TableTarget) and target.scale == "demo" else None
-    if table and (workbench.root / table.path).exists():
-        results = [cell["demo"] for cell in read(workbench.root, table.path)["cells"]]
-        there = [result for result in results if result]
+    if table and table.scale == "demo":
+        there = [cell.demo for cell in table.cells if cell.demo]
         if there:
-            demo = {"run": sum(result["n"] > 0 for result in there), "cells": len(there)}
+            demo = {"run": sum(result.n > 0 for result in there), "cells": len(there)}
     figure = None
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
@@ -177,12 +174,6 @@ def _sum(records: list[RunRecord]) -> dict[str, Any]:
         / len(records),
         "devices": sorted({str(record.manifest.get("device", "unknown")) for record in records}),
     }
-
-
-def comment_on(source: str, field: str) -> str:
-    """The comment behind a hyperparameter's line: its meaning, or its symbol in the paper."""
-    found = re.search(rf"^    {re.escape(field)}\s*:[^#\n]*#\s*(.+)$", source, re.MULTILINE)
-    return found[1].strip() if found else ""
 
 
 def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:

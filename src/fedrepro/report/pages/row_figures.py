@@ -5,25 +5,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import TableTarget
+from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import Measure, measure_of
-from fedrepro.report.drawing import curves as figures
-from fedrepro.report.drawing.curves import Line, Points, Style
-from fedrepro.run.results import read_run
+from fedrepro.report.cells.cell import Result, TableCell
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.drawing import curves, partition
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 from fedrepro.support.errors import UserError
-
-Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One small figure among several of a row."""
-
-    title: str
-    svg: str
 
 
 @dataclass(frozen=True)
@@ -88,17 +80,18 @@ def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
 def scene_of(
     workbench: Workbench,
     target: TableTarget,
-    cells: Sequence[Json],
+    cells: Sequence[TableCell],
     columns: Sequence[str],
     pairs: Sequence[Sequence[tuple[int, str]]],
-    scale: str,
+    scale: Scale,
 ) -> Scene | None:
     """A row's figures; None where nothing was run at this scale."""
-    results = {cell["column"]: cell[scale] for cell in cells if cell[scale]}
-    if not any(run["page"] for result in results.values() for run in result["runs"]):
+    both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
+    results = {column: result for column, result in both.items() if result}
+    if not any(run.page for result in results.values() for run in result.runs):
         return None
-    setting = next(iter(results.values()))["setting"]
-    metric = target.table.metric_of(target.table.rows[cells[0]["row"]])
+    setting = next(iter(results.values())).setting
+    metric = target.table.metric_of(target.table.rows[cells[0].row])
     measure = measure_of(metric)
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
@@ -107,19 +100,19 @@ def scene_of(
         for column, name in pair:
             runs = curves_of(workbench.root, results.get(column), measure)
             seeds = max(seeds, len(runs))
-            printed = next((cell["printed"] for cell in cells if cell["column"] == column), None)
-            level = printed["mean"] if printed and scale == "paper" else None
-            line = figures.average(name, runs, level) if runs else None
+            printed = next((cell.printed for cell in cells if cell.column == column), None)
+            level = printed.mean if printed and scale == "paper" else None
+            line = curves.average(name, runs, level) if runs else None
             if line:
                 lines.append(line)
         if lines:
             panels.append((columns[_titled(pair)], lines))
     names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
-    limits = figures.bounds([lines for _, lines in panels]) if metric == "accuracy" else None
+    limits = curves.bounds([lines for _, lines in panels]) if metric == "accuracy" else None
     drawn = tuple(
         Panel(
             title,
-            figures.curves(
+            curves.draw(
                 lines,
                 description=description_of(title, lines, measure, setting),
                 names=names,
@@ -129,10 +122,10 @@ def scene_of(
         )
         for title, lines in panels
     )
-    key = tuple((name, figures.style(number)) for number, name in enumerate(names))
+    key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
-    curves = Curves(drawn, key, seeds, levels) if drawn else None
-    return Scene(setting, curves, _heat_map(workbench, setting, results))
+    shown = Curves(drawn, key, seeds, levels) if drawn else None
+    return Scene(setting, shown, _heat_map(workbench, setting, results))
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:
@@ -140,29 +133,10 @@ def _titled(pair: Sequence[tuple[int, str]]) -> int:
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
 
 
-def curves_of(root: Path, result: Json | None, measure: Measure) -> list[Points]:
-    """The series of each finished run of the method that counts."""
-    if not result or not result["chosen"]:
-        return []
-    found: list[Points] = []
-    for run in result["runs"]:
-        if run["method"] == result["chosen"] and run["state"] == "finished":
-            name = Run(result["setting"], run["method"], run["seed"])
-            found.append(measure.series(read_run(root, name, landed=run["landed"])))
-    return found
-
-
-def description_of(title: str, lines: Sequence[Line], measure: Measure, setting: str) -> str:
-    ends = "; ".join(
-        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
-    )
-    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."
-
-
-def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Json]) -> HeatMap | None:
+def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Result]) -> HeatMap | None:
     """The partition of the first seed that was run, if its histogram is there."""
-    runs = (run for result in results.values() for run in result["runs"])
-    seeds = sorted({run["seed"] for run in runs if run["page"]})
+    runs = (run for result in results.values() for run in result.runs)
+    seeds = sorted({run.seed for run in runs if run.page})
     for seed in seeds:
         path = workbench.setting(setting).partition_path(seed).with_suffix(".json")
         if (workbench.root / path).exists():
@@ -191,7 +165,7 @@ def draw_partition(root: Path, path: Path) -> HeatMap:
         f"{len(counts)} clients hold {spread} training samples each{middle}, of "
         f"{_span(min(held), max(held))} of {classes} classes."
     )
-    svg = figures.heat_map(counts, description=f"Samples of each class at each client. {summary}")
+    svg = partition.draw(counts, description=f"Samples of each class at each client. {summary}")
     return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
 
 

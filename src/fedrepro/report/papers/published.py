@@ -1,8 +1,11 @@
-"""What the papers print: every cell, what is said against it, and the ledger of discrepancies."""
+"""What the papers print: every cell, what is said against it, and the ledger of discrepancies.
+
+All of a paper stands in ``reports/papers/<system>/``; ``reports/papers/README.md`` says what.
+"""
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +13,13 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
 Entry = TypeVar("Entry", bound=Typed)
-Value = TypeVar("Value")
 
-FOLDER = Path("reports/published")
-CAPTIONS = Path("reports/captions")
+ORDER = PAPERS / "systems.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
 
 # How numbers of a printed metric are to be read: percent (100 is all), fraction (1 is all), or a
@@ -72,7 +74,7 @@ class Spread(Typed):
 
 
 class System(Typed):
-    """A paper whose tables are reproduced."""
+    """paper.yaml: a paper whose tables are reproduced. ``system`` is its folder's name."""
 
     system: str
     name: str
@@ -85,8 +87,8 @@ class System(Typed):
 class Discrepancy(Typed):
     """One numbered entry of the ledger, with the reading that this workbench takes."""
 
-    number: str
     system: str
+    number: str
     topic: str
     text: str
     reading: str
@@ -106,7 +108,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Caption:
-    """What a table is about: reports/captions/<system>/<item>.md, a title and paragraphs."""
+    """What a table is about: captions/<item>.md, a title and paragraphs."""
 
     title: str
     paragraphs: tuple[str, ...]
@@ -114,7 +116,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Published:
-    """All of reports/published and reports/captions."""
+    """All of reports/papers but the reference results; by system, and by (system, item)."""
 
     cells: tuple[PrintedCell, ...]
     systems: Mapping[str, System]
@@ -147,7 +149,7 @@ class Published:
         if len(found) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             raise UserError(
-                f"{FOLDER}/published.csv: {system}, table {table}: {len(found)} cells have {given}"
+                f"{PAPERS / system}/cells.csv: table {table}: {len(found)} cells have {given}"
                 f": expected one; name more of {', '.join(KEYS)}"
             )
         return found[0] if found else None
@@ -207,59 +209,59 @@ def load(root: Path = Path()) -> Published:
     Raises:
         UserError: when a file is missing or wrong.
     """
-    folder = root / FOLDER
-    systems = _entries(folder / "systems.yaml", System)
-    return Published(
-        cells=tuple(_cell(row) for row in _rows(folder / "published.csv")),
-        systems={system.system: system for system in systems},
-        ledger=tuple(_entries(folder / "discrepancies.yaml", Discrepancy)),
-        notes=_grouped(
-            ((row["system"], row["item"]), row["note"]) for row in _rows(folder / "notes.csv")
-        ),
-        words=_grouped(
-            (
-                (row["system"], row["item"]),
-                Wording(row["item"], row["setting"], row["metric"], row["text"]),
-            )
-            for row in _rows(folder / "words.csv")
-        ),
-        captions={
-            (path.parent.name, path.stem): _caption(path)
-            for path in sorted((root / CAPTIONS).glob("*/*.md"))
-        },
-    )
+    folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER)}
+    cells: list[PrintedCell] = []
+    systems: dict[str, System] = {}
+    ledger: list[Discrepancy] = []
+    notes: dict[tuple[str, str], tuple[str, ...]] = {}
+    words: dict[tuple[str, str], tuple[Wording, ...]] = {}
+    captions: dict[tuple[str, str], Caption] = {}
+    for system, folder in folders.items():
+        cells += (_cell(system, row) for row in _rows(root, folder / "cells.csv"))
+        about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
+        systems[system] = _entry(System, about, system, read_yaml(root / about, about))
+        ledger += (
+            _entry(Discrepancy, entries, system, entry)
+            for entry in read_yaml(root / entries, entries)
+        )
+        for row in _rows(root, folder / "notes.csv", needed=False):
+            key = system, row["item"]
+            notes[key] = (*notes.get(key, ()), row["note"])
+        for row in _rows(root, folder / "words.csv", needed=False):
+            key = system, row["item"]
+            wording = Wording(row["item"], row["setting"], row["metric"], row["text"])
+            words[key] = (*words.get(key, ()), wording)
+        for path in sorted((root / folder / "captions").glob("*.md")):
+            captions[system, path.stem] = _caption(path)
+    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
+def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with (root / path).open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not needed:
+            return []
         raise UserError(f"{path}: can't be read: {error.strerror}") from None
 
 
-def _entries(path: Path, model: type[Entry]) -> list[Entry]:
+def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:
+    """A model from what a file gives, and from the system that its folder names."""
+    content = {"system": system, **given} if isinstance(given, dict) else given
     try:
-        return [model.model_validate(each) for each in read_yaml(path, path)]
+        return model.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(step) for step in first["loc"])
         raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
 
 
-def _grouped(
-    pairs: Iterable[tuple[tuple[str, str], Value]],
-) -> dict[tuple[str, str], tuple[Value, ...]]:
-    found: dict[tuple[str, str], tuple[Value, ...]] = {}
-    for key, value in pairs:
-        found[key] = (*found.get(key, ()), value)
-    return found
-
-
-def _cell(row: Mapping[str, str]) -> PrintedCell:
+def _cell(system: str, row: Mapping[str, str]) -> PrintedCell:
     mean, std = row["mean"], row["std"]
     return PrintedCell(
-        **{key: row[key] for key in ("system", "item", "table", *KEYS, "doubt")},
+        system=system,
+        **{key: row[key] for key in ("item", "table", *KEYS, "doubt")},
         mean=float(mean) if mean else None,
         std=float(std) if std else None,
         text=f"{mean} ({std})" if mean and std else mean or "empty",

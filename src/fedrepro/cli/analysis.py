@@ -1,0 +1,58 @@
+"""``fedrepro landscape`` and ``regret``: what a figure draws of a run, as JSON."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrepro.cli.console import progress_bar
+from fedrepro.cli.run import add_run, requested
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    landscape = subparsers.add_parser(
+        "landscape",
+        help="loss and accuracy around a finished run's model",
+        description="Evaluate a finished run's global model, moved along two random filter-"
+        "normalised directions, at 21 x 21 points: on the data set's test samples or, without any, "
+        "on all that clients hold out. Writes results/landscapes/SETTING/METHOD/seedSEED.json: "
+        "directions, x, y, and loss and accuracy in rows of equal y.",
+        epilog="Example: fedrepro landscape ima/fmnist-shards2-demo ima+fedprox --seed 1",
+    )
+    add_run(landscape)
+    landscape.set_defaults(handler=make_landscape)
+    regret = subparsers.add_parser(
+        "regret",
+        help="the regret of a finished run's decisions beside its proven bound",
+        description="Play the losses that a finished run recorded once more through its own rule. "
+        "Writes results/regrets/SETTING/METHOD/seedSEED.json: clients, linearised (whether the "
+        "regret is that of the linearised losses), and round, regret and bound of every round.",
+        epilog="Example: fedrepro regret aaggff/heart aaggff+fedavg --seed 2",
+    )
+    add_run(regret)
+    regret.set_defaults(handler=make_regret)
+
+
+def make_landscape(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.landscape_of_run import landscape_of
+
+    workbench, run = requested(arguments)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        found = landscape_of(workbench, run, progress)
+    _write(workbench.root / run.analysis("landscapes"), found)
+
+
+def make_regret(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.regret_of_run import regret_as_json
+
+    workbench, run = requested(arguments)
+    _write(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
+
+
+def _write(path: Path, found: Mapping[str, Any]) -> None:
+    from fedrepro.support.files import write_atomically
+
+    with write_atomically(path) as temporary:
+        temporary.write_text(json.dumps(found, allow_nan=False) + "\n", encoding="utf-8")
+    print(path)

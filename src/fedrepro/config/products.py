@@ -1,0 +1,169 @@
+"""``for`` and ``each`` in experiment files: an entry that stands for several.
+
+``for`` gives names values: lists by name, of which every combination is taken, the first varying
+slowest; or a list of mappings, taken one by one. For each, the entry is made once, with ``{name}``
+replaced in all text and, in a mapping, in its key. ``each``, of entries in lists only, is a second
+factor: rows that are merged into the entry, one after the other.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fedrepro.support.errors import bad_value
+
+NAME = re.compile(r"\{(\w+)\}")
+
+
+def expand(data: object, file: object) -> Any:
+    """The content of ``file`` with every product written out.
+
+    Raises:
+        UserError: for an empty list, an unknown name, one that is used nowhere, and entries that
+            are told apart by nothing.
+    """
+    return _Expansion(file)._of(data, {}, "")
+
+
+def merged(base: object, more: object) -> Any:
+    """Two mappings as one, with what ``more`` says where both say something; else ``more``."""
+    if not isinstance(base, Mapping) or not isinstance(more, Mapping):
+        return more
+    both = {key: merged(base[key], more[key]) for key in base.keys() & more.keys()}
+    return {**base, **more, **both}
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a name stands for, and the names of its ``for`` that have been met."""
+
+    value: object
+    used: set[str]
+
+
+Names = Mapping[str, _Given]
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    """Of one file: ``at``, in what follows, is the place in it that an error names."""
+
+    file: object
+
+    def _of(self, node: object, names: Names, at: str) -> Any:
+        if isinstance(node, str):
+            return self._filled(node, names, at)
+        if isinstance(node, list):
+            return [
+                made
+                for number, item in enumerate(node)
+                for made in self._rows(item, names, _under(at, number))
+            ]
+        if not isinstance(node, Mapping):
+            return node
+        found: dict[object, Any] = {}
+        for key, value in node.items():
+            if value is None and len(node) == 1 and key in names:
+                raise bad_value(self.file, at, f"{{{key}}}", "it in quotes, or YAML has it as keys")
+            for made, entry in self._entries(key, value, names, at):
+                if made in found:
+                    wanted = "a key of its own for each entry, such as by a {name} in it"
+                    raise bad_value(self.file, at or str(made), made, wanted)
+                found[made] = entry
+        return found
+
+    def _entries(
+        self, key: object, value: object, names: Names, at: str
+    ) -> Iterator[tuple[object, Any]]:
+        """The entries of a mapping that one entry stands for."""
+        place = _under(at, key)
+        if not isinstance(value, Mapping) or not value.keys() & {"for", "each"}:
+            made = self._text(key, names, place) if isinstance(key, str) else key
+            yield made, self._of(value, names, _under(at, made))
+            return
+        if "each" in value:
+            raise bad_value(self.file, place, "each", "it in lists only: this entry has a key")
+        body = {name: inner for name, inner in value.items() if name != "for"}
+        for more in self._combinations(value["for"], names, place):
+            made = self._text(str(key), more, place)
+            yield made, self._of(body, more, _under(at, made))
+
+    def _rows(self, item: object, names: Names, at: str) -> Iterator[Any]:
+        """The entries of a list that one entry stands for."""
+        if not isinstance(item, Mapping) or not item.keys() & {"for", "each"}:
+            yield self._of(item, names, at)
+            return
+        body = {key: value for key, value in item.items() if key not in ("for", "each")}
+        each = item.get("each", [{}])
+        if not isinstance(each, list) or not each:
+            raise bad_value(self.file, f"{at}.each", each, "a list of at least one row")
+        seen: set[str] = set()
+        for more in self._combinations(item["for"], names, at) if "for" in item else [names]:
+            entry = self._of(body, more, at)
+            for row in self._of(each, more, f"{at}.each"):
+                if not isinstance(row, Mapping):
+                    raise bad_value(self.file, f"{at}.each", row, "keys with values")
+                made = merged(entry, row)
+                if isinstance(label := made.get("label"), str):
+                    if label in seen:
+                        wanted = "a label of its own for each entry, such as by a {name} in it"
+                        raise bad_value(self.file, f"{at}.label", label, wanted)
+                    seen.add(label)
+                yield made
+
+    def _combinations(self, given: object, names: Names, at: str) -> Iterator[Names]:
+        """The names with those of a ``for`` added, once for each combination of values.
+
+        Once all have been made, every name must have been met.
+        """
+        at = f"{at}.for"
+        given = self._of(given, names, at)
+        wanted = "lists of values by name, or a list of mappings with the same names"
+        if isinstance(given, Mapping) and given:
+            for name, values in given.items():
+                if not isinstance(values, list) or not values:
+                    raise bad_value(self.file, f"{at}.{name}", values, "a list of values")
+            rows = [dict(zip(given, row, strict=True)) for row in product(*given.values())]
+        elif isinstance(given, list) and given:
+            for number, row in enumerate(given):
+                if not isinstance(row, Mapping) or not row or row.keys() != given[0].keys():
+                    raise bad_value(self.file, f"{at}.{number}", row, wanted)
+            rows = given
+        else:
+            raise bad_value(self.file, at, given, wanted)
+        used: set[str] = set()
+        for row in rows:
+            yield {**names, **{str(name): _Given(value, used) for name, value in row.items()}}
+        for name in map(str, rows[0]):
+            if name not in used:
+                raise bad_value(self.file, at, name, f"{{{name}}} somewhere in the entry")
+
+    def _filled(self, text: str, names: Names, at: str) -> Any:
+        """A text with names replaced; one that is nothing but a name becomes the value itself."""
+        alone = NAME.fullmatch(text)
+        return self._value(alone[1], names, at) if names and alone else self._text(text, names, at)
+
+    def _text(self, text: str, names: Names, at: str) -> str:
+        if not names:
+            return text  # braces mean nothing outside a product
+
+        def written(match: re.Match[str]) -> str:
+            value = self._value(match[1], names, at)
+            if isinstance(value, list | Mapping):
+                raise bad_value(self.file, at, text, f"{match[0]} alone: it has several values")
+            return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+        return NAME.sub(written, text)
+
+    def _value(self, name: str, names: Names, at: str) -> object:
+        if name not in names:
+            known = f"a name that `for` gives: {', '.join(names)}"
+            raise bad_value(self.file, at, f"{{{name}}}", known, names)
+        names[name].used.add(name)
+        return names[name].value
+
+
+def _under(at: str, key: object) -> str:
+    return f"{at}.{key}" if at else str(key)

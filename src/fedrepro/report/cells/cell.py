@@ -1,0 +1,187 @@
+"""A table's cells as typed values, and as the JSON that ``results/tables/`` keeps.
+
+A cell has up to two results: ``paper`` comes from the published setting (runs of this machine, or
+reference results in reports/papers) and may carry a verdict; ``demo`` comes from the setting that
+stands in at scale demo and never does.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedrepro.config.tables import Summary
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.values import Scale
+from fedrepro.report.papers.published import PrintedCell
+from fedrepro.report.papers.verdict import Verdict
+from fedrepro.run.results import State
+from fedrepro.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """A run that a result is made from.
+
+    Attributes:
+        why: for a state other than "finished", in words.
+        value: the summary of its learning curve, in printed units; None without a number.
+        landed: whether it is a committed reference result.
+        changed: keys in which its configuration differs from today's.
+        page: its page, relative to the site; None where there is no result.
+    """
+
+    method: str
+    seed: int
+    state: State
+    why: str
+    value: float | None
+    landed: bool
+    changed: tuple[str, ...]
+    folder: str
+    page: str | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A number over seeds: that of the best of several methods.
+
+    Attributes:
+        chosen: the best method; None where no run of any has a number.
+        tried: the mean of each method that has a number.
+        hole: why there is no number, or None.
+        trouble: what went wrong in runs of the chosen method, or "".
+        n: how many seeds have a number; 0 goes with None for the rest.
+        std, half_width: as those of :class:`fedrepro.report.papers.estimate.Estimate`.
+    """
+
+    setting: str
+    methods: tuple[str, ...]
+    chosen: str | None
+    tried: Mapping[str, float]
+    runs: tuple[CellRun, ...]
+    hole: str | None
+    trouble: str
+    n: int
+    mean: float | None
+    std: float | None
+    half_width: float | None
+
+    @property
+    def runs_of_the_chosen(self) -> tuple[CellRun, ...]:
+        return tuple(run for run in self.runs if run.method == self.chosen)
+
+    def run_of(self, run: CellRun) -> Run:
+        """Setting, method and seed of one of its runs."""
+        return Run(self.setting, run.method, run.seed)
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What is printed in a cell, as in :class:`fedrepro.report.papers.published.PrintedCell`."""
+
+    dataset: str
+    setting: str
+    method: str
+    metric: str
+    mean: float | None
+    std: float | None
+    text: str
+    decimals: int
+    doubt: str
+
+    @classmethod
+    def of(cls, cell: PrintedCell) -> "Printed":
+        return cls(
+            cell.dataset,
+            cell.setting,
+            cell.method,
+            cell.metric,
+            cell.mean,
+            cell.std,
+            cell.text,
+            cell.decimals,
+            cell.doubt,
+        )
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """What no two printed cells of a table share."""
+        return self.dataset, self.setting, self.method, self.metric
+
+
+@dataclass(frozen=True)
+class TableCell:
+    """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed."""
+
+    row: int
+    column: int
+    printed: Printed | None
+    paper: Result
+    demo: Result | None
+    difference: float | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """The head of a row: the metric in words, its unit, and its settings' full names."""
+
+    label: str
+    metric: str
+    unit: str
+    setting: str
+    demo: str | None
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """The head of a column."""
+
+    label: str
+
+
+@dataclass(frozen=True)
+class ComputedTable:
+    """``results/tables/<scale>/<system>/<item>.json``, its cells row by row."""
+
+    system: str
+    item: str
+    scale: Scale
+    title: str
+    published_table: str | None
+    summary: Summary
+    rows: tuple[TableRow, ...]
+    columns: tuple[TableColumn, ...]
+    cells: tuple[TableCell, ...]
+
+    def to_json(self) -> str:
+        """Raises ValueError for a number that is not finite."""
+        content = _adapter().dump_python(self, mode="json")
+        return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+@cache
+def _adapter() -> TypeAdapter[ComputedTable]:
+    return TypeAdapter(ComputedTable)
+
+
+def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
+    """A table's JSON; None if it is not there.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    try:
+        return _adapter().validate_json((root / target.path).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = ": ".join((*(str(step) for step in first["loc"]), first["msg"]))
+    except OSError as error:
+        why = str(error)
+    raise UserError(f"{target.path}: damaged: {why}; delete it and make it again")

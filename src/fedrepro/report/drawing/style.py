@@ -1,0 +1,71 @@
+"""How charts look: SVG that stands in a page and takes its colours.
+
+Colours are written as variables of the page's style sheet, so that a chart follows light and dark;
+lines differ in dash and mark besides colour; sizes are left to the page.
+"""
+
+import io
+import re
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+# Stand-ins that the drawing library passes through; each becomes a variable of the style sheet.
+INK, GRID, HEAT, STRONG = "#010203", "#010204", "#010205", "#010206"
+SERIES_COLOURS = ("#020301", "#020302", "#020303", "#020304", "#020305", "#020306")
+VARIABLES = {
+    INK: "var(--figure-ink)",
+    GRID: "var(--figure-grid)",
+    HEAT: "var(--heat)",
+    STRONG: "var(--ink)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES_COLOURS, 1)},
+}
+DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
+MARK_PATHS = (  # the shapes of SHAPES for the key, around (0, 0)
+    "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
+    "M0,-4L4,3.2H-4Z",
+    "M-3.2,-3.2h6.4v6.4h-6.4Z",
+    "M0,-4.6L4.6,0L0,4.6L-4.6,0Z",
+    "M-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4Z",
+    "M0,4L4,-3.2H-4Z",
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the line of a number looks, for a key in the page."""
+
+    colour: str
+    dash: str
+    mark: str
+
+
+def style_of(number: int) -> Style:
+    """The style of a panel's line ``number``, from 0; styles repeat after six."""
+    index = number % len(SERIES_COLOURS)
+    dash = " ".join(map(str, DASHES[index])) if number else "none"
+    return Style(VARIABLES[SERIES_COLOURS[index]], dash, MARK_PATHS[index])
+
+
+def finish(chart: Any, description: str) -> str:
+    """Draw, and make the drawing part of a page: its size, colours and words."""
+    styled = chart.configure(
+        background="transparent", font="sans-serif", padding={"left": 2, "top": 4, "right": 8}
+    ).configure_axis(
+        labelColor=INK, titleColor=INK, domainColor=GRID, tickColor=GRID, gridColor=GRID,
+        labelFontSize=13, titleFontSize=13, titleFontWeight="normal", titlePadding=6,
+        labelPadding=4, tickSize=4, domain=False, gridOpacity=0.8,
+    ).configure_view(stroke=None)  # fmt: skip
+    drawn = io.StringIO()
+    styled.save(drawn, format="svg")
+    svg = drawn.getvalue()
+    # The page says what the figure is; the library's description of every axis would only be noise.
+    svg = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg)
+    svg = re.sub(r' (width|height)="\d+(\.\d+)?"', "", svg, count=2)
+    svg = re.sub(r' pointer-events="none"| opacity="1"| stroke-opacity="1"', "", svg)
+    svg = re.sub(r'<path class="(background|foreground)"[^>]*/>', "", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, variable)
+    label = escape(description, quote=True)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,0 +1,27 @@
+"""What every page of a published table or figure says about it."""
+
+from typing import Any
+
+from fedrepro.report.papers.published import Published, System, label_of, split_part
+
+
+def about(published: Published, system: str, item: str, table: str) -> dict[str, Any]:
+    """What every page of a published table says about it."""
+    return {
+        "system": published.systems.get(system)
+        or System.model_validate(
+            {
+                "system": system,
+                "name": system,
+                "title": system,
+                "changes": "",
+                "paper": "",
+                "spread": {"over": "none", "source": "no paper"},
+            }
+        ),
+        "item": item,
+        "label": label_of(item, table),
+        "caption": published.captions.get((system, item)),
+        "notes": published.notes.get((system, split_part(item)[0]), ()),
+        "discrepancies": published.discrepancies(system, item),
+    }

@@ -1,0 +1,36 @@
+"""Bars: a panel for each row, in it a bar for each column."""
+
+from fedrepro.config.figures import Charts
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.drawing import charts
+from fedrepro.report.drawing.charts import Bar
+from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
+from fedrepro.report.pages.figures.panel import Panel
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
+    drawn = Drawn(
+        "The bars are means over seeds, the thin lines go from the lowest to the highest seed.",
+        ("Panel", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
+    )
+    for row in figure.rows:
+        metric, setting = row.metric or figure.metric, row.setting_at(target.scale)
+        measure, found = measure_of(metric), []
+        for column in figure.columns:
+            methods = column.methods_at(target.scale)
+            result = result_at(workbench, target, setting, methods, metric, figure.summary)
+            values = values_of(result)
+            if result.mean is not None:
+                ends = min(values), max(values)
+                found.append(Bar(column.label, result.mean, *ends))
+                numbers = (f"{value:.2f}" for value in (result.mean, *ends))
+                drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
+        if found:
+            shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in found)
+            words = f"{measure.words} in {setting}: {shown}."
+            unit = f", {measure.unit}" if measure.unit else ""
+            svg = charts.bars(found, description=words)
+            drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
+    return drawn

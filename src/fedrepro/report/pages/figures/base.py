@@ -1,0 +1,95 @@
+"""What drawing a figure comes to, and what several kinds share."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.tables import Metric, Place, Summary
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import Result
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.cells.tables import result_of
+from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.errors import UserError
+
+
+@dataclass
+class Drawn:
+    """A figure.
+
+    Attributes:
+        caption: what is to be seen.
+        key: the lines' names and styles, if panels share them.
+        header, rows: the numbers behind it.
+    """
+
+    caption: str
+    header: tuple[str, ...]
+    panels: list[Panel] = field(default_factory=list)
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    key: tuple[tuple[str, Style], ...] = ()
+
+
+def read_analysis(root: Path, path: Path) -> dict[str, Any] | None:
+    """The JSON that a rule made of a run; None if it is not there.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    try:
+        found = json.loads((root / path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise damaged(path, error) from None
+    if not isinstance(found, dict):
+        raise damaged(path, "expected keys with values")
+    return found
+
+
+def damaged(path: Path, why: object) -> UserError:
+    return UserError(f"{path}: damaged: {why}; delete it and make it again")
+
+
+def result_at(
+    workbench: Workbench,
+    target: FigureTarget,
+    setting: str,
+    methods: Sequence[str],
+    metric: Metric,
+    summary: Summary,
+) -> Result:
+    """The number of a setting of the figure at its scale: of the best of some methods."""
+    full = f"{target.system}/{setting}"
+    runs = {name: [Run(full, name, seed) for seed in target.seeds] for name in methods}
+    return result_of(workbench, full, runs, measure_of(metric), summary)
+
+
+def values_of(result: Result) -> list[float]:
+    """Those of the method that counts, one a seed."""
+    return [run.value for run in result.runs_of_the_chosen if run.value is not None]
+
+
+def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
+    """(label, setting) of each panel; of places with the same stand-in one with all labels."""
+    found: dict[str, list[Place]] = {}
+    for place in places:
+        found.setdefault(place.setting_at(target.scale), []).append(place)
+    return [
+        (titled(", ".join(place.label for place in here), here[-1], target), setting)
+        for setting, here in found.items()
+    ]
+
+
+def titled(label: str, place: Place, target: FigureTarget) -> str:
+    """A panel's title; that of a stand-in names it, lest it be taken for what it stands for."""
+    stands_in = target.scale == "demo" and place.demo
+    return f"{label} ({place.demo})" if stands_in else label
+
+
+def key_of(names: Sequence[str]) -> tuple[tuple[str, Style], ...]:
+    return tuple((name, style_of(number)) for number, name in enumerate(names))

@@ -1,0 +1,42 @@
+"""Heat maps: how a number changes with two hyperparameters."""
+
+from fedrepro.config.figures import HeatMap
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.drawing import charts
+from fedrepro.report.pages.figures.base import Drawn, result_at
+from fedrepro.report.pages.figures.panel import Panel
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
+    figure = figure.at(target.scale)
+    measure = measure_of(figure.metric)
+    unit = f", {measure.unit}" if measure.unit else ""
+    drawn = Drawn(
+        f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, the best cell of a "
+        "panel is framed.",
+        ("Panel", figure.y.label, *(f"{figure.x.label} {value}" for value in figure.x.values)),
+    )
+    setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
+    for panel in figure.panels:
+        values = [
+            [
+                result_at(workbench, target, setting, (name,), figure.metric, figure.summary).mean
+                for name in row
+            ]
+            for row in panel.methods
+        ]
+        if all(value is None for row in values for value in row):
+            continue
+        titles = (figure.x.label, figure.y.label)
+        x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
+        words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
+        svg = charts.matrix(
+            values, x=x, y=y, titles=titles, rising=measure.rising, description=words
+        )
+        drawn.panels.append(Panel(panel.label, svg))
+        for name, row in zip(y, values, strict=True):
+            cells = ("–" if value is None else f"{value:.2f}" for value in row)
+            drawn.rows.append((panel.label, name, *cells))
+    return drawn

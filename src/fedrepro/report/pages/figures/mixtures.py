@@ -1,0 +1,76 @@
+"""Mixtures: what clients' models score along the weight between two of them."""
+
+import math
+
+import numpy as np
+
+from fedrepro.config.figures import Mixtures
+from fedrepro.config.tables import Column
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.results import find_run
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
+    names = [column.label for column in figure.columns]
+    drawn = Drawn(
+        "Accuracy of the clients on their own test samples by the weight of the local model in "
+        "the mixture: the mean over clients and seeds, the band one standard deviation over "
+        "clients to either side.",
+        ("Panel", "Setting", "Method", "At 0", "Best", "At weight", "At 1"),
+        key=key_of(names),
+    )
+    for label, setting in distinct_settings(figure.panels, target):
+        lines = []
+        for column in figure.columns:
+            line = _mixture(workbench, target, setting, column)
+            if line is None:
+                continue
+            lines.append(line)
+            weight, best = max(line.points, key=lambda point: point[1])
+            ends = (line.points[0][1], best, weight, line.points[-1][1])
+            shown = (f"{value:.{1 if number == 2 else 2}f}" for number, value in enumerate(ends))
+            drawn.rows.append((label, setting, column.label, *shown))
+        if lines:
+            words = "; ".join(
+                f"{line.name} from {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}"
+                for line in lines
+            )
+            svg = curves.draw(
+                lines,
+                description=f"Accuracy in % by weight, {label}, setting {setting}: {words}.",
+                names=names,
+                across="weight of the local model",
+            )
+            drawn.panels.append(Panel(label, svg))
+    return drawn
+
+
+def _mixture(
+    workbench: Workbench, target: FigureTarget, setting: str, column: Column
+) -> Line | None:
+    by_weight: dict[float, list[float]] = {}
+    for method in column.methods_at(target.scale):
+        for seed in target.seeds:
+            run = Run(f"{target.system}/{setting}", method, seed)
+            table = find_run(workbench.root, run).mixtures
+            for weight, accuracy in zip(
+                table.get("weight", ()), table.get("accuracy", ()), strict=True
+            ):
+                if math.isfinite(accuracy):  # a client without test samples has none
+                    by_weight.setdefault(round(weight, 6), []).append(100 * accuracy)
+    if not by_weight:
+        return None
+    weights = sorted(by_weight)
+    means = [float(np.mean(by_weight[weight])) for weight in weights]
+    spreads = [float(np.std(by_weight[weight])) for weight in weights]
+    return Line(
+        column.label,
+        list(zip(weights, means, strict=True)),
+        [max(mean - std, 0.0) for mean, std in zip(means, spreads, strict=True)],
+        [min(mean + std, 100.0) for mean, std in zip(means, spreads, strict=True)],
+    )

@@ -1,0 +1,36 @@
+"""A panel: what figures and the charts of tables and runs are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.report.cells.cell import Result
+from fedrepro.report.cells.measures import Measure
+from fedrepro.report.drawing.curves import Line, Points
+from fedrepro.run.results import read_run
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small figure among several of a row."""
+
+    title: str
+    svg: str
+
+
+def curves_of(root: Path, result: Result | None, measure: Measure) -> list[Points]:
+    """The series of each finished run of the method that counts."""
+    if result is None:
+        return []
+    return [
+        measure.series(read_run(root, result.run_of(run), landed=run.landed))
+        for run in result.runs_of_the_chosen
+        if run.state == "finished"
+    ]
+
+
+def description_of(title: str, lines: Sequence[Line], measure: Measure, setting: str) -> str:
+    ends = "; ".join(
+        f"{line.name} ends at {line.points[-1][1]:.2f} {measure.unit}".rstrip() for line in lines
+    )
+    return f"Test {measure.words} by round, {title}, setting {setting}: {ends}."

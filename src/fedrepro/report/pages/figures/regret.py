@@ -1,0 +1,91 @@
+"""Regret: what decisions have cost beside the best fixed one, and the bound that is proven."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.figures import Regret
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Points
+from fedrepro.report.pages.figures.base import (
+    Drawn,
+    damaged,
+    distinct_settings,
+    key_of,
+    read_analysis,
+)
+from fedrepro.report.pages.figures.panel import Panel
+
+
+@dataclass(frozen=True)
+class Account:
+    """What ``fedrepro regret`` found: numbers after each round, NaN where there is none."""
+
+    clients: int
+    rounds: list[float]
+    regret: list[float]
+    bound: list[float]
+
+    @property
+    def rounds_above(self) -> int:
+        """How many rounds the regret lies above its bound."""
+        return sum(ours > bound for ours, bound in zip(self.regret, self.bound, strict=True))
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
+    names = ("cumulative regret", "bound")
+    drawn = Drawn(
+        "What the decisions of all rounds so far have cost more than the best fixed one, beside "
+        "the bound that the theorem gives for that many rounds. Where clients are sampled, it is "
+        "the regret of the linearised decision losses. The band goes from the lowest to the "
+        "highest seed.",
+        ("Setting", "Clients", "Rounds", "Regret", "Bound", "Rounds above the bound"),
+        key=key_of(names),
+    )
+    for label, setting in distinct_settings(figure.panels, target):
+        runs = (Run(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
+        found = (_read(workbench.root, run.analysis("regrets")) for run in runs)
+        accounts = [account for account in found if account and account.rounds]
+        series: list[list[Points]] = [
+            [list(zip(account.rounds, account.regret, strict=True)) for account in accounts],
+            [list(zip(account.rounds, account.bound, strict=True)) for account in accounts],
+        ]
+        lines = [
+            line
+            for name, points in zip(names, series, strict=True)
+            if points and (line := curves.average(name, points))
+        ]
+        if not lines:
+            continue
+        ends = [line.points[-1][1] for line in lines]
+        above = sum(account.rounds_above for account in accounts)
+        clients = max(account.clients for account in accounts)
+        shown = ", ".join(f"{name} {end:.3g}" for name, end in zip(names, ends, strict=False))
+        words = f"{label}, setting {setting}: after the last round {shown}."
+        svg = curves.draw(lines, description=words, names=names, unit="")
+        drawn.panels.append(Panel(f"{label}, {clients} clients", svg))
+        last = f"{lines[0].points[-1][0]:.0f}"
+        numbers = [f"{end:.4g}" for end in ends] + [""] * (2 - len(ends))
+        drawn.rows.append((setting, str(clients), last, *numbers, str(above)))
+    return drawn
+
+
+def _read(root: Path, path: Path) -> Account | None:
+    found = read_analysis(root, path)
+    if found is None:
+        return None
+    try:
+        columns = (_numbers(found[name]) for name in ("round", "regret", "bound"))
+        account = Account(int(found["clients"]), *columns)
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from None
+    if not len(account.rounds) == len(account.regret) == len(account.bound):
+        raise damaged(path, "expected a regret and a bound for every round")
+    return account
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]

@@ -1,0 +1,115 @@
+"""Pages of printed tables that need no runs: what is printed, alone or beside what we compute."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fedrepro.config.tables import ClientStatistics
+from fedrepro.config.targets import ComputedTarget
+from fedrepro.report.cells.computed import ComputedCell
+from fedrepro.report.pages.about import about
+from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.verdict import COMPUTED_RULE
+
+METRICS = {
+    "acc1": "Top-1 accuracy, %",
+    "acc5": "Top-5 accuracy, %",
+    "ece": "Expected calibration error",
+    "mce": "Maximum calibration error",
+    "fid": "Fréchet inception distance",
+    "avg": "Average over clients, %",
+    "worst": "Worst client, %",
+    "worst10": "Worst 10 % of clients, %",
+    "best": "Best client, %",
+    "best10": "Best 10 % of clients, %",
+    "gini_x100": "Gini coefficient × 100",
+    "accuracy_parity_gap": "Accuracy parity gap, points",
+    "mean_last10_rounds_top1_accuracy_pct": "Accuracy, mean of the last ten rounds, %",
+    "server_test_accuracy_pct": "Server model, test accuracy, %",
+    "ensemble_test_accuracy_pct": "Ensemble, test accuracy, %",
+    "ensemble_test_loss": "Ensemble, test loss",
+    "rounds_to_target": "Rounds to the target accuracy",
+    "acc_target_pct": "Target accuracy, %",
+    "speedup_vs_FMA": "Speed-up over plain averaging",
+    "cdf_response": "Response of the distribution function",
+    "loss": "Loss",
+    "num_parameters": "Parameters",
+    "size_MB": "Size, MB",
+}
+
+
+def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
+    """The content of the page of a published table that no experiment file covers yet."""
+    cells = published.tables[system, item]
+    printed = cells[0].table if cells else item.removeprefix("table_")
+    grids = []
+    for metric in dict.fromkeys(cell.metric for cell in cells):
+        chosen = [cell for cell in cells if cell.metric == metric]
+        grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
+    words = published.words.get((system, item), ())
+    return {
+        "grids": grids,
+        "words": words,
+        "word_columns": list(dict.fromkeys(word.metric for word in words)),
+        "word_rows": list(dict.fromkeys(word.setting for word in words)),
+        "printed": len(cells),
+        "doubted": [cell for cell in cells if cell.doubt],
+        **about(published, system, item, printed),
+    }
+
+
+def computed_page(
+    cells: Sequence[ComputedCell], target: ComputedTarget, published: Published
+) -> dict[str, Any]:
+    """The content of the page of a table that needs no runs."""
+    by_printed = {cell.printed: cell for cell in cells}
+    printed = list(by_printed)
+    grids = []
+    if isinstance(target.spec, ClientStatistics):
+        grids.append({"metric": "What clients hold", **_grid(printed, lambda cell: cell.metric)})
+    else:
+        for metric in dict.fromkeys(cell.metric for cell in printed):
+            chosen = [cell for cell in printed if cell.metric == metric]
+            grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
+    for grid in grids:
+        grid["rows"] = [
+            (key, {column: by_printed[cell] for column, cell in row.items()})
+            for key, row in grid["rows"]
+        ]
+    words = [cell.verdict.word for cell in cells if cell.verdict]
+    return {
+        "title": target.spec.title,
+        "grids": grids,
+        "counts": {
+            "printed": len(cells),
+            "computed": len(words),
+            "agree": words.count("agrees"),
+            "differ": words.count("differs"),
+        },
+        "rule": COMPUTED_RULE,
+        "doubted": [cell for cell in printed if cell.doubt],
+        **about(published, target.system, target.item, printed[0].table if printed else ""),
+    }
+
+
+def metric_in_words(metric: str) -> str:
+    return METRICS.get(metric, metric.replace("_", " "))
+
+
+def _grid(
+    cells: Sequence[PrintedCell],
+    column_of: Callable[[PrintedCell], str] = lambda cell: cell.method,
+) -> dict[str, Any]:
+    """Cells as rows of (data set, setting) and columns, by default of methods."""
+    columns = list(dict.fromkeys(column_of(cell) for cell in cells))
+    settings = {cell.setting: re.split(r"\s*[,;]\s*", cell.setting) for cell in cells}
+    shared = [
+        part
+        for part in next(iter(settings.values()))
+        if len(settings) > 1 and all(part in parts for parts in settings.values())
+    ]
+    rows: dict[tuple[str, str], dict[str, PrintedCell]] = {}
+    for cell in cells:
+        own = ", ".join(part for part in settings[cell.setting] if part not in shared)
+        rows.setdefault((cell.dataset, own), {})[column_of(cell)] = cell
+    return {"columns": columns, "rows": list(rows.items()), "shared": shared}

@@ -1,0 +1,71 @@
+"""A kind of data set and its reader, a scheme and its way of dealing: two places each."""
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, get_args, get_type_hints
+
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from fedrepro.data.catalogue.entries import Described
+from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.partition.schemes import PartitionSpec, Scheme
+from fedrepro.data.readers.content import Content, Progress
+from fedrepro.support.typed_yaml import Typed, any_of
+
+
+def alternatives(spec: object) -> tuple[type[BaseModel], ...]:
+    """Those of an annotated union."""
+    models: tuple[type[BaseModel], ...] = get_args(get_args(spec)[0])
+    return models
+
+
+KINDS = alternatives(DatasetSpec)
+SCHEMES = alternatives(PartitionSpec)
+
+
+def in_module(name: str, base: type) -> set[type]:
+    """The classes under a base that a module itself defines."""
+    found = [it for it in vars(import_module(name)).values() if isinstance(it, type)]
+    return {it for it in found if it.__module__ == name and base in it.__mro__[1:]}
+
+
+def test_all_kinds_and_schemes_are_found() -> None:
+    assert set(KINDS) == in_module("fedrepro.data.catalogue.kinds", Described)
+    assert set(SCHEMES) == in_module("fedrepro.data.partition.schemes", Scheme)
+    assert len(KINDS) >= 18
+    assert len(SCHEMES) >= 8
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_reader_takes_its_kind(kind: type[Described]) -> None:
+    module, _, function = kind.reader.partition(":")
+    read = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
+    hints = get_type_hints(read)
+    assert hints.pop("return") is Content
+    assert list(hints.values()) == [kind, Path, Path, Progress]
+    assert len(inspect.signature(read).parameters) == 4
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
+def test_a_scheme_deals_and_has_a_name(scheme: type[Scheme]) -> None:
+    assert {"deal", "_parts"} <= vars(scheme).keys()
+
+
+def test_a_further_alternative_is_a_class() -> None:
+    class Base(Typed):
+        kind: str
+
+    class Between(Base):
+        """Not an alternative: its kind can be anything."""
+
+    class New(Between):
+        kind: Literal["new"]
+
+    class Old(Base):
+        kind: Literal["old"]
+
+    adapter: TypeAdapter[Base] = TypeAdapter(any_of(Base, "kind"))
+    assert isinstance(adapter.validate_python({"kind": "new"}), New)
+    assert isinstance(adapter.validate_python({"kind": "old"}), Old)

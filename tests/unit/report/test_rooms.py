@@ -1,0 +1,46 @@
+"""What the report may import, and how its templates are written."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fedrepro.config.figures import Figure
+from fedrepro.run import fingerprint
+from support.places import ROOT
+
+REPORT = fingerprint.PACKAGE / "report"
+# A formula of numpy, which a table of the paper is computed from.
+FORMULA = "methods/deciding/responses.py"
+
+
+def test_the_report_only_reads() -> None:
+    """Nothing that computes is imported, or an edit of it would render all pages anew."""
+    found = fingerprint.closure(REPORT.rglob("*.py"))
+    files = {path.relative_to(fingerprint.PACKAGE).as_posix() for path in found}
+    assert "config/workbench.py" in files  # the closure is one
+    rooms = ("engine/", "analysis/", "methods/", "workflow/", "cli/")
+    shut = {name for name in files if name.startswith(rooms) and not name.endswith("__init__.py")}
+    assert shut == {FORMULA}
+    for path in found:
+        assert "torch" not in imported(path), path
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a file imports, wherever the statement stands."""
+    return {name.partition(".")[0] for name in fingerprint._imported_names(path)}
+
+
+def test_every_kind_of_figure_has_its_module() -> None:
+    """Named by the kind; and no module is without one, but what they share."""
+    union = get_args(get_args(Figure)[0])
+    kinds = {kind for model in union for kind in get_args(model.model_fields["kind"].annotation)}
+    files = {path.stem for path in (REPORT / "pages/figures").glob("*.py")}
+    assert files == kinds | {"__init__", "base"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "reports/templates").rglob("*.*")))
+def test_lines_of_templates_can_be_read(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    long = [number for number, line in enumerate(lines, start=1) if len(line) > 160]
+    assert not long

@@ -1,0 +1,79 @@
+"""The folders of the package stand in one order, and nothing imports what comes after it."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from support.places import ROOT
+
+PACKAGE = ROOT / "src/fedrepro"
+
+# From the bottom to the top. Rooms on one line know nothing of each other.
+LAYERS = (
+    {"support"},
+    {"data", "models", "engine"},
+    {"config", "methods"},
+    {"run"},
+    {"analysis"},
+    {"report"},
+    {"workflow"},
+    {"cli"},
+)
+FLAT = {"__init__.py", "__main__.py"}  # all that may lie beside the rooms
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def file_of(name: str) -> Path | None:
+    base = PACKAGE.parent.joinpath(*name.split("."))
+    candidates = (base.with_suffix(".py"), base / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def imported(tree: ast.Module) -> Iterator[Path]:
+    """The files of this package that a module imports, wherever the statement stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
+            for alias in node.names:
+                found = file_of(f"{node.module}.{alias.name}") or file_of(str(node.module))
+                if found:
+                    yield found
+
+
+def rooms() -> dict[str, set[str]]:
+    """Folder -> the other folders whose modules it imports, the version beside them aside."""
+    found: dict[str, set[str]] = {}
+    for path, tree in modules():
+        here = path.parent.relative_to(PACKAGE).as_posix()
+        there = {each.parent.relative_to(PACKAGE).as_posix() for each in imported(tree)}
+        found.setdefault(here, set()).update(there - {here, "."})
+    return found
+
+
+def test_no_module_lies_beside_the_rooms() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == FLAT
+    known = set.union(*LAYERS)
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == known
+
+
+def test_no_import_leads_upwards() -> None:
+    level = {room: number for number, layer in enumerate(LAYERS) for room in layer}
+    for here, others in rooms().items():
+        below = here.partition("/")[0]
+        for other in (each.partition("/")[0] for each in others):
+            if below not in (other, "."):
+                assert level[other] < level[below], f"{here} imports {other}"
+
+
+def test_no_folder_imports_itself_through_others() -> None:
+    assert tuple(TopologicalSorter(rooms()).static_order())  # raises for a circle
+
+
+def test_inits_say_what_a_room_is_for_and_do_nothing() -> None:
+    for path, tree in modules():
+        if path.name == "__init__.py" and path.parent != PACKAGE:
+            assert ast.get_docstring(tree) and len(tree.body) == 1, path
