@@ -3,11 +3,12 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check fuzz bench lock clean
+.PHONY: help setup slurm reproduce test test-slurm check fuzz mutants bench lock clean
 
 PYTHON ?=
 UV := .tools/bin/uv
 SITE := reports/site/index.html
+PLUGIN := scripts/slurm-requirements.txt
 
 # The tools of .venv come first, so that the workflow's jobs find `fedrepro`; the pip of .tools comes
 # last, to fetch data where there is no other. One thread per process: jobs run side by side, and a
@@ -17,9 +18,12 @@ export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
 help: ## this list
-	@awk -F ' *## *' '/^[a-z]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/package.stamp ## make .venv from requirements.lock (the other targets do it when needed)
+
+slurm: setup ## add Snakemake's plug-in for SLURM to .venv (docs/cluster.md)
+	@$(UV) pip install -q --python .venv/bin/python --no-deps --require-hashes -r $(PLUGIN)
 
 reproduce: setup ## run the whole workflow at the configured scale and say where the site is
 	@snakemake --cores all
@@ -28,6 +32,11 @@ reproduce: setup ## run the whole workflow at the configured scale and say where
 test: setup ## all tests, on two cores
 	@scripts/chromium
 	@pytest -n 2 --dist worksteal
+
+# The plug-in goes apart: every start of Snakemake in the other tests would pay for it.
+test-slurm: setup .tools/slurm.stamp ## the profile for SLURM, against a real one on this machine
+	@scripts/slurm
+	@PYTHONPATH=$(CURDIR)/.tools/slurm pytest -q -p no:xdist tests/slurm
 
 check: setup ## formatting, lint, types and workflow lint, then all tests
 	ruff format --check .
@@ -39,6 +48,9 @@ check: setup ## formatting, lint, types and workflow lint, then all tests
 
 fuzz: setup ## the fuzzers with random examples, for about 10 minutes on one core (in tests: few, fixed)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
+
+mutants: setup ## seed single bugs, see which the tests notice (30 minutes); writes docs/mutants.md
+	@python scripts/mutants.py --report docs/mutants.md
 
 bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
 	@pytest tests/benchmarks -p benchmark -p no:xdist
@@ -55,6 +67,12 @@ clean: ## remove the environment and all caches; results and the site stay
 # A stamp is written last, so a step that was broken off is done again.
 .tools/uv.stamp: scripts/uv-requirements.txt
 	@python=$$(scripts/find-python "$(PYTHON)") && rm -rf .tools && scripts/make-tools "$$python"
+	@touch $@
+
+.tools/slurm.stamp: $(PLUGIN) .venv/packages.stamp
+	@rm -rf .tools/slurm
+	@$(UV) pip install -q --python .venv/bin/python --target .tools/slurm --no-deps --require-hashes \
+		-r $(PLUGIN)
 	@touch $@
 
 # Compiled once, for 20 s: where Python may not write bytecode (PYTHONDONTWRITEBYTECODE, as in many

@@ -13,6 +13,15 @@ include: "workflow/rules/run.smk"
 include: "workflow/rules/report.smk"
 
 
+# Short, or in need of the network: done where Snakemake runs, not as jobs of a cluster.
+localrules:
+    all,
+    download,
+    table,
+    page,
+    site,
+
+
 rule all:
     default_target: True
     input:

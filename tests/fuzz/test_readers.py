@@ -1,7 +1,9 @@
 """Raw files of every kind, damaged: a data set or one line, never a traceback."""
 
 import io
+import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,10 +21,11 @@ from fedrepro.data import prepare as preparing
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.imagenet import BATCHES, VALIDATION
 from fedrepro.data.readers.images import decode
 from fedrepro.support import files
 from fedrepro.support.errors import UserError
-from support import raw_fairness, raw_superfed
+from support import raw_fairness, raw_ima, raw_superfed
 from support.malformed import Mutation, fuzzed, mutated, mutated_archive, mutations, watched
 from support.raw_data import encoded, entry, idx_entry, idx_files, sha256
 
@@ -213,31 +216,62 @@ def test_damaged_parquet(how: list[Mutation]) -> None:
         outcome(spec, Path(folder))
 
 
-def leaf_files(kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
-    if kind == "reddit":
+def own_files(kind: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Members of an archive, and keys of its entry."""
+    if kind == "digit_five":
+        return raw_ima.digit_five(), {"parts": 2}
+    if kind == "pacs":
+        return raw_ima.pacs(), {}
+    if kind == "leaf_reddit":
         return raw_fairness.reddit(), {"words": 4}
-    import json
-
-    made = raw_superfed.femnist() if kind == "femnist" else raw_superfed.shakespeare()
-    keys = {"length": 4} if kind == "shakespeare" else {}
+    made = raw_superfed.femnist() if kind == "leaf_femnist" else raw_superfed.shakespeare()
+    keys = {"length": 4} if kind == "leaf_shakespeare" else {}
     return {f"data/{name}": json.dumps(each).encode() for name, each in made.items()}, keys
 
 
-@pytest.mark.parametrize("kind", ["reddit", "femnist", "shakespeare"])
-def test_leaf(kind: str) -> None:
-    members, keys = leaf_files(kind)
+OWN = {"digit_five": 20, "pacs": 3, "leaf_reddit": 20, "leaf_femnist": 20, "leaf_shakespeare": 20}
+
+
+@pytest.mark.parametrize(("kind", "few"), OWN.items())
+def test_own_archives(kind: str, few: int) -> None:
+    members, keys = own_files(kind)
     whole = raw_fairness.zipped(members)
 
-    @fuzzed(20)
+    @fuzzed(few)
     @given(SHARE, mutations(), st.booleans())
     def check(member: float, how: list[Mutation], all_of_it: bool) -> None:
         content = mutated(whole, how) if all_of_it else mutated_archive(whole, member, how)
         with TemporaryDirectory() as folder:
-            path = Path(folder) / "leaf.zip"
+            path = Path(folder) / "own.zip"
             path.write_bytes(content)
-            outcome(entry(f"leaf_{kind}", path=str(path), **keys), Path(folder))
+            outcome(entry(kind, path=str(path), **keys), Path(folder))
 
     check()
+
+
+def imagenet() -> dict[str, bytes]:
+    """A sample of each of two classes in every file, 2 x 2 pixels."""
+    out = io.BytesIO()
+    np.savez(out, data=np.arange(24, dtype=np.uint8).reshape(2, 12), labels=np.array([1, 2]))
+    batches = dict.fromkeys((*BATCHES, VALIDATION), out.getvalue())
+    return {**batches, "map_clsloc.txt": b"n00000007 1 kit_fox\nn00000003 2 tench\n"}
+
+
+@fuzzed(20)
+@given(SHARE, SHARE, mutations(), st.booleans())
+def test_downsampled_imagenet(
+    which: float, member: float, how: list[Mutation], all_of_it: bool
+) -> None:
+    contents = imagenet()
+    name = list(contents)[int(which * len(contents))]
+    change = mutated if all_of_it else partial(mutated_archive, which=member)
+    contents[name] = change(contents[name], how=how)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "imagenet"
+        path.mkdir()
+        for each, content in contents.items():
+            (path / each).write_bytes(content)
+        outcome(entry("downsampled_imagenet", path=str(path), side=2), Path(folder))
 
 
 def pictures() -> Iterator[bytes]:

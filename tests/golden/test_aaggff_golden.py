@@ -175,6 +175,7 @@ def moved(method: Method, case: dict[str, Any], lr: float) -> tuple[Tree, list[f
         net=Net(Vector(case["w0"])),
         clients=clients,
         lr=lr,
+        schedule=lambda round: lr,
         cohort=torch.arange(clients),
         sizes=torch.ones(clients, dtype=torch.float64),
     )

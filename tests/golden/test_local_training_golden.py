@@ -1,4 +1,4 @@
-"""Local runs of FedIMA's released FedAvg, FedProx and FedNova (commit 3eaf289), in float64."""
+"""Local runs of FedIMA's released FedAvg, FedProx, FedASAM and FedNova (3eaf289), in float64."""
 
 import json
 from pathlib import Path
@@ -17,6 +17,7 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.optim import gradient_weight, sgd
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.fedasam import FedASAM
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
@@ -89,6 +90,26 @@ def test_fedprox() -> None:
     away = tree.square_norm(tree.subtract(start, sent))
     assert float(method.mu / 2 * away) == pytest.approx(golden["fedprox_term_at_init"], abs=1e-12)
     assert_same(after(method, golden, sent, start), as_params(golden["fedprox_final"]))
+
+
+@pytest.mark.parametrize("step", ["step_cnn", "step_other"])
+def test_fedasam_step(step: str) -> None:
+    golden = read("fedasam.json")
+    start, ctx, step = as_params(golden["init"]), make_context(golden), golden[step]
+    batch = next(iter(steps_of(golden)))
+    method = FedASAM(rho=step["rho"], eta=step["eta"])
+    gradient = Method().gradient(ctx, {}, {}, start, batch)
+    assert_same(gradient, as_params(step["grad"]))
+    assert_same(method.ascent(start, gradient), as_params(step["eps"]))
+    assert_same(method.gradient(ctx, {}, {}, start, batch), as_params(step["grad_perturbed"]))
+
+
+def test_fedasam() -> None:
+    golden = read("fedasam.json")
+    start = as_params(golden["init"])
+    step = golden["step_cnn"]
+    assert FedASAM() == FedASAM(rho=step["rho"], eta=step["eta"])
+    assert_same(after(FedASAM(), golden, start, start), as_params(golden["full_run_cnn_final"]))
 
 
 def test_fednova_local() -> None:

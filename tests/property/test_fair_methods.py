@@ -158,6 +158,51 @@ def test_server_rate_of_the_released_code() -> None:
         )
 
 
+@pytest.mark.parametrize("released", [False, True])
+def test_qfedavg_at_a_halved_rate(released: bool) -> None:
+    """Released: L stays that of the first round, and the step has the grown server rate (13).
+
+    From the released server (L = server_lr / lr, made once) and optimizer (delta times its rate).
+    """
+    method: Method = QFedAvg(q=2.0, sample_weighted=False, constant_server_lr=not released)
+    world = federation(method=method, cohort=6)
+    first, base = 0.1, 1.5  # the clients' rate of round 0, the server's
+    ctx = replace(
+        context_of(world, 1, list(range(6))),
+        schedule=lambda round: first * 0.5**round,
+        lr=first / 2,
+        server_lr=base,
+    )
+    server, _, _ = play(world, until=0)
+    generator = torch.Generator().manual_seed(4)
+    deltas = tree.apply(
+        lambda leaf: torch.randn(6, *leaf.shape, generator=generator), server["params"]
+    )
+    losses = torch.tensor([0.3, 1.2, 0.7, 2.0, 0.1, 0.9])
+    reports = {"delta": deltas, LOSS: losses}
+    weights, after = method.weigh(ctx, server, reports)
+    found = method.step(ctx, after, reports, weights)["params"]
+
+    lipschitz, rate = (base / first, 2 * base) if released else (2 / first, base)
+    squares = sum(leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)) * lipschitz**2
+    total = (2 * losses * squares + lipschitz * losses**2).sum()
+    wanted = tree.apply(
+        lambda w, d: w - rate * torch.tensordot(losses**2, lipschitz * d, dims=1) / total,
+        server["params"],
+        deltas,
+    )
+    assert_close(found, wanted)
+
+
+def test_aaggffs_released_proximal_term_has_half_of_mu() -> None:
+    """mu/2 times the sum of norms; SuPerFed's code has mu times it."""
+    whole = FedProx(mu=0.3, squared=False)
+    half = FedProx(mu=0.6, squared=False, halved=True)
+    assert_close(play(federation(method=whole))[0], play(federation(method=half))[0], 0)
+    square, same = FedProx(mu=0.3), FedProx(mu=0.3, halved=True)
+    assert_close(play(federation(method=square))[0], play(federation(method=same))[0], 0)
+
+
 def test_released_fedavg_counts_every_client_of_a_sample_the_same() -> None:
     """Discrepancy 12: only where clients are sampled."""
     method = FedAvg(sample_weighted=False)

@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
 from fedrepro.engine.optim import gradient_weight, sgd
 from fedrepro.engine.round import context_of, steps_of
 from fedrepro.methods.central import Central
@@ -16,7 +18,8 @@ from fedrepro.methods.fednova import FedNova
 from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
-from support.worlds import SIZES, assert_close, federation, play
+from fedrepro.models.classifier import Classifier
+from support.worlds import FEATURES, SIZES, assert_close, federation, play
 
 
 @pytest.mark.parametrize(
@@ -44,12 +47,77 @@ def test_first_round_of_scaffold_is_fedavg() -> None:
     assert_close(ours["params"], theirs["params"], 0)
 
 
-def test_scaffold_server_variate_is_the_mean_over_all_clients() -> None:
-    server, owns, _ = play(federation("scaffold", momentum=0.0, weight_decay=0.0), until=4)
+@pytest.mark.parametrize("equal", [False, True])
+def test_scaffold_server_variate_is_the_mean_over_all_clients(equal: bool) -> None:
+    """Those that have not taken part count with a variate of zero."""
+    method = Scaffold(equal_weights=equal)
+    server, owns, _ = play(federation(method=method, momentum=0.0, weight_decay=0.0), until=4)
     total = tree.zeros(server["c"])
-    for own in owns.known.values():
-        total = tree.add(total, own["c"])
-    assert_close(server["c"], tree.scale(total, 1 / len(SIZES)))
+    for client, own in owns.known.items():
+        share = 1 / len(SIZES) if equal else SIZES[client] / sum(SIZES)
+        total = tree.add(total, tree.scale(own["c"], share))
+    assert_close(server["c"], total)
+
+
+@dataclass(frozen=True)
+class OnUnequalQuadratics(Scaffold):
+    """Client i has y_i / 2 |theta - x_i|^2, with x_i and y_i the same in all of its samples."""
+
+    def loss(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
+        away = tree.apply(lambda leaf: leaf - batch["x"][0, 0], theta)
+        return tree.square_norm(away) * batch["y"][0] / 2
+
+
+@pytest.mark.parametrize(("equal", "momentum"), [(False, 0.0), (True, 0.0), (False, 0.5)])
+def test_scaffold_comes_to_rest_at_the_minimum_of_the_objective_that_its_weights_say(
+    equal: bool, momentum: float
+) -> None:
+    """Unequal clients, four of six in a round: sum n_i y_i (w - x_i) = 0, or without n_i."""
+    method = OnUnequalQuadratics(equal_weights=equal)
+    world = federation(method=method, momentum=momentum, weight_decay=0.0, lr=0.05)
+    context = replace(world.context, schedule=lambda round: 0.05)
+    centres, heights = torch.tensor([1.0, -2, 4, 0, 3, -1]), torch.tensor([1, 3, 2, 5, 1, 4])
+    tensors = [
+        (torch.full((size, FEATURES), float(centre)), height.repeat(size))
+        for size, centre, height in zip(SIZES, centres, heights, strict=True)
+    ]
+    clients = replace(world.clients, tensors=tensors)
+    server, _, _ = play(replace(world, clients=clients, context=context), until=150)
+    shares = (torch.ones(6) if equal else torch.tensor(SIZES)) * heights
+    minimum = (shares * centres).sum() / shares.sum()
+    wanted = tree.apply(lambda leaf: torch.full_like(leaf, float(minimum)), server["params"])
+    assert_close(server["params"], wanted, 1e-6)
+
+
+def test_scaffold_after_momentum_is_scaffold_where_there_is_none() -> None:
+    for momentum, same in ((0.0, True), (0.9, False)):
+        one, _, _ = play(federation(method=Scaffold(), momentum=momentum), until=3)
+        other, _, _ = play(federation(method=Scaffold(after_momentum=True), momentum=momentum), 3)
+        if same:
+            assert_close(one, other)
+        else:
+            with pytest.raises(AssertionError):
+                assert_close(one["params"], other["params"], 1e-4)
+
+
+def test_scaffold_after_momentum_by_hand() -> None:
+    """Momentum carries gradients alone; the variate is the path over k times the rate."""
+    world = federation(method=Scaffold(after_momentum=True), weight_decay=0.0)
+    server, owns, _ = play(world, until=2)
+    client = next(iter(owns.known))
+    ctx, own = context_of(world, 2, [client]), owns.known[client]
+    sent, steps = world.method.send(ctx, server), steps_of(world, ctx, client)
+    report, after = world.method.local(ctx, sent, own, steps)
+    theta, velocity = sent["params"], tree.zeros(sent["params"])
+    shift = tree.subtract(sent["c"], own["c"])
+    for batch in steps:
+        raw = Method().gradient(ctx, sent, {}, theta, batch)
+        velocity = tree.apply(lambda v, g: 0.9 * v + g, velocity, raw)
+        theta = tree.apply(lambda w, v, s: w - ctx.lr * (v + s), theta, velocity, shift)
+    delta = tree.subtract(sent["params"], theta)
+    assert_close(report["delta"], delta)
+    path = tree.scale(delta, 1 / (len(steps) * ctx.lr))
+    assert_close(after["c"], tree.apply(lambda c_i, c, p: c_i - c + p, own["c"], sent["c"], path))
 
 
 def test_scaffold_with_momentum_keeps_variates_as_long_as_gradients() -> None:
@@ -105,6 +173,30 @@ def test_fednova_weight_is_the_one_norm_of_the_momentum_recursion(momentum: floa
             velocity = momentum * velocity + 1
             total += velocity
         assert float(gradient_weight(steps, momentum)) == pytest.approx(total, rel=1e-12)
+
+
+def test_fednova_averages_running_statistics() -> None:
+    """Buffers take part with p_i, whose sum is 1, though clients differ in their steps."""
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
+    net = Net(Classifier(body, nn.Linear(8, 3)).double())
+    moved = {}
+    for method in (FedNova(), FedAvg()):
+        world = federation(method=method)
+        # Mini-batches of 7: no client has a last one of a single sample.
+        world = replace(world, context=replace(world.context, net=net), batch_size=7)
+        moved[type(method)] = play(world, until=1)[0]["params"]
+    for name in ("body.1.running_mean", "body.1.running_var"):
+        assert_close(moved[FedNova][name], moved[FedAvg][name])
+    with pytest.raises(AssertionError):
+        assert_close(moved[FedNova]["body.1.weight"], moved[FedAvg]["body.1.weight"], 1e-6)
+
+
+@pytest.mark.parametrize(("rounds", "first"), [(400, 300), (5, 3), (6, 4), (7, 5), (100, 75)])
+def test_ima_starts_at_the_whole_part_of_its_share(rounds: int, first: int) -> None:
+    ctx = replace(federation().context, rounds=rounds)
+    assert IMA(FedAvg()).first(ctx) == first == int(0.75 * rounds)
+    # 0.29 * 100 is 28.999999999999996 in floating point.
+    assert IMA(FedAvg(), start=0.29).first(replace(ctx, rounds=100)) == 29
 
 
 def test_ima_averages_the_last_models_and_sends_the_mean() -> None:

@@ -267,6 +267,69 @@ def test_pfedme_solves_the_proximal_problem() -> None:
     assert_close(server["params"], expected)
 
 
+def prox_gradient(world: Federation, theta: Tree, w: Tree, mu: float, squared: bool, batch: Tree):  # type: ignore[no-untyped-def]
+    """The gradient of loss + pull, by autograd on a copy."""
+    leaves = {name: leaf.detach().clone().requires_grad_() for name, leaf in theta.items()}
+    away = [leaves[name] - w[name] for name in leaves]
+    pull = mu / 2 * sum(each.square().sum() for each in away)
+    if not squared:
+        pull = mu * sum(each.norm() for each in away)
+    loss = world.context.task.loss(world.context.net(leaves, batch["x"]), batch) + pull
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    return dict(zip(leaves, found, strict=True))
+
+
+def one_client(method: Method) -> tuple[Federation, Context, Tree, Any]:
+    """A world, and what a client of it finds in round 1."""
+    world = federation(method=method, weight_decay=1e-3, lr=0.02)
+    server, _, _ = play(world, until=1)
+    ctx = context_of(world, 1, [3])
+    return world, ctx, world.method.send(ctx, server), steps_of(world, ctx, 3)
+
+
+def test_pfedme_released_has_one_optimizer_a_round_and_carries_the_personal_model() -> None:
+    """SuPerFed's pfedme_update: momentum goes on from epoch to epoch, and w moves after each."""
+    world, ctx, sent, steps = one_client(PFedMe(mu=2.0).as_released())
+    report, own = world.method.local(ctx, sent, {"personal": {}}, steps)
+    w = theta = sent["params"]
+    velocity = tree.zeros(theta)
+    for number, batch in enumerate(steps, start=1):
+        gradient = prox_gradient(world, theta, w, 2.0, False, batch)
+        gradient = tree.add(gradient, tree.scale(theta, 1e-3))
+        velocity = tree.add(tree.scale(velocity, 0.9), gradient)
+        theta = tree.subtract(theta, tree.scale(velocity, ctx.lr))
+        if number % steps.per_epoch == 0:
+            w = tree.subtract(w, tree.scale(tree.subtract(w, theta), ctx.lr * 2.0))
+    # The norm has no gradient at its centre, which autograd calls zero; both do.
+    assert_close(own["personal"], theta)
+    assert_close(report["delta"], tree.subtract(sent["params"], w))
+    anew = PFedMe(mu=2.0, squared=False)
+    _, other = anew.local(ctx, sent, {"personal": {}}, steps)
+    with pytest.raises(AssertionError):
+        assert_close(own["personal"], other["personal"], 1e-4)
+
+
+@pytest.mark.parametrize("rate", [None, 0.07])
+def test_pfedme_after_algorithm_1(rate: float | None) -> None:
+    """K plain steps on every mini-batch, then w follows; two rates; clients count the same."""
+    method = PFedMe(mu=2.0, inner_steps=3, personal_lr=rate, equal_weights=True)
+    world, ctx, sent, steps = one_client(method)
+    report, own = method.local(ctx, sent, {"personal": {}}, steps)
+    w = theta = sent["params"]
+    for batch in steps:
+        for _ in range(3):
+            gradient = prox_gradient(world, theta, w, 2.0, True, batch)
+            theta = tree.subtract(theta, tree.scale(gradient, rate or ctx.lr))
+        w = tree.subtract(w, tree.scale(tree.subtract(w, theta), ctx.lr * 2.0))
+    assert_close(own["personal"], theta)
+    assert_close(report["delta"], tree.subtract(sent["params"], w))
+    ctx = context_of(world, 1, [0, 2, 3])
+    assert method.weigh(ctx, {}, {})[0].tolist() == pytest.approx([1 / 3] * 3)
+    one, stacked = play(world, until=2), play(replace(world, execute=eager), until=2)
+    assert_close(one[0], stacked[0])
+    assert_close(one[1].known, stacked[1].known)
+
+
 def test_pfedme_released_clients_use_the_shared_model() -> None:
     world = federation("pfedme@released", {"pfedme": {"mu": 0.5}})
     server, owns, _ = play(world)
@@ -303,6 +366,8 @@ def test_empty_parts_run_side_by_side() -> None:
         (lambda: SuPerFedLM(nu=-1.0), "nu: -1.0: expected a finite number of at least 0"),
         (lambda: APFL(alpha=1.5), "alpha: 1.5: expected a number from 0 to 1"),
         (lambda: Ditto(personal_epochs=0), "personal_epochs: 0: expected a finite number"),
+        (lambda: PFedMe(inner_steps=-1), "inner_steps: -1: expected a finite number of at least 0"),
+        (lambda: PFedMe(personal_lr=-0.1), "personal_lr: -0.1: expected a finite number"),
         (lambda: FedRep(body_epochs=0), "body_epochs: 0: expected a finite number"),
     ],
 )

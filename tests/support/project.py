@@ -57,8 +57,10 @@ class Project:
         self.experiment = root / "config/experiments/ima.yaml"
 
     @classmethod
-    def make(cls, root: Path) -> "Project":
-        """Two tables, three cells, two runs."""
+    def make(
+        cls, root: Path, config: str = CONFIG, experiment: str = EXPERIMENT, datasets: str = ""
+    ) -> "Project":
+        """By default two tables, three cells, two runs, and the repository's own data sets."""
         root.mkdir()
         ignore = shutil.ignore_patterns("__pycache__")
         for name in ("src", "workflow"):
@@ -68,10 +70,17 @@ class Project:
         shutil.copytree(ROOT / "workflow/profiles", root / "profiles")
         project = cls(root)
         project.experiment.parent.mkdir(parents=True)
-        shutil.copy(ROOT / "config/datasets.yaml", root / "config")
-        (root / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
-        project.experiment.write_text(EXPERIMENT, encoding="utf-8")
+        known = datasets or (ROOT / "config/datasets.yaml").read_text(encoding="utf-8")
+        (root / "config/datasets.yaml").write_text(known, encoding="utf-8")
+        (root / "config/config.yaml").write_text(config, encoding="utf-8")
+        project.experiment.write_text(experiment, encoding="utf-8")
         return project
+
+    @property
+    def path(self) -> str:
+        """Where Python looks first: this project's sources, then what the caller has."""
+        above = os.environ.get("PYTHONPATH", "")
+        return os.pathsep.join(filter(None, (str(self.root / "src"), above)))
 
     def copy(self, root: Path) -> "Project":
         """The same with all results, Snakemake's records and times of change."""
@@ -100,7 +109,7 @@ class Project:
         return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
 
     def _call(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), **variables}
+        environment = {**os.environ, "PYTHONPATH": self.path, **variables}
         return subprocess.run(
             [sys.executable, *command],
             cwd=self.root,

@@ -3,17 +3,19 @@
 Which directions is up to the question. Around one model (SuPerFed, thesis Figure 2.4) they are
 random and filter-normalised, after Li et al. (NeurIPS 2018): neither the thesis nor its released
 code says which it drew, and without the normalisation a landscape's width only shows how large the
-weights are. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018): that
-is IMA's Figure 1, which is to come.
+weights are. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018), as
+in IMA's Figure 1; between two lies the :func:`line` of Goodfellow et al. (ICLR 2015).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from fedrepro.engine import tree
+from fedrepro.engine.net import Net
+from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
 
@@ -24,8 +26,10 @@ POINTS, REACH = 21, 1.0  # along each direction, from -REACH to REACH
 Directions = tuple[Tree, Tree]
 # The parameters -> loss and accuracy there
 Scorer = Callable[[Tree], tuple[float, float]]
-# [y][x]; None where the number is not finite
-Surface = list[list[float | None]]
+# Along a line; None where the number is not finite
+Row = list[float | None]
+Surface = list[Row]  # [y][x]
+BATCH = 50  # samples at a time: what they make of a small network then stays in the cache
 
 
 def random_directions(centre: Tree, rngs: tuple[torch.Generator, torch.Generator]) -> Directions:
@@ -52,6 +56,32 @@ def _filter_norms(leaf: Tensor) -> Tensor:
     """[filters, 1, ...]."""
     norms: Tensor = torch.linalg.vector_norm(leaf, dim=tuple(range(1, leaf.dim())), keepdim=True)
     return norms
+
+
+def require_same_shape(models: Sequence[Tree]) -> None:
+    """Raises UserError unless all models have the same names and shapes."""
+    first = {name: tuple(leaf.shape) for name, leaf in tree.named(models[0])}
+    for model in models[1:]:
+        other = {name: tuple(leaf.shape) for name, leaf in tree.named(model)}
+        for name in sorted(first.keys() | other.keys()):
+            one, two = first.get(name, "missing"), other.get(name, "missing")
+            if one != two:
+                raise UserError(
+                    f"models of different shape: {name} is {one} in one and {two} in another: "
+                    "expected models of one architecture"
+                )
+
+
+def plane_through(models: Sequence[Tree]) -> Directions:
+    """:func:`plane` of the first three models.
+
+    Raises:
+        UserError: if there are fewer, their shapes differ, or they lie on a line.
+    """
+    if len(models) < 3:
+        raise UserError(f"landscape: {len(models)} models: expected at least three, for a plane")
+    require_same_shape(models)
+    return plane(*models[:3])
 
 
 def plane(first: Tree, second: Tree, third: Tree, unit: bool = True) -> Directions:
@@ -87,6 +117,72 @@ def point(centre: Tree, directions: Directions, x: float, y: float) -> Tree:
     return tree.apply(lambda leaf, one, other: leaf + x * one + y * other, centre, *directions)
 
 
+def axes(
+    places: Sequence[tuple[float, float]], points: int = 41, margin: float = 0.3
+) -> tuple[list[float], list[float]]:
+    """Coordinates x and y of a grid around ``places``, evenly spaced.
+
+    Args:
+        margin: how far it reaches beyond them, as a share of their larger extent.
+    """
+    found = torch.tensor(places, dtype=torch.float64)
+    low, high = found.amin(0), found.amax(0)
+    beyond = margin * float((high - low).max())
+    x, y = (
+        torch.linspace(float(low[axis]) - beyond, float(high[axis]) + beyond, points).tolist()
+        for axis in (0, 1)
+    )
+    return x, y
+
+
+def scorer(net: Net, task: Task, x: Tensor, y: Tensor) -> Scorer:
+    """Mean loss and accuracy on fixed inputs ``x`` [n, ...] and targets ``y`` [n].
+
+    For many models on the same samples: images are put channels last once, which makes
+    convolutions of small networks two to three times as fast on a CPU.
+    """
+    inputs = x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
+    batches = list(zip(inputs.split(BATCH), y.split(BATCH), strict=True))
+    predictions = float(task.predictions(y))
+
+    @torch.inference_mode()
+    def score(params: Tree) -> tuple[float, float]:
+        net.module.eval()
+        bound = net.bind(params)
+        loss, hits = 0.0, 0.0
+        for x, y in batches:
+            outputs = net(bound, x)
+            loss += float(task.losses(outputs, y, "none").sum(dtype=torch.float64))
+            hits += float(task.hits(outputs, y).sum(dtype=torch.float64))
+        net.module.train()
+        return loss / len(inputs), hits / predictions if predictions else math.nan
+
+    return score
+
+
+def line(score: Scorer, first: Tree, second: Tree, betas: Sequence[float]) -> tuple[Row, Row]:
+    """Loss and accuracy of beta * first + (1 - beta) * second, for every beta.
+
+    Raises:
+        UserError: if the models' shapes differ.
+    """
+    require_same_shape([first, second])
+    row = [score(tree.mix(second, first, beta)) for beta in betas]
+    return [_finite(loss) for loss, _ in row], [_finite(accuracy) for _, accuracy in row]
+
+
+def rows(
+    score: Scorer, centre: Tree, directions: Directions, xs: Sequence[float], ys: Sequence[float]
+) -> Iterator[tuple[Row, Row]]:
+    """Loss and accuracy at every x, for one y after another.
+
+    Rows do not depend on each other: who keeps those that are done goes on with the other ys.
+    """
+    for y in ys:
+        row = [score(point(centre, directions, x, y)) for x in xs]
+        yield [_finite(loss) for loss, _ in row], [_finite(accuracy) for _, accuracy in row]
+
+
 def surfaces(
     score: Scorer,
     centre: Tree,
@@ -102,11 +198,10 @@ def surfaces(
     """
     losses: Surface = []
     accuracies: Surface = []
-    for number, y in enumerate(ys):
-        row = [score(point(centre, directions, x, y)) for x in xs]
-        losses.append([_finite(loss) for loss, _ in row])
-        accuracies.append([_finite(accuracy) for _, accuracy in row])
-        progress((number + 1) / len(ys))
+    for loss, accuracy in rows(score, centre, directions, xs, ys):
+        losses.append(loss)
+        accuracies.append(accuracy)
+        progress(len(losses) / len(ys))
     return losses, accuracies
 
 

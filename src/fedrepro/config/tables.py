@@ -30,7 +30,10 @@ class OverClients(Typed):
     coefficient times 100, ``gap`` best less worst.
     """
 
-    of: Literal["accuracy", "top5", "auroc", "loss", "ece", "mce", "ece_batch", "mce_batch"]
+    of: Literal[
+        "accuracy", "top5", "auroc", "loss", "ece", "mce",
+        "accuracy_batch", "top5_batch", "ece_batch", "mce_batch",
+    ]  # fmt: skip
     over_clients: Literal["average", "worst", "best", "gini", "gap"]
     weighted: bool = Field(
         default=True, description="Averages weigh clients by test samples, as AAggFF's code does."

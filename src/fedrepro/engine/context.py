@@ -35,6 +35,7 @@ class Context:
         lr: the clients' learning rate in this round; a scalar tensor inside a compiled step.
         cohort: ids of this round's clients, int64 [cohort].
         sizes: their numbers of training samples, float [cohort].
+        total: training samples of all clients, those that do not take part included.
         initial: the parameters before the first round, where personal models begin.
         mode: for the engine: how clients side by side are compiled
             (:mod:`fedrepro.engine.executors`).
@@ -53,5 +54,6 @@ class Context:
     lr: Rate = 0.01
     cohort: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
+    total: float = 0.0
     initial: Tree = field(default_factory=dict)
     mode: Literal["eager", "compiled", "unrolled"] = "eager"

@@ -65,17 +65,18 @@ def _alone(
     moving = ctx.net.trainable(bound)
     # The same memory outside the graph, so that a step needs no switch of autograd's mode.
     params = [leaf.detach() for leaf in tree.leaves(moving)]
+    # In place, lists are paired by position: put what belongs together there by its name.
     if ctx.optimizer.advance is None:
         for batch in steps:
             change, state = ctx.optimizer.update(
                 gradient(ctx, sent, own, bound, batch), state, moving, ctx.lr
             )
-            torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves(change)])
+            torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves_as(change, moving)])
         return tree.copy(bound), tree.copy(state)
-    state = tree.copy(state)
+    state = tree.copy(tree.ordered_as(state, moving))
     advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
-        advance(tree.leaves(gradient(ctx, sent, own, bound, batch)), rate)
+        advance(tree.leaves_as(gradient(ctx, sent, own, bound, batch), moving), rate)
     return tree.copy(bound), state
 
 
@@ -128,7 +129,8 @@ class _SideBySide(torch.autograd.Function):
         sent = tree.apply(lambda place: values[place], call.sent)
         sent_dims = tree.apply(lambda place: where[place], call.sent)
         # A tensor, because a number would be compiled in, and the rate changes every round.
-        ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr))
+        # In float64, as a client that runs alone has it.
+        ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr, dtype=torch.float64))
         step = _compiled_step() if ctx.mode == "compiled" else _step
         # Steps first, each contiguous: how many there are must not show in a step's strides, or
         # every round with another longest client would be compiled anew.
@@ -148,8 +150,11 @@ def _one(
         gradient(ctx, sent, own, theta, batch), state, theta, ctx.lr
     )
     live = batch["real"].sum() > 0  # a padded step changes nothing
-    moved = tree.add(theta, change)
-    return tree.where(live, moved, theta), tree.where(live, after, state)
+    # A parameter of a single number would take the rate's float64.
+    moved = tree.apply(lambda leaf, step: leaf + step.to(leaf.dtype), theta, change)
+    # In the order of `state`, as `descend` rebuilds it.
+    kept = tree.apply(lambda old, new: torch.where(live, new, old), state, after)
+    return tree.where(live, moved, theta), kept
 
 
 def _unrolled(

@@ -35,7 +35,8 @@ def sequential(
     reports: Tree = None
     after: list[Tree] = []
     for place, (own, each) in enumerate(zip(owns, steps, strict=True)):
-        report, moved = method.local(ctx, sent, own, each)
+        with ctx.net.drawing_from(each.layers_seed):
+            report, moved = method.local(ctx, sent, own, each)
         if reports is None:
             reports = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), report)
         # Copied to its place at once: all reports twice would be a lot of memory.
@@ -52,7 +53,8 @@ def eager(
 
     Raises:
         UserError: for a model with BatchNorm: the padding of a short mini-batch would count in its
-            statistics, and vmap can't update running ones.
+            statistics, and vmap can't update running ones. For one with dropout: what a client
+            draws must not depend on who else is in its cohort.
     """
     return _stacked(_every_client, method, ctx, sent, owns, steps)
 
@@ -73,7 +75,7 @@ def vectorised(
     longest = max(len(each) for each in steps)
     if longest <= UNROLLED and tree.numel(sent["params"]) <= UNROLLED_PARAMETERS:
         # The rate as a tensor: a number would be compiled in, and it changes every round.
-        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr))
+        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
         return _stacked(_compiled(), method, ctx, sent, owns, steps)
     return _stacked(_every_client, method, replace(ctx, mode="compiled"), sent, owns, steps)
 
@@ -90,6 +92,11 @@ def _stacked(
         raise UserError(
             "executor: 'vectorised': expected a model without BatchNorm, whose statistics "
             "padding would change; use 'sequential', or a model with GroupNorm"
+        )
+    if ctx.net.draws:
+        raise UserError(
+            "executor: 'vectorised': expected a model without dropout or stochastic depth, which "
+            "clients side by side would have to share; use 'sequential'"
         )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(steps))
     if not tree.leaves(after):

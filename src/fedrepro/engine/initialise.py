@@ -5,9 +5,14 @@ import math
 import torch
 from torch import nn
 
+Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers of weights and a bias
 
-def _uniform_fan_in(module: nn.Linear | nn.Conv2d | nn.Conv1d, rng: torch.Generator) -> None:
-    """He et al. (2015) with a = sqrt(5), which is U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+
+def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
+    """He et al. (2015) with a = sqrt(5), which is U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+
+    A transposed convolution's weight is [inputs, outputs, ...]; PyTorch takes outputs for fan_in.
+    """
     bound = 1 / math.sqrt(module.weight[0].numel())
     module.weight.uniform_(-bound, bound, generator=rng)
     if module.bias is not None:
@@ -20,10 +25,19 @@ def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
         weight.uniform_(-bound, bound, generator=rng)
 
 
-def _xavier_normal(module: nn.Linear | nn.Conv2d | nn.Conv1d, rng: torch.Generator) -> None:
+def _xavier_normal(module: Drawn, rng: torch.Generator) -> None:
     nn.init.xavier_normal_(module.weight, generator=rng)
     if module.bias is not None:
         module.bias.zero_()
+
+
+def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
+    """DCGAN's (Radford et al., ICLR 2016): N(0, 0.02), BatchNorm's scale N(1, 0.02)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+            layer.weight.normal_(0.0, 0.02, generator=rng)
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.weight.normal_(1.0, 0.02, generator=rng)
 
 
 def _redraw(module: nn.Module, rng: torch.Generator) -> None:
@@ -40,7 +54,8 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     """Overwrite all parameters and buffers of ``module`` in place, in the order of its layers.
 
     A part with the attribute ``keeps_weights`` has learned them elsewhere and keeps them; a module
-    that is ``redrawn`` loses them as in AAggFF's released code (discrepancy 14).
+    that is ``redrawn`` loses them as in AAggFF's released code (discrepancy 14). The attributes
+    ``xavier`` and ``dcgan`` of a module ask for those rules in place of PyTorch's.
 
     Raises:
         TypeError: for a layer with parameters whose default rule is not known here.
@@ -58,7 +73,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     for layer in module.modules():
         if layer in kept:
             continue
-        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
+        if isinstance(layer, Drawn):
             draw(layer, rng)
         elif isinstance(layer, nn.Embedding):
             layer.weight.normal_(generator=rng)
@@ -68,3 +83,5 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             layer.reset_parameters()  # ones, zeros and fresh statistics: no randomness
         elif next(layer.parameters(recurse=False), None) is not None:
             raise TypeError(f"no initial weights known for {type(layer).__name__}")
+    if getattr(module, "dcgan", False):
+        _dcgan(module, rng)

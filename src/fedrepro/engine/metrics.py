@@ -11,8 +11,10 @@ Array = NDArray[np.float64]
 def auroc(scores: Array, targets: NDArray[np.int64]) -> float:
     """The area under the ROC curve of scores [n] for targets 0 and 1 [n]: Mann and Whitney's U.
 
-    Equal scores count half. NaN if a class is missing.
+    Equal scores count half. NaN if a class is missing, or a score is.
     """
+    if np.isnan(scores).any():
+        return float("nan")
     positive = targets == 1
     right, wrong = int(positive.sum()), int((~positive).sum())
     if not right or not wrong:
@@ -70,7 +72,7 @@ def over_batches(
 ) -> float:
     """The plain mean of a measure over mini-batches of consecutive samples, the last one shorter.
 
-    How SuPerFed's released code calibrates (discrepancy 24). NaN without samples.
+    How SuPerFed's released code measures (discrepancy 24, and accuracies too). NaN without samples.
     """
     if not len(targets):
         return float("nan")

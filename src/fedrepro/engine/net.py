@@ -1,6 +1,7 @@
 """A torch module seen as a function of its parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 
 import torch
@@ -21,6 +22,10 @@ class Net:
 
     Buffers (BatchNorm's running statistics) travel in the same tree. They have no gradient: forward
     passes move them, and a client's report contains that movement.
+
+    Attributes:
+        draws: whether layers draw random numbers in training (dropout, stochastic depth). They do
+            so from torch's global generator: see :meth:`drawing_from`.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -32,12 +37,29 @@ class Net:
         # The module's own tensors. A tree that *is* this one needs no functional_call, which costs
         # 5 to 30 % of a step of a small model.
         self._bound: Tree = {**self._parameters, **self._buffers}
+        self.draws = any(map(_draws, module.modules()))
+        self._learned = _learned_elsewhere(module, self._bound)
 
     def init(self, rng: torch.Generator) -> Tree:
-        """A fresh tree, drawn from ``rng`` by PyTorch's default rules."""
+        """A fresh tree, drawn from ``rng`` by PyTorch's default rules.
+
+        What was learned elsewhere starts as it was when this object was made, whatever has been
+        trained on the module's own tensors since.
+        """
         with torch.no_grad():
+            for name, leaf in self._learned.items():
+                self._bound[name].copy_(leaf)
             initialise(self.module, rng)
         return tree.copy(self._bound)
+
+    def drawing_from(self, seed: int) -> AbstractContextManager[None]:
+        """While this lasts, layers draw from ``seed``; afterwards global generators are as before.
+
+        Costs nothing for a model whose layers do not draw.
+        """
+        return (
+            _seeded(seed, next(iter(self._bound.values())).device) if self.draws else nullcontext()
+        )
 
     def __call__(self, theta: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``theta`` for inputs ``x`` [n, ...]."""
@@ -53,6 +75,19 @@ class Net:
             if name.startswith("body.")
         }
         return functional_call(self.module.get_submodule("body"), body, (x,))  # type: ignore[no-any-return]
+
+    def features_and_output(self, theta: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The body's output [n, features] and the head's of it [n, outputs], in one pass.
+
+        Two would move running statistics twice.
+        """
+        features = self.features(theta, x)
+        head = {name.removeprefix("head."): leaf for name, leaf in self.head(theta).items()}
+        return features, functional_call(self.module.get_submodule("head"), head, (features,))
+
+    def outputs(self, theta: Tree) -> int:
+        """How many numbers the head gives of a sample: the width of its last layer."""
+        return len(list(self.head(theta).values())[-1])
 
     def head(self, theta: Tree) -> Tree:
         """The part of ``theta`` that belongs to the head."""
@@ -109,6 +144,40 @@ class Net:
         for leaf in tree.leaves(self.trainable(free)):
             leaf.requires_grad_()
         return free
+
+
+def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
+    """Copies of the leaves that :func:`initialise` does not, or not all, overwrite."""
+    parts = [
+        (f"{path}." if path else "")
+        for path, part in module.named_modules()
+        if getattr(part, "keeps_weights", False) or getattr(part, "redrawn", False)
+    ]
+    return tree.copy({name: leaf for name, leaf in bound.items() if name.startswith(tuple(parts))})
+
+
+def _draws(layer: nn.Module) -> bool:
+    """Whether a layer draws random numbers in training.
+
+    torchvision's StochasticDepth and timm's DropPath are known by their names, as neither package
+    need be there. DistilBERT's attention draws by itself, but has a layer of dropout as well.
+    """
+    if isinstance(layer, nn.modules.dropout._DropoutNd):
+        return layer.p > 0
+    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
+        return layer.dropout > 0
+    return type(layer).__name__ in ("StochasticDepth", "DropPath")
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the global generators of the CPU and ``device``, and put their states back."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
 def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:

@@ -5,6 +5,7 @@ object per client is what makes other simulators slow.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -71,6 +72,25 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
         return step
 
     return Optimizer(init, update, advance, momentum)
+
+
+@lru_cache
+def shifted(optimizer: Optimizer) -> Optimizer:
+    """``optimizer`` whose every step is followed by one along ``state["shift"]``.
+
+    That step has the same learning rate, but neither momentum nor weight decay. Cached, because a
+    compiled step is compiled anew for every other optimizer.
+    """
+
+    def init(params: Tree) -> Tree:
+        return {"inner": optimizer.init(params), "shift": tree.zeros(params)}
+
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+        change, inner = optimizer.update(gradient, state["inner"], params, rate)
+        moved = tree.apply(lambda a, shift: a - rate * shift, change, state["shift"])
+        return moved, {"inner": inner, "shift": state["shift"]}
+
+    return Optimizer(init, update, momentum=optimizer.momentum)
 
 
 def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:

@@ -13,7 +13,7 @@ from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Samples, Steps, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
-from fedrepro.support.rng import stream
+from fedrepro.support.rng import number, stream
 
 
 class Clients(Protocol):
@@ -113,6 +113,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),
         sizes=torch.tensor(sizes, device=device, dtype=torch.get_default_dtype()),
+        total=float(sum(federation.clients.sizes)),
     )
 
 
@@ -133,7 +134,10 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     drawn = tree.apply(
         lambda leaf: leaf.to(ctx.net.device), federation.method.draw(ctx, rng, total)
     )
-    return Steps(federation.clients.samples, orders, federation.batch_size, drawn)
+    layers_seed = number(federation.seed, "layers", ctx.round, client)
+    return Steps(
+        federation.clients.samples, orders, federation.batch_size, drawn, layers_seed=layers_seed
+    )
 
 
 def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
@@ -147,7 +151,8 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     reports, after = federation.execute(method, ctx, sent, before, steps)
     for client, own in zip(cohort, after, strict=True):
         owns.put(client, own)
-    with torch.no_grad():
+    layers_seed = number(federation.seed, "layers", round)
+    with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.weigh(ctx, server, reports)
         server = method.step(ctx, server, reports, weights)
     return server, Round(

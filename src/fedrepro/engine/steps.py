@@ -36,6 +36,7 @@ class Steps:
         batch_size: samples per mini-batch; the last of an epoch may have fewer.
         drawn: what :meth:`Method.draw` drew, leaves [all steps of the round, ...].
         first: index of this object's first step in ``drawn``.
+        layers_seed: of what the model's layers draw in the client's round (dropout).
     """
 
     samples: Samples
@@ -43,6 +44,7 @@ class Steps:
     batch_size: int
     drawn: Tree
     first: int = 0
+    layers_seed: int = 0
 
     @property
     def per_epoch(self) -> int:

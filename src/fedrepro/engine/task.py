@@ -28,6 +28,7 @@ class Task(NamedTuple):
         hits: (logits, targets) -> how many of each sample's predictions are right [n].
         predictions: targets -> how many there are in all: one for each sample, but for texts.
         measures: what else is measured on a client's own test samples, by name.
+        batched: what can also be measured as a mean over mini-batches, by name.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Task(NamedTuple):
     hits: Callable[[Tensor, Tensor], Tensor]
     predictions: Callable[[Tensor], Tensor | int] = len
     measures: Mapping[str, Measure] = {}
+    batched: Mapping[str, Measure] = {}
 
     def loss(self, logits: Tensor, batch: Tree) -> Tensor:
         """The mean loss over the real samples of a mini-batch.
@@ -49,11 +51,10 @@ class Task(NamedTuple):
         return (each * real).sum() / real.sum().clamp(min=1)
 
     def with_batch_size(self, batch_size: int) -> "Task":
-        """This task, its calibration errors also taken as means over mini-batches (``_batch``)."""
+        """This task, with its ``batched`` measures as means over mini-batches (``_batch``)."""
         over_batches = {
             f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
-            for name, measure in self.measures.items()
-            if name in CALIBRATION
+            for name, measure in self.batched.items()
         }
         return self._replace(measures={**self.measures, **over_batches})
 
@@ -95,6 +96,7 @@ CLASSIFICATION = Task(
     _cross_entropy,
     lambda logits, targets: logits.argmax(-1) == targets,
     measures={"top5": partial(metrics.top, 5), **CALIBRATION},
+    batched={"accuracy": partial(metrics.top, 1), "top5": partial(metrics.top, 5), **CALIBRATION},
 )
 BINARY = Task(
     "binary",

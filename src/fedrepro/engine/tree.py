@@ -35,6 +35,28 @@ def leaves(tree: Tree) -> list[Tensor]:
     return found
 
 
+def ordered_as(tree: Tree, order: Tree) -> Tree:
+    """``tree`` whose dicts of ``order``'s names have them in its order, at whatever depth."""
+    if not isinstance(tree, dict):
+        return tree
+    if isinstance(order, dict) and tree.keys() == order.keys():
+        return {key: ordered_as(tree[key], branch) for key, branch in order.items()}
+    return {key: ordered_as(branch, order) for key, branch in tree.items()}
+
+
+def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
+    """The leaves of ``tree``, whose names are those of ``order``, in the order of the latter."""
+    if not isinstance(order, dict):
+        return [tree]
+    found: list[Tensor] = []
+    for key, branch in order.items():
+        if isinstance(branch, dict):
+            found += leaves_as(tree[key], branch)
+        else:
+            found.append(tree[key])
+    return found
+
+
 def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """Pairs of path (keys joined by ``/``) and tensor."""
     if isinstance(tree, dict):

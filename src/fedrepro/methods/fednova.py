@@ -3,6 +3,7 @@
 A client's movement is divided by a_i, the 1-norm of the weights that its optimizer gave to its
 gradients; the server moves by (sum_i p_i a_i) (sum_i p_i delta_i / a_i). With tau steps of SGD with
 momentum rho, a_i = (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho); without momentum, tau.
+Buffers, which no gradient moves, are averaged with p_i.
 """
 
 from dataclasses import dataclass
@@ -24,8 +25,11 @@ class FedNova(Method):
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         report, own = super().local(ctx, sent, own, steps)
         weight = gradient_weight(count(steps), ctx.optimizer.momentum)
-        return {"direction": tree.scale(report["delta"], 1 / weight), "weight": weight}, own
+        steered = tree.scale(ctx.net.trainable(report["delta"]), 1 / weight)
+        return {"direction": {**report["delta"], **steered}, "weight": weight}, own
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         direction = tree.weighted_sum(reports["direction"], weights)
-        return self.move(ctx, server, tree.scale(direction, (weights * reports["weight"]).sum()))
+        length = (weights * reports["weight"]).sum()
+        steered = tree.scale(ctx.net.trainable(direction), length)
+        return self.move(ctx, server, {**direction, **steered})

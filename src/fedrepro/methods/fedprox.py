@@ -5,7 +5,7 @@ A proximal term pulls the local model towards the one that was sent: F_k(w) + mu
 The released code of SuPerFed and AAggFF takes mu times the sum over layers of the norms, not
 squared (discrepancy 21); IMA's code has the square, as here. ``sample_weighted`` and
 ``constant_server_lr`` are as in FedAvg (12, 13), but no part of ``fedprox@released``: AAggFF's code
-departs in them, SuPerFed's does not.
+departs in them, SuPerFed's does not. Likewise ``halved``: AAggFF's code has mu/2 times the norms.
 """
 
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class FedProx(FedAvg):
     sample_weighted: bool = True
     constant_server_lr: bool = True
     mu: float = 0.01
+    halved: bool = False  # mu/2 where norms are not squared; where they are, it always is
     squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
@@ -34,4 +35,5 @@ class FedProx(FedAvg):
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
         task = super().loss(ctx, sent, own, theta, batch)
-        return task + proximity(ctx, theta, sent["params"], self.mu, self.squared)
+        mu = self.mu / 2 if self.halved and not self.squared else self.mu
+        return task + proximity(ctx, theta, sent["params"], mu, self.squared)

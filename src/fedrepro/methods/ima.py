@@ -16,10 +16,13 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper, divergence
+from fedrepro.engine.method import Method, Wrapper, divergence, name_of
 from fedrepro.engine.optim import Optimizer, Rate
+from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import at_least, bad_value
+
+SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
 
 def full_window(params: Tree, length: int) -> Tree:
@@ -43,19 +46,33 @@ class IMA(Wrapper):
 
     window: int = 5  # P
     start: float = 0.75  # t_s as a share of all rounds
-    decay: float = 0.03  # of the learning rate per round, from t_s on
+    scheme: str = "exponential"  # constant, cyclic, epoch or none
+    decay: float = 0.03  # exponential: of the learning rate per round
+    period: int = 20  # cyclic, epoch: rounds
+    least: float = 5e-5  # constant, cyclic: the lowest learning rate
     before_server_optimizer: bool = divergence(
         False,
         released=True,
         item="B4",
         why="the window holds client averages, before the server optimizer's step",
     )
+    smooth_epochs: bool = divergence(
+        True, released=False, item="B2", why="scheme epoch: the learning rate jumps up at t_s"
+    )
+    saw_tooth: bool = divergence(
+        True, released=False, item="B3", why="scheme cyclic: it starts at lr(t_s) and overshoots"
+    )
 
     def __post_init__(self) -> None:
         at_least("ima", "window", self.window, 1)
         at_least("ima", "start", self.start, 0)
+        at_least("ima", "period", self.period, 2)
+        at_least("ima", "least", self.least, 0)
         if not 0 <= self.decay < 1:
             raise bad_value("method ima", "decay", self.decay, "a number from 0 and below 1")
+        if self.scheme not in SCHEMES:
+            expected = f"one of {', '.join(SCHEMES)}"
+            raise bad_value("method ima", "scheme", self.scheme, expected, SCHEMES)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:
@@ -68,8 +85,11 @@ class IMA(Wrapper):
         return None
 
     def first(self, ctx: Context) -> int:
-        """t_s, the first round after which the mean replaces the global model."""
-        return round(self.start * ctx.rounds)
+        """t_s = int(start * R), the first round after which the mean replaces the global model.
+
+        Rounded down, as the released code has int(.75 R).
+        """
+        return int(self.start * ctx.rounds + 1e-9)
 
     def averages(self, ctx: Context) -> bool:
         return ctx.round >= self.first(ctx)
@@ -79,9 +99,46 @@ class IMA(Wrapper):
 
     def learning_rate(self, ctx: Context, round: int) -> float:
         first = self.first(ctx)
-        if round < first:
+        since = round - first
+        if since < 0 or self.scheme == "none":
             return self.inner.learning_rate(ctx, round)
-        return self.inner.learning_rate(ctx, first) * (1 - self.decay) ** (round - first)
+        if self.scheme == "exponential":
+            return self.inner.learning_rate(ctx, first) * (1 - self.decay) ** since
+        if self.scheme == "constant":
+            return self.least
+        if self.scheme == "cyclic":
+            return self.cyclic(ctx, since)
+        jumps = not self.smooth_epochs and name_of(self.layers()[-1]) != "fedfa"
+        return self.inner.learning_rate(ctx, since if jumps else round)
+
+    def cyclic(self, ctx: Context, since: int) -> float:
+        place = since % self.period
+        if self.saw_tooth:
+            most = self.inner.learning_rate(ctx, 0)
+            return most - (most - self.least) * place / (self.period - 1)
+        most = self.inner.learning_rate(ctx, self.first(ctx))
+        way = (most - self.least) * place / (self.period / 2)
+        return self.least + way if place >= self.period / 2 else most - way
+
+    def epochs(self, ctx: Context) -> int:
+        """Local epochs of this round."""
+        if self.scheme != "epoch" or not self.averages(ctx):
+            return ctx.epochs
+        return max(ctx.epochs - (ctx.round - self.first(ctx)) // self.period, 1)
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        sent = self.inner.send(ctx, server)
+        if self.epochs(ctx) == ctx.epochs:
+            return sent
+        # No bytes: its length says how many epochs, so that no round is compiled anew.
+        return {**sent, "epochs": torch.empty(self.epochs(ctx), 0)}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        if "epochs" not in sent:
+            return self.inner.local(ctx, sent, own, steps)
+        fewer = len(sent["epochs"])
+        steps = some_epochs(steps, ctx.epochs, 0, fewer)
+        return self.inner.local(replace(ctx, epochs=fewer), sent, own, steps)
 
     def init(self, ctx: Context, params: Tree) -> Tree:
         if self.before_server_optimizer:

@@ -3,7 +3,8 @@
 With n_i the clients' sizes, L = 1 / lr and d_i = L (w - w_i), the server moves by
 sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its coefficients, of which Table 1 of
 Hahn et al. (ICML 2024) speaks, are proportional to n_i F_i^q; their released code leaves n_i out
-(discrepancy 11) and lets L grow with the server's learning rate (13).
+(discrepancy 11), has L = server_lr / lr_0 for good, lr_0 being the first round's rate, and takes
+its steps times a server learning rate that grows (13).
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,10 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, Method, divergence
+from fedrepro.engine.method import LOSS, divergence
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.deciding.responses import Array
 from fedrepro.methods.deciding.rule import Decider, Decision, Observed, proportional
-from fedrepro.methods.deciding.server_rate import growing
 
 LEAST_LOSS = 1e-10  # a loss of zero has no power q - 1
 
@@ -40,14 +40,11 @@ class QFedAvg(Decider):
     def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
         """Coefficients whose sum is the length of the step, at most 1."""
         coefficients, server = super().weigh(ctx, server, reports)
-        growth = 1.0 if self.constant_server_lr else growing(ctx).server_lr / ctx.server_lr
+        paper, released = 1 / float(ctx.lr), ctx.server_lr / ctx.schedule(0)
+        lipschitz = paper if self.constant_server_lr else released
         losses = reports[LOSS].nan_to_num(nan=torch.inf, posinf=torch.inf).to(coefficients)
         losses = losses.clamp(min=LEAST_LOSS)
         deltas = ctx.net.trainable(reports["delta"])
         squares = [leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)]
-        curvature = growth / float(ctx.lr) * torch.stack(squares).sum(0).to(coefficients)
+        curvature = lipschitz * torch.stack(squares).sum(0).to(coefficients)
         return coefficients / (coefficients * (1 + self.q * curvature / losses)).sum(), server
-
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        # The server's learning rate stands in L alone, so that it must not lengthen the step.
-        return Method.step(self, ctx, server, reports, weights)

@@ -4,22 +4,31 @@ Control variates correct the drift of clients: every local step adds c - c_i to 
 Option II for the client's new variate: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps, which
 makes it the mean gradient of the client's path. Every client's c_i is kept. The paper has SGD
 without momentum; with it the path is longer than k gradients, and k becomes FedNova's a_i. (With k
-variates are ten times too long at momentum 0.9, and training diverges.) Clients are weighted by
-their samples, where Algorithm 1 has equal weights.
+variates are ten times too long at momentum 0.9, and training diverges.)
+
+c is the mean of all clients' c_i, weighted by their samples as the parameters are: where training
+comes to rest c is zero, so that c's weights decide which objective has been minimised, whatever
+those of the parameters, a wrapper's included. Algorithm 1 has equal weights in both:
+``equal_weights``.
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
-variable and lost (discrepancies 14, 26). Variates cover trainable parameters only (A8).
+variable and lost (discrepancy 26). ``after_momentum`` is what that line means to do, and the
+reading of IMA's code: the correction follows the optimizer's step, so that momentum does not repeat
+it, and the variate's divisor is k times the learning rate, whatever the momentum. (With
+momentum, clients that differ in k then shift the point where training comes to rest.)
+Variates cover trainable parameters only (A8).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method, divergence
-from fedrepro.engine.optim import gradient_weight
+from fedrepro.engine.optim import gradient_weight, shifted
 from fedrepro.engine.steps import Steps, count
 from fedrepro.engine.tree import Tree
 
@@ -31,6 +40,8 @@ class Scaffold(Method):
     corrects: bool = divergence(
         True, released=False, item="26", why="the released correction has no effect (FedAvg)"
     )
+    equal_weights: bool = False  # of clients, whatever their samples
+    after_momentum: bool = False  # the correction has a step of its own
 
     def init(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
@@ -43,20 +54,38 @@ class Scaffold(Method):
 
     def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
         gradient = super().gradient(ctx, sent, own, theta, batch)
-        if not self.corrects:
+        if not self.corrects or self.after_momentum:
             return gradient
         return tree.apply(lambda g, c, c_i: g + c - c_i, gradient, sent["c"], own["c"])
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        theta, _ = descend(ctx, self.gradient, sent, own, sent["params"], steps)
+        momentum = 0.0 if self.after_momentum else ctx.optimizer.momentum
+        theta = self.descended(ctx, sent, own, steps)
         delta = tree.subtract(sent["params"], theta)
-        length = gradient_weight(count(steps), ctx.optimizer.momentum) * ctx.lr
+        length = gradient_weight(count(steps), momentum) * ctx.lr
         mean_move = tree.scale(ctx.net.trainable(delta), 1 / length)
         change = tree.subtract(mean_move, sent["c"])
         return {"delta": delta, "change": change}, {"c": tree.add(own["c"], change)}
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: torch.Tensor) -> Tree:
+    def descended(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> Tree:
+        """The client's parameters after its local steps."""
+        start, state = sent["params"], None
+        if self.corrects and self.after_momentum:
+            ctx = replace(ctx, optimizer=shifted(ctx.optimizer))
+            state = ctx.optimizer.init(ctx.net.trainable(start))
+            state = {**state, "shift": tree.subtract(sent["c"], own["c"])}
+        theta, _ = descend(ctx, self.gradient, sent, own, start, steps, state)
+        return theta
+
+    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+        if not self.equal_weights:
+            return super().weigh(ctx, server, reports)
+        return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         # c stays the mean of all clients' c_i, those that did not take part included.
-        change = tree.apply(lambda leaf: leaf.sum(0) / ctx.clients, reports["change"])
+        equal = torch.full_like(ctx.sizes, 1 / ctx.clients)
+        shares = equal if self.equal_weights else ctx.sizes / ctx.total
+        change = tree.weighted_sum(reports["change"], shares)
         moved = super().step(ctx, server, reports, weights)
         return {**moved, "c": tree.add(server["c"], change)}

@@ -1,5 +1,7 @@
 """Models by name. Each has a ``body`` and a ``head``, and adapts to the shape of the data.
 
+Those of ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
+
 Nothing here imports torch until a model is built.
 """
 
@@ -50,6 +52,9 @@ MODELS = {
     "mcmahan_cnn": Model("cnn", "mcmahan_cnn", "convolutional", "McMahan et al., AISTATS 2017"),
     "ima_fmnist_cnn": Model("cnn", "ima_fmnist_cnn", "convolutional", "IMA Table IV, B10"),
     "ima_cifar_cnn": Model("cnn", "ima_cifar_cnn", "convolutional", "IMA Table IV, B10"),
+    "ima_digits_cnn": Model("cnn", "ima_digits_cnn", "convolutional", "IMA Table IV, B10"),
+    "ima_vgg11": Model("vgg", "ima_vgg11", "convolutional", "IMA Table IV, B10"),
+    "ima_alexnet": Model("alexnet", "ima_alexnet", "convolutional", "IMA Table IV, B10"),
     "ima_resnet18": Model("resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10"),
     "celeba_cnn": Model("cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)"),
     "m5": Model("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
@@ -64,6 +69,26 @@ MODELS = {
     "next_char_lstm": Model(
         "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
     ),
+    "resnet18": Model("batchnorm_resnet", "resnet18", "convolutional", "FedGO; kuangliu's code"),
+    "resnet50": Model("batchnorm_resnet", "resnet50", "convolutional", "FedGO; kuangliu's code"),
+    "vgg11": Model("batchnorm_cnn", "vgg11", "convolutional", "FedGO; chengyangfu's code"),
+    "small_bn_cnn": Model("batchnorm_cnn", "small_bn_cnn", "convolutional", "demonstrations"),
+    "discriminator_cnn": Model(
+        "discriminators", "discriminator_cnn", "convolutional", "FedGO, Table 14; A5"
+    ),
+    "discriminator_cnn_mlp": Model(
+        "discriminators", "discriminator_cnn_mlp", "convolutional", "FedGO, Table 14"
+    ),
+    "discriminator_resnet8": Model(
+        "discriminators", "discriminator_resnet8", "convolutional", "FedGO, Table 14"
+    ),
+    "discriminator_small": Model(
+        "discriminators", "discriminator_small", "convolutional", "demonstrations"
+    ),
+    "wgan_gp_resnet": Model(
+        "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
+    ),
+    "wgan_gp_small": Model("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
     "distilbert": Model(
         "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
     ),

@@ -25,6 +25,12 @@ def average(values: Array, sizes: Array | None = None) -> float:
     return float(np.average(values, weights=sizes)) if len(values) else float("nan")
 
 
+def deviation(values: Array) -> float:
+    """The standard deviation over clients [K], of a population. NaN without any value."""
+    values, _ = _defined(values)
+    return float(values.std()) if len(values) else float("nan")
+
+
 def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
     """The average over the ``share`` of clients, but at least one, with the least values."""
     return _extreme(values, sizes, share, 1)

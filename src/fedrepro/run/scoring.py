@@ -184,6 +184,9 @@ def _score_client(plan: Plan, client: int, params: Tree) -> Score:
 def _summary(scores: list[Score]) -> dict[str, float]:
     """Over clients that have test samples; their mean by samples stands in for a test set.
 
+    A client whose samples leave nothing to predict (texts without a known word) has no accuracy,
+    and is left out of the accuracies' means. A loss that is no number is one everywhere.
+
     Further measures are there both ways, plain (``client_``) and weighted by samples (``test_``).
     """
     tested = [score for score in scores if score.samples]
@@ -192,10 +195,10 @@ def _summary(scores: list[Score]) -> dict[str, float]:
     samples = np.array([score.samples for score in tested])
     return {
         "client_loss": float(losses.mean()),
-        "client_accuracy": float(accuracies.mean()),
-        "client_accuracy_std": float(accuracies.std()),
+        "client_accuracy": over_clients.average(accuracies),
+        "client_accuracy_std": over_clients.deviation(accuracies),
         "test_loss": float(np.average(losses, weights=samples)),
-        "test_accuracy": float(np.average(accuracies, weights=samples)),
+        "test_accuracy": over_clients.average(accuracies, samples),
         **{
             f"{kind}_{name}": over_clients.average(
                 np.array([score.more[name] for score in tested]), samples if weighted else None

@@ -6,16 +6,17 @@ import numpy as np
 import torch
 
 
-def _number(seed: int, path: tuple[object, ...]) -> int:
+def number(seed: int, *path: str | int) -> int:
+    """What the generator for one purpose is seeded with, from 0 to 2**63 - 1."""
     digest = hashlib.sha256(repr((seed, *path)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def stream(seed: int, *path: str | int) -> torch.Generator:
     """The generator for one purpose, e.g. ``stream(seed, "shuffle", round, client)``."""
-    return torch.Generator().manual_seed(_number(seed, path))
+    return torch.Generator().manual_seed(number(seed, *path))
 
 
 def numpy_stream(seed: int, *path: str | int) -> np.random.Generator:
     """As :func:`stream`, for numpy."""
-    return np.random.default_rng(_number(seed, path))
+    return np.random.default_rng(number(seed, *path))

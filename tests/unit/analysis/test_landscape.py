@@ -3,15 +3,29 @@
 import json
 import math
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 
-from fedrepro.analysis.landscape import plane, random_directions, surfaces
+from fedrepro.analysis.landscape import (
+    axes,
+    coordinates,
+    line,
+    plane,
+    plane_through,
+    point,
+    random_directions,
+    rows,
+    scorer,
+    surfaces,
+)
 from fedrepro.cli.main import main
+from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.net import Net
+from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.engine.tree import Tree
 from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError
@@ -65,6 +79,75 @@ def test_models_on_a_line_span_no_plane(third: list[float]) -> None:
         plane({"w": first}, {"w": second}, {"w": torch.tensor(third)})
     with pytest.raises(UserError, match="three models on a line"):
         plane({"w": first}, {"w": first}, {"w": torch.tensor([3.0, 1.0])})
+
+
+def bowl(params: Tree) -> tuple[float, float]:
+    """Loss |w - (1, 2, 3)|^2, accuracy the first number."""
+    away = params["w"] - torch.tensor([1.0, 2.0, 3.0])
+    return float(away.square().sum()), float(params["w"][0])
+
+
+def model(*values: float) -> Tree:
+    return {"w": torch.tensor(values)}
+
+
+def test_line_between_two_models() -> None:
+    first, second = model(1.0, 2.0, 5.0), model(1.0, 2.0, 1.0)
+    loss, accuracy = line(bowl, first, second, [0.0, 0.25, 0.5, 1.0, 1.5])
+    assert loss == [4, 1, 0, 4, 16]  # beta is the share of the first
+    assert accuracy == [1] * 5
+    assert line(bowl, first, model(math.nan, 0, 0), [0.5])[0] == [None]
+
+
+def test_plane_through_three_models() -> None:
+    """Every model is where its coordinates say, and the surface has its loss there."""
+    models = [model(0.0, 1.0, 2.0), model(2.0, 2.0, 2.0), model(1.0, 5.0, 4.0)]
+    directions = plane_through(models)
+    places = [coordinates(each, models[0], directions) for each in models]
+    xs, ys = axes(places, points=5)
+    assert len(xs) == len(ys) == 5 and xs[0] < 0 < xs[-1] and ys[0] < 0 < ys[-1]
+    steps = {round(b - a, 6) for a, b in pairwise(xs)}
+    assert len(steps) == 1
+    for (x, y), each in zip(places, models, strict=True):
+        torch.testing.assert_close(point(models[0], directions, x, y)["w"], each["w"])
+        loss, _ = surfaces(bowl, models[0], directions, [x], [y])
+        assert loss[0][0] == pytest.approx(bowl(each)[0], rel=1e-5)
+
+
+def test_rows_can_be_gone_on_with() -> None:
+    models = [model(0.0, 1.0, 2.0), model(2.0, 2.0, 2.0), model(1.0, 5.0, 4.0)]
+    directions = plane_through(models)
+    xs, ys = [0.0, 1.0], [0.0, 1.0, 2.0]
+    whole = list(rows(bowl, models[0], directions, xs, ys))
+    begun = rows(bowl, models[0], directions, xs, ys)
+    kept = [next(begun)]
+    kept += rows(bowl, models[0], directions, xs, ys[len(kept) :])
+    assert kept == whole
+
+
+def test_models_that_span_no_landscape() -> None:
+    one, two = model(0.0, 1.0, 2.0), model(2.0, 2.0, 2.0)
+    with pytest.raises(UserError, match="2 models: expected at least three"):
+        plane_through([one, two])
+    with pytest.raises(UserError, match="three models on a line"):
+        plane_through([one, two, model(1.0, 1.5, 2.0)])
+    narrow = {"w": torch.zeros(2)}
+    with pytest.raises(UserError, match=r"different shape: w is \(3,\) in one and \(2,\)"):
+        plane_through([one, two, narrow])
+    with pytest.raises(UserError, match="different shape: b is missing in one"):
+        line(bowl, one, {**two, "b": torch.zeros(1)}, [0.5])
+
+
+@pytest.mark.parametrize("name", ["ima_fmnist_cnn", "ima_digits_cnn", "logistic"])
+def test_scorer_is_evaluation(name: str) -> None:
+    shape = (3, 28, 28) if name == "ima_digits_cnn" else (1, 28, 28)
+    net = Net(models.build(name, shape, 10))
+    theta, rng = net.init(stream(1, "init")), stream(1, "samples")
+    x, y = torch.randn(130, *shape, generator=rng), torch.randint(10, (130,), generator=rng)
+    loss, accuracy = scorer(net, CLASSIFICATION, x, y)(theta)
+    found = evaluate(net, CLASSIFICATION, theta, lambda a, b: (x[a:b], y[a:b]), 130)
+    assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-6)
+    assert net.module.training
 
 
 EXPERIMENT = """\

@@ -76,6 +76,14 @@ def test_auroc_is_the_normalised_rank_statistic(pairs: list[tuple[int, int]]) ->
     assert found == pytest.approx(u / (len(right) * len(wrong)))
 
 
+def test_auroc_of_scores_that_are_no_numbers() -> None:
+    """A model that has diverged ranks nothing."""
+    targets = np.array([0, 0, 1, 1])
+    assert math.isnan(metrics.auroc(array(0.1, math.nan, 0.35, 0.8), targets))
+    assert math.isnan(metrics.auroc(array(*[math.nan] * 4), targets))
+    assert metrics.auroc(array(-math.inf, 0.4, 0.35, math.inf), targets) == 0.75
+
+
 def test_auroc_by_hand() -> None:
     targets = np.array([0, 0, 1, 1])
     assert metrics.auroc(array(0.1, 0.4, 0.35, 0.8), targets) == 0.75

@@ -1,5 +1,6 @@
 """Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from fedrepro.engine.executors import choose, eager
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
+from fedrepro.engine.round import context_of, steps_of
 from fedrepro.engine.steps import Steps, count, shuffle, side_by_side, some_epochs
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.ima import IMA
@@ -125,6 +127,83 @@ def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
     net(tree.scale(theta, 2.0), x)
     assert torch.equal(net(bound, x), expected)
     assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
+
+
+@pytest.mark.parametrize("redrawn", [False, True])
+def test_initial_weights_do_not_depend_on_what_was_trained_before(redrawn: bool) -> None:
+    """Weights learned elsewhere stand in the module, whose tensors clients move in place."""
+    module = Classifier(nn.Sequential(nn.Embedding(5, 6), nn.Linear(6, 8)), nn.Linear(8, 3))
+    learned = module.body[0].weight.detach().clone()
+    module.body.keeps_weights = True  # type: ignore[assignment]
+    module.redrawn = redrawn  # type: ignore[assignment]
+    net = Net(module)
+    first = net.init(stream(1, "init"))
+    assert torch.equal(first["body.0.weight"], learned)  # neither reading draws embeddings
+    bound = net.bind(tree.scale(first, 3.0))
+    with torch.no_grad():
+        for leaf in tree.leaves(bound):
+            leaf.add_(1.0)
+    again, other = net.init(stream(1, "init")), net.init(stream(2, "init"))
+    assert all(torch.equal(leaf, again[name]) for name, leaf in first.items())
+    assert not torch.equal(other["head.weight"], first["head.weight"])
+    assert torch.equal(other["body.1.weight"], first["body.1.weight"]) is not redrawn
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_momentum_belongs_to_the_parameter_of_its_name(in_place: bool) -> None:
+    """Layers of equal shape, in a tree, a state and gradients whose names come in other orders."""
+    module = Classifier(nn.Linear(4, 4), nn.Linear(4, 4)).double()
+    net = Net(module)
+    optimizer = sgd(0.9) if in_place else sgd(0.9)._replace(advance=None)
+    ctx = Context(net=net, optimizer=optimizer, lr=0.1)
+    theta = net.init(stream(1, "init"))
+
+    def turned(what: tree.Tree) -> tree.Tree:
+        return dict(reversed(what.items()))
+
+    def gradient(ctx: Context, sent, own, theta, batch):  # type: ignore[no-untyped-def]
+        return {name: leaf.detach() + len(name) for name, leaf in theta.items()}
+
+    def backwards(*arguments):  # type: ignore[no-untyped-def]
+        return turned(gradient(*arguments))
+
+    steps = federation_steps()
+    state = {"momentum": tree.apply(torch.randn_like, theta)}
+    one, after = descend(ctx, gradient, {}, {}, theta, steps, state)
+    other, state = descend(
+        ctx, backwards, {}, {}, turned(theta), steps, {"momentum": turned(state["momentum"])}
+    )
+    assert all(torch.equal(leaf, other[name]) for name, leaf in one.items())
+    for name, leaf in after["momentum"].items():
+        assert torch.equal(leaf, state["momentum"][name])
+
+
+def federation_steps() -> Steps:
+    world = federation()
+    return steps_of(world, context_of(world, 0, [1]), 1)
+
+
+def test_the_rate_of_clients_side_by_side_is_not_rounded() -> None:
+    """In float32 0.1 is 0.100000001490116: a client that runs alone multiplies by 0.1."""
+    seen: list[tuple[torch.dtype, float]] = []
+
+    class Looks(Method):
+        def gradient(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
+            if isinstance(ctx.lr, Tensor):
+                seen.append((ctx.lr.dtype, float(ctx.lr)))
+            return tree.apply(torch.ones_like, theta)
+
+    assert torch.get_default_dtype() == torch.float32
+    module = Classifier(nn.Linear(6, 3), nn.Identity())
+    module.body.single = nn.Parameter(torch.tensor(1.0))  # type: ignore[assignment]
+    world = federation(method=Looks(), lr=0.1, execute=eager)
+    net = Net(module.float())
+    params = {name: leaf.detach().clone() for name, leaf in module.named_parameters()}
+    ctx = replace(context_of(world, 0, [0, 1]), net=net)
+    steps = [steps_of(world, ctx, client) for client in (0, 1)]
+    reports, _ = eager(world.method, ctx, {"params": params}, [{}, {}], steps)
+    assert seen and set(seen) == {(torch.float64, 0.1)}
+    assert {leaf.dtype for leaf in tree.leaves(reports)} == {torch.float32}
 
 
 def test_a_part_of_the_parameters_can_be_trained() -> None:
@@ -272,7 +351,6 @@ def test_rounds_of_many_lengths_under_the_compiler(
     monkeypatch: pytest.MonkeyPatch, epochs: int
 ) -> None:
     """The number of steps differs from round to round; the tracing backend runs no C++ compiler."""
-    from dataclasses import replace
     from functools import partial
 
     from fedrepro.engine import descent, executors

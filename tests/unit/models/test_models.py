@@ -22,6 +22,9 @@ from fedrepro.support.rng import stream
         ("mcmahan_cnn", (1, 28, 28), 10, 1_663_370),
         ("ima_fmnist_cnn", (1, 28, 28), 10, 274_026),
         ("ima_cifar_cnn", (3, 32, 32), 10, 772_682),
+        ("ima_digits_cnn", (3, 28, 28), 10, 806_090),
+        ("ima_vgg11", (3, 32, 32), 100, 9_304_548),
+        ("ima_alexnet", (3, 224, 224), 7, 12_438_599),
         ("ima_resnet18", (3, 32, 32), 10, 11_235_786),
         ("ima_resnet18", (3, 32, 32), 100, 11_247_396),
         ("celeba_cnn", (3, 84, 84), 1, 29_569),
@@ -122,6 +125,7 @@ def test_batches_are_standardised_by_themselves_when_testing() -> None:
 
 def test_efficientnet_b0() -> None:
     module = pretrained.on_efficientnet(efficientnet_b0(weights=None).features, 8)
+    assert Net(module).draws  # dropout and stochastic depth
     assert count(module) == 4_509_316  # 4.01 M and 62,720 x 8 + 8
     assert module(torch.zeros(2, 3, 200, 200)).shape == (2, 8)
 
@@ -194,6 +198,9 @@ def test_initial_weights_come_from_the_stream_alone() -> None:
         ("ima_fmnist_cnn", (15,)),
         ("ima_cifar_cnn", (3, 8, 8)),
         ("ima_resnet18", (10,)),
+        ("ima_vgg11", (3, 28, 28)),
+        ("ima_alexnet", (3, 32, 32)),
+        ("ima_digits_cnn", (3, 7, 7)),
         ("m5", (1, 200)),
         ("m5", (16_000,)),
         ("celeba_cnn", (84,)),

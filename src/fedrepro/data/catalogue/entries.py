@@ -36,6 +36,9 @@ Inside = Annotated[
     StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9/_-]*$"),
     expected("a folder inside the package"),
 ]
+WordNetId = Annotated[
+    str, StringConstraints(pattern=r"^n[0-9]{8}$"), expected("'n' and eight digits")
+]
 Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
 TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]

@@ -18,6 +18,7 @@ from fedrepro.data.catalogue.entries import (
     RawFile,
     Sha256,
     TestFraction,
+    WordNetId,
 )
 from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected
 
@@ -59,12 +60,14 @@ class Cifar100Binary(Fetched):
 
     Attributes:
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        superclasses: images are grouped by their coarse labels, for the partition `pachinko`.
     """
 
     reader = "cifar:read_cifar100"
     kind: Literal["cifar100_binary"]
     archive: RawFile
     side: Pixels | None = None
+    superclasses: bool = False
 
 
 class PixelCsv(Fetched):
@@ -260,6 +263,31 @@ class Isic(Fetched):
     leave_out: tuple[str, ...] = ()
 
 
+class DigitFive(Own):
+    """Digit-Five as FedBN's authors offer it: MNIST, SVHN, USPS, SynthDigits and MNIST-M.
+
+    Folders DOMAIN with partitions/train_part0.pkl and so on, and test.pkl; its `path` is a folder
+    around them, or an archive of one. The files are read without unpickling them.
+
+    Attributes:
+        parts: of the ten of a domain's training data that are used, all of equal size.
+    """
+
+    reader = "domains:read_digit_five"
+    kind: Literal["digit_five"]
+    parts: Annotated[Whole, Field(ge=1, le=10), expected("a whole number from 1 to 10")] = 10
+
+
+class Pacs(Own):
+    """PACS: DOMAIN/CLASS/image for photo, art_painting, cartoon and sketch.
+
+    Its `path` is a folder around the domains, or an archive of one.
+    """
+
+    reader = "domains:read_pacs"
+    kind: Literal["pacs"]
+
+
 class TinyImageNet(Fetched):
     """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
 
@@ -267,6 +295,22 @@ class TinyImageNet(Fetched):
     kind: Literal["tiny_imagenet"]
     archive: RawFile
     side: Pixels = 64
+
+
+class DownsampledImageNet(Own):
+    """ImageNet downsampled: the npz archives of training and validation images, map_clsloc.txt.
+
+    Its `path` is a folder in which these are, unpacked or not. ImageNet's site wants an account.
+
+    Attributes:
+        classes: WordNet ids of those that are used; (): all 1,000.
+        side: of the images, as they are.
+    """
+
+    reader = "imagenet:read_downsampled_imagenet"
+    kind: Literal["downsampled_imagenet"]
+    classes: tuple[WordNetId, ...] = ()
+    side: Pixels = 32
 
 
 class LeafReddit(Own):

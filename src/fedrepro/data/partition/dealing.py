@@ -6,6 +6,7 @@ generator (`np.random.RandomState(seed)`, the stream of `np.random.seed(seed)`),
 as copied by FedIMA and FedDF's grouped partitioner.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,65 @@ def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDAr
     drawn = np.zeros(len(alpha))
     drawn[there] = np.exp(logs - logs.max())
     return drawn / drawn.sum()  # type: ignore[no-any-return]
+
+
+def pachinko(
+    labels: NDArray[Any],
+    superclasses: NDArray[Any],
+    clients: int,
+    alphas: tuple[float, float],
+    random: RandomState,
+) -> list[Indices]:
+    """Pachinko allocation (Reddi et al., ICLR 2021, appendix F.1): N/K samples for each client.
+
+    A client has Dirichlet proportions of the superclasses and, within each, of its classes; for
+    every sample it draws the one, then the other. What is used up is left out from then on, with
+    the rest in the proportions that they had.
+
+    Args:
+        alphas: of the superclasses and of the classes within one.
+    """
+    left = [
+        random.permutation(np.flatnonzero(labels == c)).tolist() for c in range(labels.max() + 1)
+    ]
+    classes = [np.unique(labels[superclasses == each]) for each in np.unique(superclasses)]
+    there = [np.ones(len(own), np.bool_) for own in classes]
+    open_classes = np.ones(len(classes), np.bool_)
+    dealt = []
+    for _ in range(clients):
+        coarse = _dirichlet_of_small(np.full(len(classes), alphas[0]), random)
+        fine = [_dirichlet_of_small(np.full(len(own), alphas[1]), random) for own in classes]
+        hand = []
+        for _ in range(len(labels) // clients):
+            above = _drawn(coarse, open_classes, random)
+            below = _drawn(fine[above], there[above], random)
+            members = left[classes[above][below]]
+            hand.append(members.pop())
+            there[above][below] = bool(members)
+            open_classes[above] = there[above].any()
+        dealt.append(np.array(hand, np.int64))
+    return dealt
+
+
+def _drawn(proportions: NDArray[np.float64], there: NDArray[np.bool_], random: RandomState) -> int:
+    """One of those that are `there`; with a proportion of zero left, any of them."""
+    ends = np.cumsum(np.where(there, proportions, 0.0))
+    if not ends[-1] > 0:
+        ends = np.cumsum(there.astype(np.float64))
+    return int(np.searchsorted(ends, random.random_sample() * ends[-1], side="right"))
+
+
+def domains(
+    labels: NDArray[Any],
+    groups: NDArray[Any],
+    deal: Callable[[NDArray[Any]], list[Indices]],
+) -> list[Indices]:
+    """`deal` of the samples of one group after another, so that each client has a single one."""
+    dealt = []
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
+        dealt += [rows[hand] for hand in deal(labels[rows])]
+    return dealt
 
 
 def natural(

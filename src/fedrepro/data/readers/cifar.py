@@ -45,17 +45,26 @@ def read_cifar100(
     files = ("train.bin", "test.bin", "fine_label_names.txt")
     root = unpack_around(archive, scratch / "unpacked", *files)
     return Content(
-        train=_samples(archive, root, ["train.bin"], 2, spec.side),
-        test=_samples(archive, root, ["test.bin"], 2, spec.side),
+        train=_samples(archive, root, ["train.bin"], 2, spec.side, spec.superclasses),
+        test=_samples(archive, root, ["test.bin"], 2, spec.side, spec.superclasses),
         class_names=(root / files[2]).read_text(encoding="utf-8").split(),
         notes={},
     )
 
 
 def _samples(
-    archive: Path, root: Path, names: Sequence[str], labels: int, side: int | None
+    archive: Path,
+    root: Path,
+    names: Sequence[str],
+    labels: int,
+    side: int | None,
+    grouped: bool = False,
 ) -> Samples:
-    """The images of some files, whose class is the last of a record's `labels` bytes."""
+    """The images of some files, whose class is the last of a record's `labels` bytes.
+
+    Args:
+        grouped: by the first of them.
+    """
     width = labels + int(np.prod(SHAPE))
     parts = []
     for name in names:
@@ -65,7 +74,8 @@ def _samples(
         parts.append(content.reshape(-1, width))
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)
-    return Samples(images if side is None else resized(images, side), rows[:, labels - 1])
+    images = images if side is None else resized(images, side)
+    return Samples(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
 
 
 def resized(images: NDArray[np.uint8], side: int) -> NDArray[Any]:

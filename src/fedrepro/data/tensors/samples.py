@@ -48,7 +48,8 @@ class Scaling:
 class Samples:
     """Some samples of a split, kept on the device as they are stored, scaled when asked for.
 
-    Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training.
+    Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training. Only
+    features, stored as float32, become floats of the run's type at once.
     """
 
     x: Tensor
@@ -57,7 +58,9 @@ class Samples:
 
     @classmethod
     def of(cls, split: Split, scaling: Scaling, device: str) -> "Samples":
-        return cls(_tensor(split.x, device), _tensor(split.y, device), scaling)
+        x = _tensor(split.x, device)
+        x = x.to(torch.get_default_dtype()) if x.is_floating_point() else x
+        return cls(x, _tensor(split.y, device), scaling)
 
     def __len__(self) -> int:
         return len(self.y)

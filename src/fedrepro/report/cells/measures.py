@@ -22,10 +22,13 @@ NAMES = {
     "loss": "loss",
     "ece": "expected calibration error",
     "mce": "maximum calibration error",
+    "accuracy_batch": "accuracy of mini-batches",
+    "top5_batch": "top-5 accuracy of mini-batches",
     "ece_batch": "expected calibration error of mini-batches",
     "mce_batch": "maximum calibration error of mini-batches",
 }
-SHARES = ("accuracy", "top5", "auroc")  # printed as percentages; the more, the better
+# Printed as percentages; the more, the better.
+SHARES = ("accuracy", "top5", "auroc", "accuracy_batch", "top5_batch")
 Summary = Callable[[np.ndarray, np.ndarray | None], float]
 SUMMARIES: Mapping[str, tuple[str, Summary]] = {
     "average": ("average over clients", over_clients.average),
@@ -124,13 +127,14 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     def by_client(name: str) -> np.ndarray:
         return np.array(columns[name]).reshape(-1, len(weights))
 
-    accuracy, values = by_client("accuracy"), by_client(of)
+    guides = ("accuracy", "accuracy_batch")
+    accuracy, values = by_client(of if of in guides else "accuracy"), by_client(of)
     sizes = by_client("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
     # A client without test samples has no accuracy, and chooses nothing.
     chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
-    if of == "accuracy":
+    if of in guides:
         return values[np.arange(len(values)), chosen], sizes
     return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes
 
@@ -141,3 +145,9 @@ def last(series: Series, rounds: int) -> float | None:
     if not values or not all(map(math.isfinite, values)):
         return None
     return math.fsum(values) / len(values)
+
+
+def fewer(series: Series, rounds: int) -> str:
+    """What to say of :func:`last` over ``rounds`` values where there are fewer, or nothing."""
+    there = len(series)
+    return f"is the mean of {there} evaluated rounds, not of {rounds}" if there < rounds else ""

@@ -17,7 +17,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.measures import Measure, last, measure_of
+from fedrepro.report.cells.measures import Measure, fewer, last, measure_of
 from fedrepro.report.papers.estimate import Estimate
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
@@ -147,12 +147,14 @@ def result_of(
 
 def _run(workbench: Workbench, run: Run, measure: Measure, rounds: int) -> CellRun:
     record = find_run(workbench.root, run)
+    value = value_of(record, measure, rounds)
+    short = "" if value is None else fewer(measure.series(record), rounds)
     return CellRun(
         method=run.method,
         seed=run.seed,
         state=record.state,
-        why=record.why,
-        value=value_of(record, measure, rounds),
+        why=record.why or short,
+        value=value,
         landed=record.landed,
         changed=_changed(workbench, record) if record.manifest else (),
         folder=record.folder.as_posix(),
@@ -174,9 +176,9 @@ def _plain(value: object) -> object:
 
 
 def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
-    """What went wrong, in words, of runs that were at least begun."""
+    """What is wrong, in words, with runs that were at least begun."""
     groups = list(groups)
-    bad = [run for runs in groups for run in runs if run.state not in ("finished", "not run")]
+    bad = [run for runs in groups for run in runs if run.why and run.state != "not run"]
     if not bad:
         return ""
     several = sum(len(runs) for runs in groups) > 1

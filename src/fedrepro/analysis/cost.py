@@ -1,0 +1,383 @@
+"""What FedGO and its baselines cost and disclose: its Tables 2, 14, 16, 17 and Appendix G.
+
+Nothing is trained: networks are built and counted, and the rest is arithmetic. As in Table 17,
+operations are FLOPs, two a multiply-add (Table 14 calls multiply-adds MFLOPs, A2), and of training
+only the forward passes are counted.
+
+Where our numbers leave the printed ones:
+
+- A discriminator is counted once for a real and a generated sample together, as in the printed
+  3.29e7, which is 3.298e7 cut off; twice would be 3.43e7.
+- G1 takes 8.81e10 (A21: batches of 64 for both networks), where 8.83e10 is printed.
+- (G3): FedGAN's clients take 3.50e10, where 3.52e10 is printed. How often they train the
+  generator is not said; here it is once in five steps of the critic, with the penalty, as in G1.
+- What DaFKD's clients train in a round is not said, and the printed 8.81e11 fits no reading tried.
+- The printed (G2)+(D2) has 376 GFLOPs an image for StyleGAN-XL, which can't be counted without it;
+  (G2)'s clients are printed with the cost of (G1)'s generator, as if theirs were that one (A17).
+- Sizes are of what is sent: 4.60 MiB for the generator, whose file, with its names, has 4.62; the
+  paper prints 4.61. ResNet-18 has 42.7, and the printed 90 are ResNet-50's (A3).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from fedrepro.analysis.counting import MIB, multiply_adds, parameters, sent_bytes, weights
+from fedrepro.models import _registry as models
+from fedrepro.models.wgan_gp import wgan_gp_resnet
+
+IMAGE = (3, 32, 32)
+NEGLIGIBLE = 0.1  # of what FedAvg has already; Table 2 says the word without a limit
+MILLION = 10**6
+
+
+@dataclass(frozen=True)
+class Size:
+    """One network.
+
+    Attributes:
+        flops: of a sample going forward once.
+        sent: bytes of a copy.
+        parameters: all that is trained.
+    """
+
+    flops: int
+    sent: int
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What the parties of FedGO train on CIFAR-10."""
+
+    classifier: Size
+    discriminator: Size
+    generator: Size
+    critic: Size
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How often they do so (FedGO, Appendix E.2), on half of CIFAR-10 each.
+
+    Attributes:
+        cohort: clients of a round.
+        samples: of a client; ``images`` of the server, generated or not.
+        client_epochs, server_epochs: of a round.
+        discriminator_epochs: once, before the first round.
+        generator_steps, critic_steps: of WGAN-GP, the latter for each of the former.
+        batch: of WGAN-GP.
+        gan_rounds, gan_epochs: of FedGAN.
+    """
+
+    rounds: int = 100
+    clients: int = 20
+    cohort: int = 8
+    samples: int = 1_250
+    images: int = 25_000
+    client_epochs: int = 30
+    server_epochs: int = 10
+    discriminator_epochs: int = 30
+    generator_steps: int = 100_000
+    critic_steps: int = 5
+    batch: int = 64
+    gan_rounds: int = 5
+    gan_epochs: int = 3
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method of Table 17.
+
+    Attributes:
+        generator: "G1" trained by the server, "G2" made elsewhere, "G3" FedGAN; "" for none.
+        images: "D1" the server's own, "D2" generated; "" where the server distils nothing.
+    """
+
+    method: str
+    generator: str = ""
+    images: str = ""
+
+    @property
+    def label(self) -> str:
+        """As the paper's tables call it."""
+        return f"({self.generator})+({self.images})" if self.generator else "-"
+
+    @property
+    def distils(self) -> bool:
+        return self.method in ("FedDF", "FedGKD+", "DaFKD", "FedGO")
+
+
+FEDGO = tuple(
+    Variant("FedGO", generator, images)
+    for generator, images in (("G1", "D1"), ("G2", "D1"), ("G2", "D2"), ("G3", "D2"))
+)
+VARIANTS = (
+    *(Variant(name) for name in ("FedAvg", "FedProx", "FedDF", "FedGKD+", "DaFKD")),
+    *FEDGO,
+)
+
+
+def measure() -> Networks:
+    """Build FedGO's networks for CIFAR-10 and count them."""
+    pair = wgan_gp_resnet(IMAGE, 1)
+
+    def size(module: nn.Module, shape: tuple[int, ...]) -> Size:
+        return Size(2 * multiply_adds(module, shape), sent_bytes(module), parameters(module))
+
+    return Networks(
+        classifier=size(models.build("resnet18", IMAGE, 10), IMAGE),
+        discriminator=size(models.build("discriminator_cnn", IMAGE, 1), IMAGE),
+        generator=size(pair.generator, (pair.latent,)),
+        critic=size(pair.critic, IMAGE),
+    )
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+def client_update(networks: Networks, schedule: Schedule) -> int:
+    """FLOPs of a client's local training in one round."""
+    return schedule.samples * schedule.client_epochs * networks.classifier.flops
+
+
+def discriminator_training(networks: Networks, schedule: Schedule) -> int:
+    """FLOPs of training one client's discriminator, with fresh fakes all along."""
+    each = networks.generator.flops + networks.discriminator.flops
+    return schedule.samples * schedule.discriminator_epochs * each
+
+
+def gan_training(networks: Networks, schedule: Schedule, seen: int) -> int:
+    """FLOPs of WGAN-GP whose critic sees ``seen`` real images.
+
+    A step of the critic makes fakes and scores reals, fakes and what lies between (the penalty); a
+    step of the generator makes and scores fakes.
+    """
+    critic = networks.generator.flops + 3 * networks.critic.flops
+    generator = networks.generator.flops + networks.critic.flops
+    return seen * critic + seen * generator // schedule.critic_steps
+
+
+def clients_operations(variant: Variant, networks: Networks, schedule: Schedule) -> int | None:
+    """FLOPs of all clients in a run, or None where the paper does not say what they do."""
+    if variant.method == "DaFKD":
+        return None
+    total = schedule.rounds * schedule.cohort * client_update(networks, schedule)
+    if variant.method == "FedGKD+":
+        total *= 2  # the mean of the server's last models sees every mini-batch, too
+    if variant.generator:
+        total += schedule.clients * discriminator_training(networks, schedule)
+    if variant.generator == "G3":
+        seen = schedule.samples * schedule.gan_epochs * schedule.gan_rounds
+        total += schedule.clients * gan_training(networks, schedule, seen)
+    return total
+
+
+def labelling_and_distilling(networks: Networks, schedule: Schedule, judged: bool) -> int:
+    """FLOPs of the server in a run: teachers see its images once a round (A1).
+
+    Args:
+        judged: whether every teacher's discriminator sees them, too, once a round.
+    """
+    passes = schedule.cohort + schedule.server_epochs
+    each = passes * networks.classifier.flops
+    if judged:
+        each += schedule.cohort * networks.discriminator.flops
+    return schedule.rounds * schedule.images * each
+
+
+def server_operations(variant: Variant, networks: Networks, schedule: Schedule) -> int | None:
+    """FLOPs of the server in a run, or None where they hang on a network that is not here."""
+    if (variant.generator, variant.images) == ("G2", "D2"):
+        return None
+    if not variant.distils:  # it adds up the cohort's models
+        return schedule.rounds * (schedule.cohort - 1) * networks.classifier.parameters
+    judged = variant.method in ("DaFKD", "FedGO")
+    total = labelling_and_distilling(networks, schedule, judged)
+    making = schedule.images * networks.generator.flops
+    if variant.method == "DaFKD":
+        total += schedule.rounds * making  # its generator is trained on, and its images made anew
+    if variant.images == "D2":
+        total += making
+    if variant.generator == "G1":
+        seen = schedule.generator_steps * schedule.critic_steps * schedule.batch
+        total += gan_training(networks, schedule, seen)
+    return total
+
+
+# --- communication ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of one client.
+
+    Attributes:
+        down, up: in every round that it takes part in.
+        once_down, once_up: before the first round.
+    """
+
+    down: int
+    up: int
+    once_down: int = 0
+    once_up: int = 0
+
+
+def traffic(variant: Variant, networks: Networks, schedule: Schedule) -> Traffic:
+    """What a client receives and sends.
+
+    Raises:
+        ValueError: for DaFKD, of which the paper does not say what travels.
+    """
+    if variant.method == "DaFKD":
+        raise ValueError(variant.method)
+    model = networks.classifier.sent
+    down = 2 * model if variant.method == "FedGKD+" else model  # and the mean of the last models
+    if not variant.generator:
+        return Traffic(down, model)
+    gan = 0
+    if variant.generator == "G3":
+        gan = schedule.gan_rounds * (networks.generator.sent + networks.critic.sent)
+    return Traffic(down, model, gan + networks.generator.sent, gan + networks.discriminator.sent)
+
+
+# --- privacy ------------------------------------------------------------------------------------
+
+
+def clients_leak(variant: Variant) -> str:
+    """What clients disclose in all (Table 16): an epsilon for each thing that they send."""
+    gan = ["T'*(eps_D+eps_G)"] if variant.generator == "G3" else []
+    discriminator = ["eps_D"] if variant.generator else []
+    return " + ".join([*gan, "T*eps_M", *discriminator])
+
+
+def server_leaks(variant: Variant) -> str:
+    """What the server's images give away through what it sends; "--" where it has none."""
+    if variant.images != "D1":
+        return "--"
+    generator = ["epshat_G"] if variant.generator == "G1" else []
+    return " + ".join([*generator, "T*epshat_M"])
+
+
+# --- the tables ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A printed cell, by its keys in reports/published, and what we have for it.
+
+    Attributes:
+        value: a number or the cell's words; None where there is none, and ``hole`` says why.
+    """
+
+    table: str
+    setting: str
+    method: str
+    metric: str
+    value: float | str | None
+    hole: str = ""
+
+
+def _word(extra: float, whole: float) -> str:
+    return "Negligible" if extra <= NEGLIGIBLE * whole else "Non-negligible"
+
+
+def table_2(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
+    """FedGO's overheads over FedAvg, in words; the server's leak is absent where it has no data."""
+    plain = Variant("FedAvg")
+    rounds = schedule.rounds * schedule.cohort / schedule.clients  # that a client takes part in
+    usual = traffic(plain, networks, schedule)
+    burden = clients_operations(plain, networks, schedule)
+    for variant in FEDGO:
+        sent = traffic(variant, networks, schedule)
+        worked = clients_operations(variant, networks, schedule)
+        assert worked is not None and burden is not None
+        # Rounds in which a client sends something made of its data, beyond the T of FedAvg.
+        extra = 1 + (schedule.gan_rounds if variant.generator == "G3" else 0)
+        words = {
+            "communication_cost": _word(
+                sent.once_down + sent.once_up, rounds * (usual.down + usual.up)
+            ),
+            "privacy_leakage_server_side": "-"
+            if server_leaks(variant) == "--"
+            else _word(schedule.rounds, schedule.rounds),
+            "privacy_leakage_client_side": _word(extra, schedule.rounds),
+            "client_side_computational_burden": _word(worked - burden, burden),
+        }
+        data = "S1" if variant.images == "D1" else "S2"
+        setting = f"{data}; {variant.generator}; {variant.images}"
+        for metric, word in words.items():
+            yield Cell("2", setting, "FedGO", metric, word)
+
+
+def table_14() -> Iterator[Cell]:
+    """Discriminators: weights, and multiply-adds of a sample in millions."""
+    names = {"CNN": "cnn", "CNN+MLP": "cnn_mlp", "ResNet": "resnet8"}
+    for printed, name in names.items():
+        module = models.build(f"discriminator_{name}", IMAGE, 1)
+        setting = f"discriminator={printed}"
+        yield Cell("14", setting, "FedGO", "num_parameters", weights(module))
+        macs = multiply_adds(module, IMAGE) / MILLION
+        yield Cell("14", setting, "FedGO", "MFLOPs_forward", macs)
+
+
+def table_16() -> Iterator[Cell]:
+    """What is disclosed, as expressions."""
+    for variant in (Variant("FedAVG"), *FEDGO):
+        for side, text in (("client", clients_leak(variant)), ("server", server_leaks(variant))):
+            metric = f"{side}_side_total_privacy_leakage (expression)"
+            yield Cell("16", variant.label, variant.method, metric, text)
+
+
+def table_17(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
+    """Millions of FLOPs of a run, of clients and server."""
+    for variant in VARIANTS:
+        setting = f"{schedule.rounds} rounds, {schedule.clients} clients; {variant.label}"
+        client = clients_operations(variant, networks, schedule)
+        server = server_operations(variant, networks, schedule)
+        holes = {
+            "client-side": "" if client is not None else "what its clients train is not said",
+            "server-side": "" if server is not None else "StyleGAN-XL is not here to be counted",
+        }
+        total = None if client is None or server is None else client + server
+        holes["total"] = holes["client-side"] or holes["server-side"]
+        for side, flops in zip(holes, (client, server, total), strict=True):
+            value = None if flops is None else flops / MILLION
+            yield Cell("17", setting, variant.method, f"MFLOPs_{side}", value, holes[side])
+
+
+def appendix_g(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
+    """Sizes in MiB; millions of FLOPs of the parts of Table 17."""
+    for name, network in (
+        ("ResNet-18 state_dict", networks.classifier),
+        ("generator (WGAN-GP)", networks.generator),
+        ("client discriminator", networks.discriminator),
+    ):
+        yield Cell("Section G", name, "-", "size_MB", network.sent / MIB)
+    parts = (
+        ("per client per round", "FedAvg/FedDF", "client_update", client_update),
+        ("once", "FedGO", "client_discriminator_training", discriminator_training),
+    )
+    for setting, method, metric, count in parts:
+        flops = count(networks, schedule)
+        yield Cell("Section G.2", setting, method, f"MFLOPs_{metric}", flops / MILLION)
+    making = schedule.images * networks.generator.flops
+    distilling = labelling_and_distilling(networks, schedule, judged=True)
+    for metric, flops in (
+        ("distillation_dataset_generation", making),
+        ("pseudo_labelling_and_distillation", distilling),
+    ):
+        yield Cell("Section G.2", "(G3)+(D2)", "FedGO", f"MFLOPs_{metric}", flops / MILLION)
+
+
+def tables() -> list[Cell]:
+    """Every cell of FedGO's tables that follows from its networks and its schedule alone."""
+    networks, schedule = measure(), Schedule()
+    return [
+        *table_2(networks, schedule),
+        *table_14(),
+        *table_16(),
+        *table_17(networks, schedule),
+        *appendix_g(networks, schedule),
+    ]

@@ -1,0 +1,48 @@
+"""How large a network is and what one sample costs it."""
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+MIB = 2**20  # bytes
+
+
+def weights(module: nn.Module) -> int:
+    """Weights of linear and convolutional layers: no biases, nothing of BatchNorm.
+
+    What FedGO's Table 14 calls parameters.
+    """
+    layers = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d
+    return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, layers))
+
+
+def parameters(module: nn.Module) -> int:
+    """All that is trained."""
+    return sum(leaf.numel() for leaf in module.parameters())
+
+
+def sent_bytes(module: nn.Module) -> int:
+    """What one copy of a network occupies on a wire, uncompressed.
+
+    Its parameters and its float buffers, BatchNorm's running statistics.
+    """
+    buffers = (leaf for leaf in module.buffers() if leaf.is_floating_point())
+    return sum(leaf.numel() * leaf.element_size() for leaf in (*module.parameters(), *buffers))
+
+
+def multiply_adds(module: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """Multiply-adds (MACs) of one sample going forward once.
+
+    Counted by torch.utils.flop_counter, which sees convolutions and matrix products and takes each
+    multiply-add for two operations (FLOPs). FedGO's Table 14 calls MACs what Table 17 counts
+    twice (A2).
+
+    Args:
+        input_shape: of one sample.
+    """
+    training = module.training
+    module.eval()  # BatchNorm can't train on one sample
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(torch.zeros(1, *input_shape))
+    module.train(training)
+    return int(counter.get_total_flops()) // 2

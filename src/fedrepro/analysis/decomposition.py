@@ -1,0 +1,176 @@
+"""Why averaging models works: the expected loss of their average in five terms (IMA, Theorem 1).
+
+K clients' models f_k, of weights n_k / n, are random: they come from training with other seeds. On
+the squared error against targets, the loss of their weighted ensemble (WENS) is exactly bias
+squared plus variance plus covariance; the loss of the model with the averaged parameters (FMA)
+differs from it by the locality term, which is O(Delta^2) in the largest distance Delta of a client
+from the average (Lemma 1). The bias of a client counts as training bias on samples of its own data
+and as heterogeneous bias on all others.
+
+The text squares the sum of both biases. So that the five terms add up, the product of the two is
+shared equally between them here. The released code lacks its module for all this (discrepancy
+B16): errors are means over samples and outputs, for classes those of softmax against one-hot.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.analysis.landscape import require_same_shape
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
+
+
+class Decomposition(NamedTuple):
+    """The five terms, whose sum is the expected loss of the averaged model."""
+
+    train_bias: float
+    heterogeneous_bias: float
+    variance: float
+    covariance: float
+    locality: float
+
+    @property
+    def total(self) -> float:
+        return math.fsum(self)
+
+
+def decompose(
+    outputs: Tensor, averaged: Tensor, targets: Tensor, weights: Tensor, seen: Tensor
+) -> Decomposition:
+    """The expected squared error of the averaged model, in five terms.
+
+    Args:
+        outputs: of every client's model, [repeats, K, n, outputs]; a repeat is one outcome of all
+            randomness, each as likely as any other.
+        averaged: of the model with averaged parameters, [repeats, n, outputs].
+        targets: [n, outputs].
+        weights: the clients' n_k / n, [K].
+        seen: whether a sample is of the client's own data, bool [K, n]. For test samples: whether
+            the client has its class.
+
+    Raises:
+        UserError: for fewer than two repeats, which have no variance, or shapes that do not fit.
+    """
+    repeats, clients, samples, width = outputs.shape
+    if repeats < 2:
+        raise UserError(f"decomposition: {repeats} repeat: expected at least two, for a variance")
+    expected = {
+        "averaged": (averaged, (repeats, samples, width)),
+        "targets": (targets, (samples, width)),
+        "weights": (weights, (clients,)),
+        "seen": (seen, (clients, samples)),
+    }
+    for name, (value, shape) in expected.items():
+        if tuple(value.shape) != shape:
+            raise UserError(
+                f"decomposition: {name}: shape {tuple(value.shape)}: expected {shape} for outputs "
+                f"{tuple(outputs.shape)}"
+            )
+    outputs, averaged, targets, weights = (
+        each.double() for each in (outputs, averaged, targets, weights)
+    )
+    bias = weights[:, None, None] * (outputs.mean(0) - targets)  # [K, n, outputs]
+    train = (bias * seen[:, :, None]).sum(0)
+    heterogeneous = (bias * ~seen[:, :, None]).sum(0)
+    shares = weights[:, None] * covariances(outputs) * weights
+    ensemble = torch.einsum("k,rkno->rno", weights, outputs)
+    return Decomposition(
+        float((train * (train + heterogeneous)).mean()),
+        float((heterogeneous * (train + heterogeneous)).mean()),
+        float(shares.diagonal().sum()),
+        float(shares.sum() - shares.diagonal().sum()),
+        float((averaged - targets).square().mean() - (ensemble - targets).square().mean()),
+    )
+
+
+def decompose_classes(
+    logits: Tensor, averaged: Tensor, labels: Tensor, weights: Tensor, seen: Tensor
+) -> Decomposition:
+    """:func:`decompose` of softmax outputs against one-hot ``labels`` [n] (discrepancy B16)."""
+    targets = functional.one_hot(labels, logits.shape[-1])
+    return decompose(logits.softmax(-1), averaged.softmax(-1), targets, weights, seen)
+
+
+def covariances(outputs: Tensor) -> Tensor:
+    """Covariances of the clients' models over repeats [K, K]; on the diagonal their variances.
+
+    Means over samples and outputs; ``outputs`` are [repeats, K, n, outputs].
+    """
+    away = (outputs - outputs.mean(0)).double()
+    repeats, _, samples, width = away.shape
+    return torch.einsum("rkno,rlno->kl", away, away) / (repeats * samples * width)
+
+
+def average_of(models: Sequence[Tree], weights: Tensor) -> Tree:
+    """The model whose parameters are the weighted mean of the models' (FMA); ``weights`` sum to 1.
+
+    Raises:
+        UserError: if the models' shapes differ.
+    """
+    require_same_shape(models)
+    return tree.weighted_sum(tree.stack(models), weights)
+
+
+def distances(models: Sequence[Tree], weights: Tensor) -> list[float]:
+    """Every model's distance from their average; the largest is Delta of Lemma 1."""
+    average = average_of(models, weights)
+    away = [tree.square_norm(tree.subtract(model, average)) for model in models]
+    return [math.sqrt(float(each)) for each in away]
+
+
+class Gap(NamedTuple):
+    """How far the averaged model is from the ensemble, for clients nearer and nearer to it.
+
+    Attributes:
+        distances: Delta, the largest of the clients' distances from the average.
+        gaps: root mean square of the difference of outputs.
+        slope: of log(gap) over log(Delta), by least squares; 2 is Lemma 1's O(Delta^2). NaN if the
+            two do not differ at all, as for a model that is linear in its parameters.
+    """
+
+    distances: list[float]
+    gaps: list[float]
+    slope: float
+
+
+def ensemble_gap(
+    predict: Callable[[Tree], Tensor],
+    models: Sequence[Tree],
+    weights: Tensor,
+    scales: Sequence[float] = (1.0, 0.5, 0.25, 0.125),
+) -> Gap:
+    """The difference of WENS and FMA (Lemma 1), as the clients are drawn towards their average.
+
+    Args:
+        predict: a model's outputs on fixed samples.
+        weights: the clients' n_k / n, [K].
+        scales: of the clients' distances from the average.
+
+    Raises:
+        UserError: if the models' shapes differ.
+    """
+    average = average_of(models, weights)
+    fma = predict(average)
+    furthest = max(distances(models, weights))
+    gaps = []
+    for scale in scales:
+        near = [predict(tree.mix(average, model, scale)) for model in models]
+        ensemble = torch.tensordot(weights.to(fma.dtype), torch.stack(near), dims=1)
+        gaps.append(math.sqrt(float((ensemble - fma).square().mean())))
+    away = [scale * furthest for scale in scales]
+    return Gap(away, gaps, _slope(away, gaps))
+
+
+def _slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of log y over log x, by least squares."""
+    if not all(value > 0 for value in (*x, *y)):
+        return math.nan
+    logs = torch.tensor([x, y], dtype=torch.float64).log()
+    across, up = logs - logs.mean(1, keepdim=True)
+    return float((across * up).sum() / across.square().sum())

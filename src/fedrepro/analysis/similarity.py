@@ -1,0 +1,37 @@
+"""How alike two networks' features are: linear CKA (Kornblith et al., ICML 2019)."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from fedrepro.support.errors import UserError
+
+
+def linear_cka(one: Tensor, other: Tensor) -> float:
+    """Linear centred kernel alignment of features [n, p] and [n, q] of the same samples: 0 to 1.
+
+    |Y'X|^2 / (|X'X| |Y'Y|) after centring, in Frobenius norms (their eq. 6); NaN where one of them
+    is the same for all samples. It does not change under rotation and scaling.
+
+    Raises:
+        UserError: if they are not of the same samples.
+    """
+    if len(one) != len(other):
+        raise UserError(f"CKA: features of {len(one)} and {len(other)} samples: expected the same")
+    x, y = (each.double() - each.double().mean(0) for each in (one, other))
+    norm = torch.linalg.matrix_norm(x.T @ x) * torch.linalg.matrix_norm(y.T @ y)
+    return float(torch.linalg.matrix_norm(y.T @ x).square() / norm)
+
+
+def mean_cka(features: Sequence[Tensor]) -> float:
+    """:func:`linear_cka` averaged over all pairs, as IMA's Figure 4 is read (discrepancy B16).
+
+    Raises:
+        UserError: if there are fewer than two.
+    """
+    if len(features) < 2:
+        raise UserError(f"CKA: {len(features)} models: expected at least two, for a pair")
+    pairs = [linear_cka(one, other) for one, other in combinations(features, 2)]
+    return sum(pairs) / len(pairs)

@@ -1,0 +1,135 @@
+"""Data sets of several domains, whose clients differ in what their samples look like."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import DigitFive, Pacs
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers.cifar import resized
+from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.images import IMAGE_SUFFIXES, decode
+from fedrepro.data.readers.pickled_arrays import read_arrays
+from fedrepro.support.errors import UserError
+
+DIGITS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")
+SIDE = 28
+PACS = ("photo", "art_painting", "cartoon", "sketch")
+SHORTER, CROPPED = 256, 224
+
+
+def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
+    """The folder that holds one folder for each domain, in a folder or an archive."""
+    root = path
+    if path.is_file():
+        unpack(path, scratch / "unpacked")
+        root = scratch / "unpacked"
+    found = sorted(each for each in root.rglob(domains[0]) if each.is_dir())
+    for domain in domains:
+        if not found or not (found[0].parent / domain).is_dir():
+            raise UserError(f"{path}: {domain} is missing: expected folders {', '.join(domains)}")
+    return found[0].parent
+
+
+def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progress) -> Content:
+    """Images [n, 3, 28, 28] of the five domains, one after another, a domain being a group.
+
+    A file is a pickled pair of images and labels; it is read without unpickling it. Grey images
+    have three equal channels, others than 28 x 28 are resized as by torchvision.
+
+    Raises:
+        UserError: when a domain or file is missing, or a file holds anything else.
+    """
+    root = _around(path, scratch, DIGITS)
+    parts: dict[str, list[Samples]] = {"train": [], "test": []}
+    for number, domain in enumerate(DIGITS):
+        training = [f"partitions/train_part{part}.pkl" for part in range(spec.parts)]
+        for split, names in (("train", training), ("test", ["test.pkl"])):
+            for name in names:
+                file = root / domain / name
+                if not file.is_file():
+                    raise UserError(f"{path}: {domain}/{name} is missing")
+                x, y = _digits(file)
+                parts[split].append(Samples(x, y, np.full(len(y), number)))
+        progress((number + 1) / len(DIGITS))
+    train, test = (_joined(parts[split]) for split in ("train", "test"))
+    return Content(train, test, [str(digit) for digit in range(10)], {"groups": list(DIGITS)})
+
+
+def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    arrays = read_arrays(file)
+    if len(arrays) != 2 or arrays[0].dtype != np.uint8 or len(arrays[0]) != arrays[1].size:
+        raise UserError(f"{file}: expected images as bytes, and as many labels")
+    images, labels = arrays[0], arrays[1].reshape(-1).astype(np.int64)
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[3] not in (1, 3):
+        raise UserError(f"{file}: images of shape {images.shape}: expected grey or coloured ones")
+    planes = np.repeat(images, 3, axis=3) if images.shape[3] == 1 else images
+    planes = planes.transpose(0, 3, 1, 2)
+    return (planes if planes.shape[2:] == (SIDE, SIDE) else resized(planes, SIDE)), labels
+
+
+def _joined(parts: list[Samples]) -> Samples:
+    x, y = np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts])
+    return Samples(x, y, np.concatenate([each.group for each in parts if each.group is not None]))
+
+
+def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Content:
+    """Images [n, 3, 224, 224]: the shorter side becomes 256, then the middle is cut out.
+
+    A tenth of every domain, rounded down, is test data, chosen as IMA's code does: the legacy
+    generator's seed 1 shuffles one domain after another, and the first tenth is taken.
+
+    Raises:
+        UserError: when a domain is missing, domains have other classes, or an image is damaged.
+    """
+    root = _around(path, scratch, PACS)
+    names = sorted(each.name for each in (root / PACS[0]).iterdir() if each.is_dir())
+    files: list[list[tuple[Path, int]]] = []
+    for domain in PACS:
+        own = sorted(each.name for each in (root / domain).iterdir() if each.is_dir())
+        if own != names:
+            raise UserError(f"{path}: {domain}: classes {own}: expected {names} as in {PACS[0]}")
+        files.append(
+            [
+                (image, number)
+                for number, name in enumerate(names)
+                for image in sorted((root / domain / name).rglob("*"))
+                if image.suffix.lower() in IMAGE_SUFFIXES
+            ]
+        )
+    random, chosen = RandomState(1), {"train": [], "test": []}  # type: ignore[var-annotated]
+    for group, pairs in enumerate(files):
+        order = np.arange(len(pairs))
+        random.shuffle(order)
+        cut = len(pairs) // 10
+        for split, rows in (("train", order[cut:]), ("test", order[:cut])):
+            chosen[split] += [(*pairs[row], group) for row in rows]
+    total, done = sum(map(len, files)), 0
+    splits: dict[str, Samples] = {}
+    for split, triples in chosen.items():
+        x = np.empty((len(triples), 3, CROPPED, CROPPED), np.uint8)
+        for row, (image, _, _) in enumerate(triples):
+            x[row] = _middle(decode(image.read_bytes(), image, 3, _shorter_side))
+            done += 1
+            progress(done / total)
+        y, groups = (np.array([each[at] for each in triples], np.int64) for at in (1, 2))
+        splits[split] = Samples(x, y, groups)
+    return Content(splits["train"], splits["test"], names, {"groups": list(PACS)})
+
+
+def _shorter_side(width: int, height: int) -> tuple[int, int]:
+    """Both sides after torchvision's Resize(256)."""
+    if width <= height:
+        return SHORTER, int(SHORTER * height / width)
+    return int(SHORTER * width / height), SHORTER
+
+
+def _middle(image: NDArray[Any]) -> NDArray[Any]:
+    """torchvision's CenterCrop(224)."""
+    top, left = (round((side - CROPPED) / 2) for side in image.shape[1:])
+    return image[:, top : top + CROPPED, left : left + CROPPED]

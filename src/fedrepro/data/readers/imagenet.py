@@ -1,0 +1,94 @@
+"""ImageNet downsampled by Chrabaszcz et al. (arXiv:1707.08819), in its official npz version.
+
+The other official version is pickled, and nothing is unpickled here.
+"""
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.catalogue.kinds import DownsampledImageNet
+from fedrepro.data.fetching.archives import unpack
+from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.support.errors import UserError, bad_value
+
+BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
+VALIDATION, CLASSES = "val_data.npz", "map_clsloc.txt"
+
+
+def read_downsampled_imagenet(
+    spec: DownsampledImageNet, folder: Path, scratch: Path, progress: Progress
+) -> Content:
+    """The training images, and as test set the validation images, whose labels are known.
+
+    A batch is read at a time, of which only the entry's classes are kept. Classes are numbered in
+    the order of their WordNet ids, as in a folder of images.
+
+    Raises:
+        UserError: when a file is missing, damaged, pickled, of another size, or does not know a
+            class.
+    """
+    for archive in sorted(folder.rglob("*.zip")):
+        unpack(archive, scratch / archive.stem)
+    known = _classes(_found(CLASSES, folder, scratch))
+    names = sorted(spec.classes or known)
+    numbers = np.full(max(known.values()) + 1, -1, np.int64)
+    for at, name in enumerate(names):
+        if name not in known:
+            raise bad_value(CLASSES, "classes", name, "a class that it lists", known)
+        numbers[known[name]] = at
+    parts = []
+    for done, batch in enumerate((*BATCHES, VALIDATION), 1):
+        parts.append(_batch(_found(batch, folder, scratch), spec.side, numbers))
+        progress(done / (len(BATCHES) + 1))
+    return Content(_joined(parts[:-1]), parts[-1], names, {})
+
+
+def _found(name: str, *folders: Path) -> Path:
+    for folder in folders:
+        for path in sorted(folder.rglob(name)):
+            return path
+    raise UserError(f"{folders[0]}: {name} is missing, there and in its zip archives")
+
+
+def _classes(path: Path) -> dict[str, int]:
+    """WordNet ids and their numbers, from lines like `n02119789 1 kit_fox`."""
+    classes = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, number, *_ = [*line.split(), "", ""]
+        if not number.isascii() or not number.isdigit():
+            raise UserError(f"{path}: {line!r}: expected a line like 'n02119789 1 kit_fox'")
+        classes[name] = int(number)
+    if not classes:
+        raise UserError(f"{path}: it has no lines")
+    return classes
+
+
+def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Samples:
+    """A file's images of the classes whose entry in `numbers` is not -1."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            labels: NDArray[Any] = arrays["labels"]
+            pixels: NDArray[Any] = arrays["data"]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: can't be read as one of the npz version: {error}") from None
+    if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
+        raise UserError(
+            f"{path}: {pixels.dtype} {pixels.shape}: expected uint8 "
+            f"{(len(labels), 3 * side * side)}, {side} x {side} pixels"
+        )
+    if len(labels) and not 0 < labels.min() <= labels.max() < len(numbers):
+        raise UserError(f"{path}: a label is not in {CLASSES}")
+    wanted = numbers[labels]
+    kept = wanted >= 0
+    return Samples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    return Samples(
+        np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
+    )

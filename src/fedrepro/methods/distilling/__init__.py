@@ -1,0 +1,1 @@
+"""What methods share that distil an ensemble of clients' models into the server's."""

@@ -1,0 +1,207 @@
+"""FedFA, federated learning with feature anchors (Zhou et al., IEEE TMC 2023, "FedFA").
+
+All clients share one anchor a_c for the features of every class c. From the second round on, the
+local loss pulls features towards them: + lambda / C * sum_c mean_{i of class c} |h_i - a_c|^2 over
+a mini-batch. After round ``calibration`` * R, every step is followed by one of Adam (new in every
+round, at its default rate of 0.001) that teaches the classifier alone to tell the anchors apart.
+After each local epoch a_c becomes mu * a_c + (1 - mu) * (its features' mean) for classes that the
+client has; the server averages anchors as it does models.
+
+An epoch's mean of a class is the sum of the mini-batches' means over the number of all
+mini-batches, those without the class counting as zero, as in the released code (discrepancy B12).
+Features are those before the step. mu is 0.9 in IMA's Table V, 0.5 in its script for label skew
+(B11). Anchors start as rows of the identity: the first ones, where the code draws which, because
+the features of fresh weights are exchangeable; with more classes than features, as random
+directions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.net import differentiate
+from fedrepro.engine.optim import Optimizer, Rate
+from fedrepro.engine.steps import Steps, count, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError, at_least, bad_value
+from fedrepro.support.rng import stream
+
+WEIGHT, BIAS = "head.weight", "head.bias"
+ADAM_RATE, BETA1, BETA2, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaults
+
+
+@dataclass(frozen=True)
+class FedFA(Method):
+    """FedFA, feature anchors (Zhou et al., IEEE Transactions on Mobile Computing 2023)."""
+
+    pull: float = 0.1  # lambda
+    momentum: float = divergence(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
+    calibration: float = 0.25  # share of all rounds after which the classifier is calibrated
+
+    def __post_init__(self) -> None:
+        at_least("fedfa", "pull", self.pull, 0)
+        at_least("fedfa", "calibration", self.calibration, 0)
+        if not 0 <= self.momentum <= 1:
+            raise bad_value("method fedfa", "momentum", self.momentum, "a number from 0 to 1")
+
+    def check(self, ctx: Context) -> None:
+        ctx.net.refuse_running_statistics("fedfa")
+        heads = {name for name, _ in ctx.net.module.named_parameters() if name.startswith("head.")}
+        if ctx.task.name != "classification" or not {WEIGHT} <= heads <= {WEIGHT, BIAS}:
+            raise UserError(
+                "method fedfa: expected a model whose head is one linear layer, and classes to "
+                "tell apart: each has an anchor among the head's inputs"
+            )
+
+    # --- server ---------------------------------------------------------------------------------
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init(ctx, params), "anchors": first_anchors(params[WEIGHT])}
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        sent = {**super().send(ctx, server), "anchors": server["anchors"]}
+        # What depends on the round is told by keys, so that no round is compiled anew.
+        if ctx.round > 0:
+            sent["pulls"] = {}
+        if ctx.round > self.calibration * ctx.rounds:
+            sent["calibrates"] = {}
+        return sent
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        moved = super().step(ctx, server, reports, weights)
+        return {**moved, "anchors": tree.weighted_sum(reports["anchors"], weights)}
+
+    # --- client ---------------------------------------------------------------------------------
+    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        """The parameters' gradient, and every class's mean feature and number in the batch."""
+        anchors: Tensor = sent["anchors"]
+        classes = torch.arange(len(anchors), device=anchors.device)
+        mine = (batch["y"][:, None] == classes).to(anchors.dtype)  # [n, C]
+        if "real" in batch:  # the others fill a short mini-batch up
+            mine = mine * batch["real"][:, None]
+        numbers = mine.sum(0)
+        share = mine / numbers.clamp(min=1)
+
+        def objective(both: Tree) -> Tensor:
+            features = ctx.net.features(both["theta"], batch["x"])
+            logits = functional.linear(features, both["theta"][WEIGHT], both["theta"].get(BIAS))
+            loss = ctx.task.loss(logits, batch)
+            if "pulls" in sent:
+                away = (features - mine @ anchors).square().sum(1)
+                loss = loss + self.pull / len(anchors) * (share.sum(1) * away).sum()
+            # A term of zero whose gradient is the means: so a value gets out of what is
+            # differentiated without a second pass through the body.
+            whole: Tensor = loss + (both["zero"] * (share.T @ features)).sum()
+            return whole
+
+        zero = torch.zeros_like(anchors)
+        if any(leaf.requires_grad for leaf in tree.leaves(theta)):
+            zero.requires_grad_()
+        found: Tree = differentiate(objective, {"theta": theta, "zero": zero})
+        return {"params": found["theta"], "means": found["zero"], "numbers": numbers}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        theta, anchors = sent["params"], sent["anchors"]
+        optimizer = _observing(ctx.optimizer, tuple(theta), "calibrates" in sent)
+        ctx = replace(ctx, optimizer=optimizer)
+        state = {**optimizer.init(theta), "anchors": anchors}
+        state["means"], state["numbers"] = (
+            torch.zeros_like(anchors),
+            torch.zeros_like(anchors[:, 0]),
+        )
+        for epoch in range(ctx.epochs):
+            some = some_epochs(steps, ctx.epochs, epoch, epoch + 1)
+            theta, state = descend(ctx, self.gradient, sent, own, theta, some, state)
+            mean = state["means"] / count(some)
+            moved = tree.mix(mean, anchors, self.momentum)
+            anchors = torch.where((state["numbers"] > 0)[:, None], moved, anchors)
+            state = {**state, "means": tree.zeros(mean), "numbers": tree.zeros(state["numbers"])}
+        return {"delta": tree.subtract(sent["params"], theta), "anchors": anchors}, own
+
+
+def first_anchors(weight: Tensor) -> Tensor:
+    """[C, d], distinct and of length 1, for the head's ``weight`` [C, d]."""
+    classes, features = weight.shape
+    if classes <= features:
+        return torch.eye(classes, features, dtype=weight.dtype, device=weight.device)
+    drawn = torch.randn(classes, features, generator=stream(0, "fedfa", "anchors"))
+    return functional.normalize(drawn).to(weight)
+
+
+@lru_cache(maxsize=8)  # the same object in every round, or each would be compiled anew
+def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Optimizer:
+    """``inner``, which also sums up what :meth:`FedFA.gradient` says of classes, and calibrates.
+
+    Its state is ``{"inner", "adam", "anchors", "means", "numbers"}``; the last three are put there
+    by :meth:`FedFA.local`.
+    """
+    head = [name for name in (WEIGHT, BIAS) if name in names]
+
+    def init(params: Tree) -> Tree:
+        moments = {name: params[name] for name in head}
+        adam = {"m": tree.zeros(moments), "v": tree.zeros(moments)}
+        steps = torch.zeros((), dtype=torch.float64, device=params[WEIGHT].device)
+        return {
+            "inner": inner.init(params),
+            "adam": {**adam, "steps": steps} if calibrates else {},
+        }
+
+    def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
+        change, after = inner.update(gradient["params"], state["inner"], params, rate)
+        seen = {name: state[name] + gradient[name] for name in ("means", "numbers")}
+        adam = state["adam"]
+        if calibrates:
+            moved = {name: params[name].detach() + change[name] for name in head}
+            more, adam = _calibration(moved, state["anchors"], adam)
+            change = {**change, **{name: change[name] + more[name] for name in head}}
+        return change, {**state, "inner": after, "adam": adam, **seen}
+
+    def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
+        assert inner.advance is not None
+        *state, anchors, means, numbers = state
+        own = dict(zip(names, params, strict=True))
+        init_of_adam = init(own)["adam"]
+        first = len(state) - len(tree.leaves(init_of_adam))
+        step_of_inner = inner.advance(params, state[:first])
+        adam = tree.rebuild(init_of_adam, iter(state[first:]))
+
+        def step(gradients: list[Tensor], rate: float) -> None:
+            *gradients, mean, number = gradients
+            step_of_inner(gradients, rate)
+            means.add_(mean)
+            numbers.add_(number)
+            if calibrates:
+                change, after = _calibration({name: own[name] for name in head}, anchors, adam)
+                for name in head:
+                    own[name].add_(change[name])
+                for old, new in zip(tree.leaves(adam), tree.leaves(after), strict=True):
+                    old.copy_(new)
+
+        return step
+
+    return Optimizer(init, update, advance if inner.advance else None, inner.momentum)
+
+
+def _calibration(head: Tree, anchors: Tensor, adam: Tree) -> tuple[Tree, Tree]:
+    """One step of Adam on the cross-entropy of ``head`` at the anchors, one of each class."""
+    logits = functional.linear(anchors, head[WEIGHT], head.get(BIAS))
+    away = logits.softmax(1) - torch.eye(len(logits), dtype=logits.dtype, device=logits.device)
+    away = away / len(logits)
+    every = {WEIGHT: away.T @ anchors, BIAS: away.sum(0)}
+    gradient = {name: every[name] for name in head}
+    steps = adam["steps"] + 1
+    m = tree.mix(gradient, adam["m"], BETA1)
+    v = tree.mix(tree.apply(torch.square, gradient), adam["v"], BETA2)
+    one, two = ((1 - beta**steps).to(logits.dtype) for beta in (BETA1, BETA2))
+
+    change = tree.apply(
+        lambda m, v: -ADAM_RATE * (m / one) / ((v / two).sqrt() + ADAM_EPSILON), m, v
+    )
+    return change, {"m": m, "v": v, "steps": steps}

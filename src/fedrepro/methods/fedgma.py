@@ -1,0 +1,61 @@
+"""FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023, "Gradient masked averaging").
+
+Where clients disagree on the direction of a parameter, the server moves it less. The agreement of
+m clients is A = |sum_k sign(delta_k)| / m; the mask is 1 where A reaches the threshold, else A
+itself, and the server follows the mask times the mean movement. Buffers have no gradient and are
+averaged as ever.
+
+IMA's released code (discrepancy B5) does something else: it keeps the plain average and then
+subtracts 1e-4 / m times every client's masked movement, each measured from the model as the clients
+before left it. That is FedAvg to four digits, as are the numbers that IMA prints: ``@released``.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import bad_value
+
+RELEASED_RATE = 1e-4  # the server's, fixed in the released code
+
+
+@dataclass(frozen=True)
+class FedGMA(Method):
+    """FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023)."""
+
+    threshold: float = 0.8  # epsilon in IMA's Table V
+    masks_the_mean: bool = divergence(
+        True, released=False, item="B5", why="the plain average, less 1e-4 of the masked movements"
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise bad_value("method fedgma", "threshold", self.threshold, "a number from 0 to 1")
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        mean = tree.weighted_sum(reports["delta"], weights)
+        deltas = ctx.net.trainable(reports["delta"])
+        change = self.masked if self.masks_the_mean else self.released
+        masked = tree.apply(change, ctx.net.trainable(mean), deltas)
+        return self.move(ctx, server, {**mean, **masked})
+
+    def masked(self, mean: Tensor, deltas: Tensor) -> Tensor:
+        """The masked mean movement of one parameter; ``deltas`` are [cohort, ...]."""
+        agreement = deltas.sign().mean(0).abs()
+        return torch.where(agreement >= self.threshold, mean, mean * agreement)
+
+    def released(self, mean: Tensor, deltas: Tensor) -> Tensor:
+        """What stands in IMA's code: see the top of this file. From here on, minus is a gain."""
+        clients, votes = len(deltas), -deltas.sign().sum(0)
+        agreed = votes.abs() > self.threshold * clients
+        model, before = -mean, torch.zeros_like(mean)  # seen from the model that was sent
+        for delta in deltas:
+            away = -delta - before
+            mask = agreed & ((away > 0) == (votes > 0))
+            model = before = model - RELEASED_RATE / clients * away * mask
+        return -model

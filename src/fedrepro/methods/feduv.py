@@ -1,0 +1,87 @@
+"""FedUV (Son et al., CVPR 2024).
+
+The paper is "FedUV: uniformity and variance for heterogeneous federated learning". Two terms join a
+client's loss. ``variance`` keeps its predictions from collapsing onto the classes that it has:
+where the standard deviation over a mini-batch of a class's probability falls below
+gamma = 1 / sqrt(classes), that of a balanced and perfect prediction, the shortfall is added.
+``uniformity`` spreads the body's features over their space: the mean over pairs of
+exp(-|h_i - h_j|^2 / s), with s the median of those squared distances.
+
+As in the released code, deviations have n - 1 below, s is the lower median of the distances that
+are not zero, and gradients go through it. A mini-batch of one sample, where that code divides by
+zero, has neither term.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError, at_least
+
+
+def variance_term(logits: Tensor, real: Tensor) -> Tensor:
+    """The mean shortfall of the classes' standard deviations, a scalar tensor.
+
+    Args:
+        logits: [n, classes].
+        real: [n], 1 for samples that count, 0 for padding.
+    """
+    probabilities = logits.softmax(-1)
+    count, mask = real.sum(), real[:, None]
+    mean = (probabilities * mask).sum(0) / count.clamp(min=1)
+    squares = ((probabilities - mean).square() * mask).sum(0) / (count - 1).clamp(min=1)
+    spread = squares > 0  # the root has no gradient at 0
+    deviations = torch.where(spread, torch.where(spread, squares, 1).sqrt(), 0)
+    shortfall = torch.relu(logits.shape[-1] ** -0.5 - deviations).mean()
+    return torch.where(count > 1, shortfall, 0)
+
+
+def uniformity_term(features: Tensor, real: Tensor) -> Tensor:
+    """The mean over pairs of samples of exp(-|h_i - h_j|^2 / median), a scalar tensor.
+
+    Args:
+        features: [n, features].
+        real: as in :func:`variance_term`.
+    """
+    one, other = torch.triu_indices(len(features), len(features), 1, device=features.device)
+    squares = (features[one] - features[other]).square().sum(-1)  # [n (n - 1) / 2]
+    counts = real[one] * real[other] > 0
+    apart = counts & (squares > 0)
+    ordered = torch.where(apart, squares, torch.inf).sort().values
+    middle = ((apart.sum() - 1) // 2).clamp(min=0)
+    # Where no two samples lie apart the median is that infinity, and every pair adds 1.
+    scale = torch.cat([ordered, ordered.new_full((1,), torch.inf)]).gather(0, middle[None])[0]
+    kernel = torch.where(counts, (-squares / scale).exp(), 0)
+    return kernel.sum() / counts.sum().clamp(min=1)
+
+
+@dataclass(frozen=True)
+class FedUV(Method):
+    """FedUV (Son et al., CVPR 2024)."""
+
+    variance: float = 2.5
+    uniformity: float = 0.5
+
+    def __post_init__(self) -> None:
+        at_least("feduv", "variance", self.variance, 0)
+        at_least("feduv", "uniformity", self.uniformity, 0)
+
+    def check(self, ctx: Context) -> None:
+        if ctx.task.name != "classification":
+            raise UserError(
+                f"method feduv: task {ctx.task.name!r}: expected 'classification', as it looks at "
+                "the probabilities of classes"
+            )
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        features, logits = ctx.net.features_and_output(theta, batch["x"])
+        real = batch["real"] if "real" in batch else torch.ones_like(logits[:, 0])
+        return (
+            ctx.task.loss(logits, batch)
+            + self.variance * variance_term(logits, real)
+            + self.uniformity * uniformity_term(features.flatten(1), real)
+        )

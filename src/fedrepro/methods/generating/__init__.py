@@ -1,0 +1,1 @@
+"""What methods share that train generators and discriminators."""

@@ -1,0 +1,87 @@
+"""ResNet-18 and ResNet-50 (He et al., CVPR 2016) with BatchNorm and a stem for small images.
+
+The CIFAR variants of kuangliu/pytorch-cifar, which FedGO uses: a 3x3 stem of stride 1, no pooling
+after it. Weights start by PyTorch's default rules, as they do there.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedrepro.models.classifier import Classifier, require_image
+
+
+def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    """A convolution that keeps the size at stride 1, without bias, and its BatchNorm."""
+    return [
+        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
+
+
+class Residual(nn.Module):
+    """ReLU of some layers' sum with a shortcut, which is 1x1 where the shape changes.
+
+    Args:
+        reshaped: whether it changes.
+    """
+
+    def __init__(
+        self, layers: list[nn.Module], inputs: int, outputs: int, stride: int, reshaped: bool
+    ) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+        shortcut = normalised(inputs, outputs, 1, stride) if reshaped else []
+        self.shortcut = nn.Sequential(*shortcut)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(self.layers(x) + self.shortcut(x))
+
+
+def basic(inputs: int, channels: int, stride: int) -> Residual:
+    """Two 3x3 convolutions: ``channels`` come out."""
+    layers = [
+        *normalised(inputs, channels, 3, stride),
+        nn.ReLU(),
+        *normalised(channels, channels, 3),
+    ]
+    return Residual(layers, inputs, channels, stride, stride > 1 or inputs != channels)
+
+
+def bottleneck(inputs: int, channels: int, stride: int) -> Residual:
+    """1x1, 3x3 and 1x1 convolutions: four times ``channels`` come out."""
+    outputs = 4 * channels
+    layers = [
+        *normalised(inputs, channels, 1),
+        nn.ReLU(),
+        *normalised(channels, channels, 3, stride),
+        nn.ReLU(),
+        *normalised(channels, outputs, 1),
+    ]
+    return Residual(layers, inputs, outputs, stride, stride > 1 or inputs != outputs)
+
+
+def _body(channels_in: int) -> list[nn.Module]:
+    return [*normalised(channels_in, 64, 3), nn.ReLU()]
+
+
+def resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """ResNet-18 with BatchNorm: 11,173,962 parameters for 10 classes, 11,220,132 for 100."""
+    require_image("ResNet-18", input_shape)
+    layers, inputs = _body(input_shape[0]), 64
+    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [basic(inputs, channels, stride), basic(channels, channels, 1)]
+        inputs = channels
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Classifier(nn.Sequential(*layers), nn.Linear(inputs, outputs))
+
+
+def resnet50(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """ResNet-50 with BatchNorm: 23,520,842 parameters for 10 classes."""
+    require_image("ResNet-50", input_shape)
+    layers, inputs = _body(input_shape[0]), 64
+    for channels, stride, blocks in ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3)):
+        for block in range(blocks):
+            layers.append(bottleneck(inputs, channels, 1 if block else stride))
+            inputs = 4 * channels
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return Classifier(nn.Sequential(*layers), nn.Linear(inputs, outputs))

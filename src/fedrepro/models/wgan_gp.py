@@ -1,0 +1,144 @@
+"""Generators and critics of WGAN-GP (Gulrajani et al., NeurIPS 2017).
+
+``wgan_gp_resnet`` is the network of igul222/improved_wgan_training for CIFAR-10 without classes,
+FedGO's G1; ``wgan_gp_small`` a small one for images of 28 x 28 pixels. Images lie in [-1, 1].
+Weights start by PyTorch's default rules.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedrepro.models.discriminators import judging
+from fedrepro.support.errors import bad_value
+
+
+class Adversaries(nn.Module):
+    """A generator of images from noise [n, latent], and the critic that scores images.
+
+    Called as a whole it is the critic: [n, channels, height, width] -> [n, 1].
+    """
+
+    def __init__(self, generator: nn.Module, critic: nn.Module, latent: int) -> None:
+        super().__init__()
+        self.generator = generator
+        self.critic = critic
+        self.latent = latent
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.critic(x)  # type: ignore[no-any-return]
+
+
+WIDTH = 128  # channels of the ResNet, everywhere
+
+
+def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2)
+
+
+class _Up(nn.Module):
+    """A block of the generator, which doubles height and width."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.BatchNorm2d(WIDTH),
+            nn.ReLU(),
+            nn.Upsample(scale_factor=2),
+            _same(WIDTH, WIDTH),
+            nn.BatchNorm2d(WIDTH),
+            nn.ReLU(),
+            _same(WIDTH, WIDTH),
+        )
+        self.shortcut = nn.Sequential(nn.Upsample(scale_factor=2), _same(WIDTH, WIDTH, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+
+
+class _First(nn.Module):
+    """The critic's first block, which halves height and width; nothing acts on the image itself."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            _same(channels, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), nn.AvgPool2d(2)
+        )
+        self.shortcut = nn.Sequential(nn.AvgPool2d(2), _same(channels, WIDTH, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+
+
+class _Block(nn.Module):
+    """A later block of the critic, which halves height and width, or neither."""
+
+    def __init__(self, halves: bool) -> None:
+        super().__init__()
+        pool = [nn.AvgPool2d(2)] if halves else []
+        self.layers = nn.Sequential(
+            nn.ReLU(), _same(WIDTH, WIDTH), nn.ReLU(), _same(WIDTH, WIDTH), *pool
+        )
+        self.shortcut = nn.Sequential(*([_same(WIDTH, WIDTH, 1), *pool] if halves else []))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+
+
+class _MeanPool(nn.Module):
+    """ReLU, then the mean over height and width: [n, channels, ...] -> [n, channels]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(x).mean((2, 3))
+
+
+def wgan_gp_resnet(input_shape: tuple[int, ...], outputs: int) -> Adversaries:
+    """FedGO's G1 for 3x32x32: a generator of 1,204,483 parameters, a critic of 1,053,825."""
+    judging("the WGAN-GP ResNet", input_shape, outputs)
+    if input_shape[1:] != (32, 32):
+        raise bad_value("WGAN-GP ResNet", "input shape", input_shape, "images of 32 x 32 pixels")
+    generator = nn.Sequential(
+        nn.Linear(128, 4 * 4 * WIDTH),
+        nn.Unflatten(1, (WIDTH, 4, 4)),
+        *(_Up() for _ in range(3)),
+        nn.BatchNorm2d(WIDTH),
+        nn.ReLU(),
+        _same(WIDTH, input_shape[0]),
+        nn.Tanh(),
+    )
+    critic = nn.Sequential(
+        _First(input_shape[0]),
+        _Block(halves=True),
+        _Block(halves=False),
+        _Block(halves=False),
+        _MeanPool(),
+        nn.Linear(WIDTH, 1),
+    )
+    return Adversaries(generator, critic, 128)
+
+
+def wgan_gp_small(input_shape: tuple[int, ...], outputs: int) -> Adversaries:
+    """A small pair for 1x28x28: transposed convolutions 32-16-1, convolutions 16-32."""
+    judging("the small WGAN-GP", input_shape, outputs)
+    if input_shape[1:] != (28, 28):
+        raise bad_value("small WGAN-GP", "input shape", input_shape, "images of 28 x 28 pixels")
+    latent, channels = 32, input_shape[0]
+    generator = nn.Sequential(
+        nn.Unflatten(1, (latent, 1, 1)),
+        nn.ConvTranspose2d(latent, 32, 7),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.ConvTranspose2d(32, 16, 4, 2, 1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.ConvTranspose2d(16, channels, 4, 2, 1),
+        nn.Tanh(),
+    )
+    critic = nn.Sequential(
+        nn.Conv2d(channels, 16, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(16, 32, 4, 2, 1),
+        nn.LeakyReLU(0.2),
+        nn.Flatten(),
+        nn.Linear(32 * 7 * 7, 1),
+    )
+    return Adversaries(generator, critic, latent)

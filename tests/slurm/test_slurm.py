@@ -1,0 +1,185 @@
+"""The profile for SLURM against a real slurmctld and slurmd: `make test-slurm`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cluster
+
+from support.project import Project
+
+PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
+# As often as on a cluster of one's own.
+QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
+PARTITION = ("--default-resources", "slurm_partition=cpu", "slurm_account=none", "mem_mb=1500")
+PAGE = "reports/site/ima/table_1.html"
+RUN = "results/runs/ima/tiny/{}/seed1/manifest.json"
+
+METHOD = '''\
+"""A method for these tests."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.engine.method import Method
+
+
+@dataclass(frozen=True)
+class {name}(Method):
+    """Nobody's."""
+
+    def send(self, ctx, server):
+        {does}
+        return super().send(ctx, server)
+'''
+
+
+def arguments(*targets: str) -> list[str]:
+    return [*targets, *PROFILE, *QUICK, *PARTITION, "--jobs", "8"]
+
+
+def with_method(project: Project, name: str, does: str) -> dict[str, str]:
+    """A third column with a method of one's own. Returns the environment that finds it."""
+    folder = project.root / "mine"
+    folder.mkdir()
+    text = METHOD.format(name=name.title(), does=does)
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    project.edit(
+        project.experiment,
+        "{label: FedProx, method: fedprox}",
+        f"{{label: FedProx, method: fedprox}}\n      - {{label: Mine, method: {name}}}",
+    )
+    return {"FEDREPRO_METHODS": str(folder)}
+
+
+def started(project: Project, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+    """Snakemake in a process group of its own, as a terminal has it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *arguments],
+        cwd=project.root,
+        env={**os.environ, "PYTHONPATH": project.path, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, cluster.jobs()
+        time.sleep(0.2)
+
+
+def manifest(project: Project, method: str) -> dict[str, Any]:
+    path = project.root / RUN.format(method)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def known() -> set[str]:
+    return {number for number, _, _ in cluster.jobs()}
+
+
+def test_a_table_goes_through_the_cluster(project: Project) -> None:
+    before = known()
+    called = project.snakemake(*arguments(PAGE))
+    assert called.returncode == 0, called.stdout
+    assert (project.root / PAGE).is_file()
+    done = [state for number, state, _ in cluster.jobs() if number not in before]
+    assert done == ["COMPLETED"] * 2  # the two runs; table and page are made where one sits
+
+
+def test_a_job_that_runs_out_of_memory_is_given_twice_as_much(project: Project) -> None:
+    before = known()
+    target = RUN.format("fedavg")
+    memory = "run:mem_mb=200*4**(attempt-1)"
+    called = project.snakemake(*arguments(target), "--set-resources", memory)
+    assert called.returncode == 0, called.stdout
+    done = [state for number, state, _ in cluster.jobs() if number not in before]
+    assert len(done) > 1 and done.count("COMPLETED") == 1
+    assert manifest(project, "fedavg")["status"] == "finished"
+
+
+def test_a_job_that_fails_for_good_leaves_a_hole(project: Project) -> None:
+    variables = with_method(project, "broken", 'raise ArithmeticError("on purpose")')
+    called = project.snakemake(*arguments(PAGE), "--retries", "1", **variables)
+    assert called.returncode != 0
+    for name in ("fedavg", "fedprox"):
+        assert manifest(project, name)["status"] == "finished"
+    table = project.root / "results/tables/demo/ima/table_1.json"
+    *good, hole = json.loads(table.read_text(encoding="utf-8"))["cells"]
+    assert [cell["paper"]["hole"] for cell in good] == [None, None]
+    assert "ArithmeticError: on purpose" in hole["paper"]["hole"]
+    log = "results/logs/run/ima/tiny/broken/seed1.log"
+    assert f"see {log}" in called.stdout
+
+
+def test_ctrl_c_cancels_all_jobs_and_leaves_no_lock(project: Project) -> None:
+    variables = with_method(project, "slow", "time.sleep(300)")
+    target = RUN.format("slow")
+    process = started(project, *arguments(target), **variables)
+    wait_for(lambda: any("slow" in text for text in cluster.comments("running")))
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, said
+    wait_for(lambda: not cluster.jobs("pending,running,completing"), seconds=30)
+    assert project.due(target, **variables) >= {target}
+
+
+def test_after_kill_9_the_jobs_are_cancelled_by_hand_and_no_run_has_two_writers(
+    project: Project,
+) -> None:
+    """As docs/cluster.md says: scancel by the run's name, unlock, the same command again."""
+    calls = project.root / "calls"
+    does = f"""with Path({str(calls)!r}).open("a") as file:
+            file.write(f"{{os.getpid()}}\\n")
+        time.sleep(1 if ctx.round or calls_before > 1 else 300)"""
+    does = does.replace("calls_before", f"len(set(Path({str(calls)!r}).read_text().split()))")
+    variables = with_method(project, "slow", does)
+    target = RUN.format("slow")
+    process = started(project, *arguments(target), **variables)
+    wait_for(calls.exists)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    (name,) = {name for _, _, name in cluster.jobs("running")}
+
+    twice = project.fedrepro("run", "ima/tiny", "slow", "--seed", "1", **variables)
+    assert twice.returncode == 2
+    assert "is working on this run" in twice.stdout
+
+    subprocess.run(["scancel", "--me", "--name", name], check=True, timeout=60)
+    wait_for(lambda: not cluster.jobs("pending,running,completing"), seconds=30)
+    assert project.snakemake("--unlock", **variables).returncode == 0
+    called = project.snakemake(*arguments(target), **variables)
+    assert called.returncode == 0, called.stdout
+    assert manifest(project, "slow")["status"] == "finished"
+
+
+def test_seeds_can_go_as_one_array(project: Project) -> None:
+    project.edit("config/config.yaml", "demo: [1]", "demo: [1, 2, 3]")
+    before = known()
+    targets = [f"results/runs/ima/tiny/fedavg/seed{seed}/manifest.json" for seed in (1, 2, 3)]
+    called = project.snakemake(*arguments(*targets), "--slurm-array-jobs", "run")
+    assert called.returncode == 0, called.stdout
+    assert all((project.root / target).is_file() for target in targets)
+    arrays = {number.partition("_")[0] for number in known() - before if "_" in number}
+    assert len(arrays) == 1, (called.stdout, cluster.jobs())
+
+
+def test_a_wrong_partition_is_one_clear_line(project: Project) -> None:
+    target = RUN.format("fedavg")
+    wrong = arguments(target)
+    wrong[wrong.index("slurm_partition=cpu")] = "slurm_partition=nowhere"
+    called = project.snakemake(*wrong, "--retries", "0")
+    assert called.returncode != 0
+    assert "invalid partition specified: nowhere" in called.stdout, called.stdout
+    assert "Traceback" not in called.stdout

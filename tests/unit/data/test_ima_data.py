@@ -1,0 +1,250 @@
+"""IMA's data sets: small archives in the official layouts, hostile ones, and its partitions."""
+
+import os
+import pickle  # noqa: TID251 - the files that are read are pickles
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import RandomState
+from PIL import Image
+from torchvision.transforms import CenterCrop, Compose, Grayscale, Resize
+
+from fedrepro.data.dataset import Dataset, open_dataset
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Dirichlet, Domains, Labels, Natural, Pachinko
+from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.domains import DIGITS, PACS
+from fedrepro.data.readers.pickled_arrays import read_arrays
+from fedrepro.support.errors import UserError
+from support import raw_ima as raw
+from support.raw_data import entry
+from support.raw_fairness import zipped
+from support.raw_superfed import cifar100, cifar100_rows
+
+
+def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) -> Dataset:
+    """Of a zip with these members."""
+    (tmp_path / "own.zip").write_bytes(zipped(members))
+    spec = entry(kind, path=str(tmp_path / "own.zip"), **keys)
+    prepare("d", spec, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("d", tmp_path / "data")
+
+
+# --- Digit-Five -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_digit_five(protocol: int, tmp_path: Path) -> None:
+    dataset = archived(tmp_path, "digit_five", raw.digit_five(protocol), parts=2)
+    assert dataset.test is not None and dataset.input_shape == (3, 28, 28)
+    assert dataset.classes == 10 and dataset.meta["groups"] == list(DIGITS)
+    per = raw.PER_FILE
+    assert dataset.train.group.tolist() == np.repeat(range(5), 2 * per).tolist()
+    assert dataset.test.group.tolist() == np.repeat(range(5), per).tolist()
+    for number, domain in enumerate(DIGITS):
+        for part, split, first in ((0, dataset.train, 2 * number), (2, dataset.test, number)):
+            images, labels = raw.digits(domain, part)
+            rows = slice(first * per, (first + 1) * per)
+            assert split.y[rows].tolist() == labels.reshape(-1).tolist()
+            # What IMA's code makes of an image, up to ToTensor.
+            change = Compose([Resize([28, 28]), Grayscale(3)] if images.ndim == 3 else [Resize(28)])
+            for mine, theirs in zip(split.x[rows], images, strict=True):
+                expected = np.asarray(change(Image.fromarray(theirs))).transpose(2, 0, 1)
+                assert np.array_equal(mine, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"SVHN/partitions/train_part1.pkl": None}, "SVHN/partitions/train_part1.pkl is missing"),
+        ({"USPS/test.pkl": b"no pickle"}, "test.pkl: expected a pickled tuple of numeric arrays"),
+        (
+            {"USPS/test.pkl": pickle.dumps(raw.digits("USPS", 2))[:200]},
+            "test.pkl: expected a pickl",
+        ),
+        ({"USPS/test.pkl": pickle.dumps((np.zeros((2, 4, 4)), np.zeros(2)))}, "images as bytes"),
+        (
+            {"USPS/test.pkl": pickle.dumps((np.zeros((2, 4, 4, 2), np.uint8), np.zeros(2, int)))},
+            "expected grey or coloured ones",
+        ),
+    ],
+)
+def test_damaged_digit_five(change: dict[str, bytes | None], line: str, tmp_path: Path) -> None:
+    members = raw.digit_five() | {f"digit_dataset/{name}": new for name, new in change.items()}
+    with pytest.raises(UserError, match=line) as raised:
+        archived(
+            tmp_path, "digit_five", {n: c for n, c in members.items() if c is not None}, parts=2
+        )
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_domain(tmp_path: Path) -> None:
+    members = {name: each for name, each in raw.digit_five().items() if "SynthDigits" not in name}
+    with pytest.raises(UserError, match="SynthDigits is missing: expected folders MNIST, SVHN"):
+        archived(tmp_path, "digit_five", members, parts=2)
+
+
+class Hostile:
+    """A pickle of it makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+def test_nothing_is_unpickled(protocol: int, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    file = tmp_path / "arrays.pkl"
+    file.write_bytes(pickle.dumps((np.zeros(3), Hostile(made)), protocol))
+    with pytest.raises(UserError, match="expected a pickled tuple of numeric arrays"):
+        read_arrays(file)
+    assert not made.exists()
+    pickle.loads(file.read_bytes())  # the test could see it
+    assert made.exists()
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_arrays_of_a_pickle(protocol: int, tmp_path: Path) -> None:
+    numbers = np.arange(6.0).reshape(2, 3)
+    arrays = [numbers, numbers.T, numbers.astype(">i4"), numbers.astype("u1"), numbers > 2, numbers]
+    for several in (tuple(arrays), arrays):
+        (tmp_path / "a.pkl").write_bytes(pickle.dumps(several, protocol))
+        for mine, theirs in zip(read_arrays(tmp_path / "a.pkl"), arrays, strict=True):
+            assert mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (np.array([{}, []], dtype=object),),
+        (np.array(["text"]),),
+        (np.zeros(2, [("a", "i4")]),),
+        {"a": np.zeros(2)},
+        (np.zeros(2), 3),
+        (),
+        np.zeros(2),
+    ],
+    ids=str,
+)
+def test_other_pickles_are_refused(value: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps(value))
+    with pytest.raises(UserError, match=r"a.pkl: expected a pickled tuple of numeric arrays: \S"):
+        read_arrays(tmp_path / "a.pkl")
+
+
+# --- PACS -----------------------------------------------------------------------------------------
+def test_pacs(tmp_path: Path) -> None:
+    members = raw.pacs()
+    dataset = archived(tmp_path, "pacs", members)
+    assert dataset.test is not None and dataset.input_shape == (3, 224, 224)
+    assert dataset.meta["class_names"] == ["dog", "elephant"]
+    assert dataset.meta["groups"] == list(PACS)
+    assert np.bincount(dataset.train.group).tolist() == [18] * 4
+    assert np.bincount(dataset.test.group).tolist() == [2] * 4
+    # As IMA's code: seed 1, one list after another is shuffled, its first tenth is for testing.
+    legacy = RandomState(1)  # the stream of np.random.seed(1)
+    as_torchvision = Compose([Resize(256), CenterCrop(224)])
+    for group, domain in enumerate(PACS):
+        names = sorted(name for name in members if f"/{domain}/" in name)
+        indices = list(range(20))
+        legacy.shuffle(indices)
+        for split, chosen in ((dataset.test, indices[:2]), (dataset.train, indices[2:])):
+            rows = np.flatnonzero(split.group == group)
+            assert split.y[rows].tolist() == [int("elephant" in names[at]) for at in chosen]
+            at = names[chosen[0]]
+            (tmp_path / "one.png").write_bytes(members[at])
+            with Image.open(tmp_path / "one.png") as image:
+                expected = np.asarray(as_torchvision(image)).transpose(2, 0, 1)
+            assert np.array_equal(split.x[rows[0]], expected)
+
+
+def test_damaged_pacs(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="sketch: classes"):
+        archived(tmp_path, "pacs", raw.pacs() | {"PACS/sketch/horse/a.png": b"x"})
+    few = {name: each for name, each in raw.pacs().items() if "cartoon" not in name}
+    with pytest.raises(UserError, match="cartoon is missing"):
+        archived(tmp_path, "pacs", few)
+    with pytest.raises(UserError, match="can't be read as an image"):
+        archived(tmp_path, "pacs", raw.pacs() | {"PACS/photo/dog/pic_000.png": b"x"})
+
+
+# --- partitions -----------------------------------------------------------------------------------
+def test_cifar100_with_superclasses(tmp_path: Path) -> None:
+    spec, contents = cifar100(None)
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    spec = spec.model_copy(update={"superclasses": True})
+    prepare("d", spec, tmp_path, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    dataset = open_dataset("d", tmp_path / "data")
+    assert dataset.train.group.tolist() == cifar100_rows()[:4, 0].tolist()
+
+
+def classes_of_five(samples: int = 10_000) -> tuple[Any, Any]:
+    """100 classes, of which five make a superclass, as CIFAR-100."""
+    labels = np.arange(samples) % 100
+    return labels, labels // 5
+
+
+def test_pachinko() -> None:
+    labels, superclasses = classes_of_five()
+    spec = Pachinko(scheme="pachinko", clients=50)
+    assert spec.name == "pachinko-clients50-coarse0.1-fine10"
+    partition = make_partition(labels, superclasses, spec, 3)
+    assert [len(own) for own in partition.train] == [200] * 50
+    assert len(np.unique(np.concatenate(partition.train))) == 10_000
+    again = make_partition(labels, superclasses, spec, 3)
+    assert all(np.array_equal(a, b) for a, b in zip(partition.train, again.train, strict=True))
+    other = make_partition(labels, superclasses, spec, 4)
+    assert not np.array_equal(partition.train[0], other.train[0])
+
+
+def test_pachinko_has_the_shares_that_its_alphas_give() -> None:
+    """Of 60 clients of 400, so that little is used up: the mean sum of squared shares.
+
+    In k shares of a symmetric Dirichlet(alpha) draw that is (alpha + 1) / (k alpha + 1), and a
+    little more in what is drawn from them.
+    """
+    labels, superclasses = classes_of_five(40_000)
+    spec = Pachinko(scheme="pachinko", clients=400)
+    coarse, fine = [], []
+    for own in spec.deal(labels, superclasses, RandomState(1))[:60]:
+        shares = np.bincount(superclasses[own], minlength=20) / len(own)
+        coarse.append((shares**2).sum())
+        largest = labels[own][superclasses[own] == shares.argmax()] % 5
+        fine.append(((np.bincount(largest, minlength=5) / len(largest)) ** 2).sum())
+    assert np.mean(coarse) == pytest.approx(1.1 / 3, abs=0.08)
+    assert np.mean(fine) == pytest.approx(11 / 51, abs=0.06)
+
+
+def test_domains_are_dealt_out_by_themselves() -> None:
+    groups = np.repeat(range(5), 400)
+    labels = np.tile(np.arange(10), 200)
+    within = Labels(scheme="labels", clients=20, classes_per_client=2)
+    spec = Domains(scheme="domains", within=within)
+    assert spec.name == "domains-labels-clients20-classes2"
+    partition = make_partition(labels, groups, spec, 1)
+    assert len(partition.train) == 100
+    for client, own in enumerate(partition.train):
+        assert set(groups[own]) == {client // 20}
+        assert len(set(labels[own])) == 2
+    whole = np.concatenate(partition.train)
+    assert len(np.unique(whole)) == len(whole)
+    held = Domains(scheme="domains", within=within, test_fraction=0.2)
+    assert make_partition(labels, groups, held, 1).test is not None
+
+
+def test_partitions_that_are_refused() -> None:
+    labels, _ = classes_of_five(1_000)
+    within = Dirichlet(scheme="dirichlet", clients=4, alpha=0.5)
+    for spec in (Pachinko(scheme="pachinko", clients=4), Domains(scheme="domains", within=within)):
+        with pytest.raises(UserError, match="the data set has no groups"):
+            make_partition(labels, None, spec, 1)
+    with pytest.raises(ValueError, match="beside `within`"):
+        Domains(scheme="domains", within=within.model_copy(update={"test_fraction": 0.1}))
+    with pytest.raises(UserError, match="no groups"):
+        make_partition(
+            labels, labels, Domains(scheme="domains", within=Natural(scheme="natural")), 1
+        )
