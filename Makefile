@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce test test-slurm check mutants bench lock clean
+.PHONY: help setup slurm reproduce test test-slurm check fuzz mutants bench lock clean
 
 PYTHON ?=
 UV := .tools/bin/uv
@@ -45,6 +45,9 @@ check: setup ## formatting, lint, types and workflow lint, then all tests
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 	@$(MAKE) --no-print-directory test
+
+fuzz: setup ## the fuzzers with random examples, for about 10 minutes on one core (in tests: few, fixed)
+	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
 
 mutants: setup ## seed single bugs, see which the tests notice (30 minutes); writes docs/mutants.md
 	@python scripts/mutants.py --report docs/mutants.md

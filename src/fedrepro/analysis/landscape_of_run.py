@@ -19,6 +19,7 @@ from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.given import load
 from fedrepro.run.results import read_run
+from fedrepro.run.runner import data_of
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -48,13 +49,13 @@ def landscape_of(
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
-    content = record.manifest.get("data", {}).get("content_sha256")
-    made_from = record.manifest.get("config_hash"), content
-    if made_from != (fingerprint.of_config(spec), dataset.meta.get("content_sha256")):
-        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     torch.set_num_threads(spec.execution.threads)
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))
-    plan = make_plan(spec, dataset, partition, load(workbench.root, spec, dataset, partition))
+    given = load(workbench.root, spec, dataset, partition)
+    plan = make_plan(spec, dataset, partition, given)
+    made_from = record.manifest.get("config_hash"), record.manifest.get("data")
+    if made_from != (fingerprint.of_config(spec), data_of(plan, dataset, partition, given)):
+        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
     context, samples = plan.federation.context, _tested_on(plan)
     saved, _ = load_tree(workbench.root / run.folder / "model.safetensors")
     centre = tree.apply(lambda leaf: leaf.to(context.net.device), saved)

@@ -16,6 +16,7 @@ from fedrepro.methods.deciding.responses import Array
 from fedrepro.methods.deciding.rule import Observed
 from fedrepro.support.errors import UserError, bad_value
 
+MOST_CLIENTS = 10**6
 LONG = ("round", "client", "loss")
 
 
@@ -63,7 +64,7 @@ def read_table(path: Path) -> pd.DataFrame:
         return table.astype(np.float64)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (ValueError, TypeError, OSError, EOFError) as error:
+    except Exception as error:  # whatever pandas, pyarrow and numpy make of a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: expected a table of numbers: {reason}") from None
 
@@ -94,6 +95,8 @@ def read_log(
     else:
         rounds, named = _wide(losses, table, participants), table.shape[1]
     total = named if clients is None else clients
+    if not 0 < max(named, total) <= MOST_CLIENTS:
+        raise bad_value(losses, "clients", max(named, total), f"1 to {MOST_CLIENTS}")
     if named > total:
         raise bad_value(losses, "clients", total, f"at least {named}, as so many are named")
     if not rounds or not total:
@@ -104,7 +107,8 @@ def read_log(
 def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Array]]:
     for column in LONG[:2]:
         values = table[column].to_numpy()
-        if not (np.isfinite(values) & (values >= 0) & (values == np.floor(values))).all():
+        whole = np.isfinite(values) & (values >= 0) & (values == np.floor(values))
+        if not (whole & (values < 2**53)).all():
             raise UserError(f"{path}: {column}: expected whole numbers of at least 0")
     rounds = []
     for number, (label, rows) in enumerate(table.groupby("round", sort=True), start=1):

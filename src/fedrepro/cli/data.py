@@ -53,8 +53,18 @@ def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.data.catalogue.catalogue import find_dataset
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download
+    from fedrepro.support.files import sha256_of
 
     workbench = load()
+    weights = dict(workbench.weights.values())
+    if arguments.name in weights:
+        from fedrepro.data.fetching.weights import fetch_weights
+
+        path = fetch_weights(
+            arguments.name, weights[arguments.name], workbench.config.data.archives
+        )
+        print(f"{path}  sha256 {sha256_of(path)}")
+        return
     spec = find_dataset(arguments.name, workbench.datasets)
     download(arguments.name, spec, workbench.config.data.archives)
     record = DOWNLOADS / arguments.name / RECORD

@@ -10,7 +10,7 @@ from typing import IO, cast
 
 from fedrepro import __version__
 from fedrepro.cli import analysis, data, listing, replay, report, run
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,16 +32,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 2 for wrong input, 130 when interrupted, 1 for a fault of this program,
-        whose traceback goes to the log if there is one.
+        The exit status: 2 for wrong input, 130 when interrupted (143 by SIGTERM), 1 for a fault of
+        this program, whose traceback goes to the log if there is one.
     """
     chosen = parser().parse_args(arguments)
-    with _logged(chosen.log):
+    try:
+        log = _open(chosen.log)
+    except UserError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        return 2
+    with _logged(log):
         try:
             chosen.handler(chosen)
         except UserError as error:
             print(f"fedrepro: {error}", file=sys.stderr)
             return 2
+        except Interrupted as error:
+            print(f"fedrepro: {error}", file=sys.stderr)
+            return error.status
         except KeyboardInterrupt:
             print("fedrepro: interrupted", file=sys.stderr)
             return 130
@@ -80,16 +88,35 @@ class _Both:
         return getattr(self.terminal, name)
 
 
-@contextmanager
-def _logged(path: Path | None) -> Iterator[None]:
-    """Let what is written to stderr stand in a file, too."""
+def _open(path: Path | None) -> IO[str] | None:
+    """The log, empty and open for more: a traceback is appended to it.
+
+    Raises:
+        UserError: for a folder, or what the disk refuses.
+    """
     if path is None:
+        return None
+    try:
+        if path.is_dir():
+            raise bad_value("the command line", "--log", str(path), "a file, not a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():  # not /dev/null
+            path.unlink()
+        return path.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise cannot_write(f"the command line: --log: {brief(str(path))}", error) from error
+    except ValueError as error:  # such as a NUL in the name
+        raise bad_value("the command line", "--log", str(path), f"a file ({error})") from error
+
+
+@contextmanager
+def _logged(log: IO[str] | None) -> Iterator[None]:
+    """Copy what is written to stderr to the log."""
+    if log is None:
         yield
         return
     terminal = sys.stderr
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with path.open("a", encoding="utf-8", buffering=1) as log:  # a traceback is appended, too
+    with log:
         sys.stderr = cast(IO[str], _Both(terminal, log))
         try:
             yield

@@ -75,11 +75,14 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
+    from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.run import assembly, fingerprint, given, runner
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
     assembly.compose(spec)
+    if spec.weights:
+        fetch_weights(*spec.weights, workbench.config.data.archives)
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"

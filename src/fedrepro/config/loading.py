@@ -8,7 +8,7 @@ from fedrepro.config.settings import Config, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import ClientStatistics, named_settings
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
-from fedrepro.data.catalogue.catalogue import CATALOGUE, load_datasets
+from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.models._registry import MODELS
 from fedrepro.support.errors import UserError, bad_value
@@ -25,7 +25,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     config = validate(Config, {} if written is None else written, CONFIG)
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
-    datasets = load_datasets(root / CATALOGUE)
+    catalogue = load_catalogue(root / CATALOGUE)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
@@ -34,10 +34,15 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         if experiment.system != path.stem:
             raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
         experiments[experiment.system], files[experiment.system] = experiment, shown
-        _check_references(experiment, shown, datasets)
+        _check_references(experiment, shown, catalogue.datasets)
     if not experiments:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
-    return Workbench(root, config, experiments, datasets, files)
+    weights = {
+        name: (model.weights, catalogue.weights[model.weights])
+        for name, model in MODELS.items()
+        if model.weights in catalogue.weights
+    }
+    return Workbench(root, config, experiments, catalogue.datasets, files, weights)
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Union
 
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
+from fedrepro.data.catalogue.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class RunSpec:
         composition: ``method`` with variants replaced by the parts that they use.
         hyperparameters: of each part, by the part's name without ``@released``.
         given: where what the method needs comes from, by the names in its ``needs``.
+        weights: name and entry of those, learned elsewhere, that the model starts from, if any.
     """
 
     setting: Setting
@@ -56,6 +58,7 @@ class RunSpec:
     hyperparameters: Mapping[str, Hyperparameters]
     seed: int
     execution: Execution = Execution()
+    weights: tuple[str, Weights] | None = None
     given: Mapping[str, Source] = field(default_factory=dict)
 
     @cached_property
@@ -69,10 +72,12 @@ class RunSpec:
 
         How it is executed is no part of it, nor is a :func:`fedrepro.config.settings.later` key
         at its default, so that runs from before there was such a key stay the same. Of what its
-        setting gives and keeps, it has what concerns its method.
+        setting gives and keeps, it has what concerns its method. Weights are named by their
+        SHA-256; where a model starts from none, there is no such key.
         """
         given = {name: _described(source) for name, source in self.given.items()}
         keep = self.setting.keep.get(self.method)
+        weights = {"weights": self.weights[1].sha256} if self.weights else {}
         return {
             "setting": self.setting.name,
             "method": self.method,
@@ -82,6 +87,7 @@ class RunSpec:
             **self.setting.model_dump(mode="json", exclude={"extends", "methods", "given", "keep"}),
             **({"given": given} if given else {}),
             **({"keep": sorted(keep)} if keep else {}),
+            **weights,
         }
 
 

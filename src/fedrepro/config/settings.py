@@ -19,6 +19,7 @@ from fedrepro.config.values import (
     PositiveWhole,
     Scale,
     Seed,
+    Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
@@ -53,7 +54,7 @@ class Config(Typed):
     scale: Scale = "demo"
     seeds: Seeds = Seeds()
     device: Device = "cpu"
-    threads: PositiveWhole = Field(default=1, description="CPU threads of one run.")
+    threads: Threads = Field(default=1, description="CPU threads of one run.")
     executor: Executor = "auto"
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
     data: DataSources = DataSources()

@@ -14,6 +14,7 @@ from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.catalogue.weights import Weights
 from fedrepro.methods._registry import needs_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
@@ -48,6 +49,8 @@ class Workbench:
     experiments: Mapping[str, Experiment]
     datasets: Mapping[str, DatasetSpec]
     files: Mapping[str, Path]  # of each system
+    # Name and entry of the weights that a model starts from, for those that start from some.
+    weights: Mapping[str, tuple[str, Weights]]
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -166,7 +169,16 @@ class Workbench:
             need: self._source(setting, need, method, seed, (*above, here))
             for need in needs_of(composition)
         }
-        return RunSpec(setting, method, composition, hyperparameters, seed, execution, given)
+        return RunSpec(
+            setting,
+            method,
+            composition,
+            hyperparameters,
+            seed,
+            execution,
+            weights=self.weights.get(setting.model),
+            given=given,
+        )
 
     def _source(
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]

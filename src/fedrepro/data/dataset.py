@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import UserError, brief, nearest
 
 PREPARED = Path("results/data")
 FORMAT = 1  # raised when the layout of a prepared folder changes
@@ -100,7 +100,7 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             meta=meta,
             client_standardised=tuple(meta.get("client_standardised", ())),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # whatever a damaged meta.json or header leads to
         raise damaged(folder, error) from None
 
 
@@ -114,7 +114,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise damaged(folder, error) from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise damaged(folder, ValueError("meta.json is of another version"))
@@ -123,7 +123,8 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 def damaged(folder: Path, error: Exception) -> UserError:
     """The line for a prepared folder that can't be used."""
-    return UserError(f"{folder}: damaged ({error}): run `fedrepro prepare {folder.name} --again`")
+    reason = brief(str(error).partition("\n")[0])
+    return UserError(f"{folder}: damaged ({reason}): run `fedrepro prepare {folder.name} --again`")
 
 
 def _map(folder: Path, key: str, about: dict[str, Any]) -> NDArray[Any]:

@@ -14,11 +14,12 @@ from fedrepro.data.catalogue.catalogue import meaning_of
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
 from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
-from fedrepro.data.readers.content import Content, Progress, Reader, Samples
+from fedrepro.data.readers.content import Content, Progress, Reader, Samples, read_as
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import only_one, whole_folder
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
+LARGEST = np.finfo(np.float32).max
 
 
 def prepare(
@@ -57,9 +58,10 @@ def prepare(
         with whole_folder(folder) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
-            content = _read(spec, raw, scratch, progress)
-            shutil.rmtree(scratch)
-            _check(content, spec, name)
+            with read_as(spec.kind, name):
+                content = _read(spec, raw, scratch, progress)
+                shutil.rmtree(scratch)
+                _check(content, spec, name)
             _write(content, spec, name, recipe, temporary)
     return folder
 
@@ -67,17 +69,17 @@ def prepare(
 def _made_by(folder: Path, recipe: str) -> bool:
     try:
         meta = read_meta(folder)
-    except UserError:
-        return False
-    return (
-        meta is not None
-        and meta.get("recipe") == recipe
-        and all(
-            path.is_file() and path.stat().st_size == about["size"]
-            for split in meta["splits"].values()
-            for path, about in ((folder / f"{key}.npy", a) for key, a in split["arrays"].items())
+        return (
+            meta is not None
+            and meta.get("recipe") == recipe
+            and all(
+                (folder / f"{key}.npy").stat().st_size == about["size"]
+                for split in meta["splits"].values()
+                for key, about in split["arrays"].items()
+            )
         )
-    )
+    except (UserError, OSError, KeyError, TypeError, AttributeError):  # damaged
+        return False
 
 
 def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Content:
@@ -94,6 +96,8 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
             continue
         if len(samples.y) == 0:
             raise UserError(f"{name}: the {split} split has no samples")
+        if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
+            raise UserError(f"{name}: {split}: a value is not a number that float32 can hold")
         low, high = int(samples.y.min()), int(samples.y.max())
         if low < 0 or high >= classes:
             raise UserError(

@@ -15,21 +15,35 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+class LearnedWeights(NamedTuple):
+    """A file of weights that were learned elsewhere.
+
+    Attributes:
+        file: its name, whose end tells the format.
+    """
+
+    file: str
+    content: bytes
+
+
 class Model(NamedTuple):
     """Where a model is built.
 
     Attributes:
         module: file in this folder.
-        function: its name there; (input shape, outputs) -> module.
+        function: its name there; (input shape, outputs) -> module. Those of models with `weights`
+            take LearnedWeights, too, or None.
         family: "linear", "mlp", "convolutional", "recurrent" or "transformer": what decides how
             clients are run.
         source: paper or code that the architecture is from.
+        weights: the entry under `weights` in config/datasets.yaml that it starts from, if any.
     """
 
     module: str
     function: str
     family: str
     source: str
+    weights: str | None = None
 
 
 MODELS = {
@@ -75,15 +89,25 @@ MODELS = {
         "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
     ),
     "wgan_gp_small": Model("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
-    "distilbert": Model("pretrained", "distilbert", "transformer", "Sanh et al., 2019"),
+    "distilbert": Model(
+        "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
+    ),
     "distilbert_redrawn": Model(
-        "pretrained", "distilbert_redrawn", "transformer", "AAggFF's released code, item 14"
+        "pretrained",
+        "distilbert_redrawn",
+        "transformer",
+        "AAggFF's released code, item 14",
+        "distilbert",
     ),
     "efficientnet_b0": Model(
-        "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019"
+        "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019", "efficientnet_b0"
     ),
     "efficientnet_b0_redrawn": Model(
-        "pretrained", "efficientnet_b0_redrawn", "convolutional", "AAggFF's released code, item 14"
+        "pretrained",
+        "efficientnet_b0_redrawn",
+        "convolutional",
+        "AAggFF's released code, item 14",
+        "efficientnet_b0",
     ),
     "mobilevit": Model(
         "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
@@ -107,17 +131,22 @@ def module_file(name: str) -> Path:
     return Path(__file__).parent / f"{find(name).module}.py"
 
 
-def build(name: str, input_shape: tuple[int, ...], outputs: int) -> "nn.Module":
-    """The model called ``name``, its weights not yet drawn.
+def build(
+    name: str, input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None = None
+) -> "nn.Module":
+    """The model called ``name``, its weights not yet drawn but those that it starts from.
 
     Args:
         input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
             of sound, (length,) of words or (2, length) of tokens and their mask.
         outputs: classes or words, or 1 for a binary task.
+        weights: the file that its entry names, for a model that starts from one.
 
     Raises:
-        UserError: if there is no such model, or it can't take that input.
+        UserError: if there is no such model, it can't take that input, or its weights are missing
+            or not such ones.
     """
     model = find(name)
     module = import_module(f"fedrepro.models.{model.module}")
-    return getattr(module, model.function)(tuple(input_shape), outputs)  # type: ignore[no-any-return]
+    given = (weights,) if model.weights else ()
+    return getattr(module, model.function)(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]

@@ -3,18 +3,14 @@
 AAggFF's released code draws them anew, as the models whose names end in ``_redrawn`` do.
 """
 
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from fedrepro.models._registry import LearnedWeights
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value
-
-DISTILBERT = "distilbert-base-uncased"
-FOLDER = Path("data", DISTILBERT)
-EFFICIENTNET = "efficientnet_b0_rwightman-7f5810bc.pth"
 
 
 class _FirstToken(nn.Module):
@@ -38,34 +34,33 @@ def on_distilbert(encoder: nn.Module, outputs: int) -> Classifier:
     return Classifier(_FirstToken(encoder), head)
 
 
-def distilbert(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def distilbert(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """DistilBERT (Sanh et al., 2019) with its weights: 66,954,241 parameters for one logit.
 
     Raises:
-        UserError: when transformers is not installed, or the weights are not to be had.
+        UserError: when transformers is not installed, or its weights are missing or others.
     """
     if len(input_shape) != 2 or input_shape[0] != 2:
         raise bad_value("DistilBERT", "input shape", input_shape, "(2, length): tokens and mask")
     try:
-        from transformers import DistilBertModel
+        from transformers import DistilBertConfig, DistilBertModel
     except ImportError:
         raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
-    local = (FOLDER / "config.json").is_file()
-    try:
-        encoder: Any = DistilBertModel.from_pretrained(str(FOLDER) if local else DISTILBERT)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"distilbert: its weights can't be had ({_first_line(error)}): put config.json and "
-            f"model.safetensors of {DISTILBERT} into {FOLDER}"
-        ) from None
+    # The defaults are those of distilbert-base-uncased: no file says what is built.
+    encoder: Any = DistilBertModel(DistilBertConfig())
+    load_into(encoder, "distilbert", weights, "distilbert.")
     model = on_distilbert(encoder.train(), outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
     return model
 
 
-def distilbert_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def distilbert_redrawn(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """DistilBERT as AAggFF's released code has it: linear layers drawn anew (xavier-normal)."""
-    model = distilbert(input_shape, outputs)
+    model = distilbert(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model
 
@@ -76,30 +71,29 @@ def on_efficientnet(features: nn.Module, outputs: int) -> Classifier:
     return Classifier(body, nn.Sequential(nn.Dropout(0.1), nn.Linear(1280 * 7 * 7, outputs)))
 
 
-def efficientnet_b0(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def efficientnet_b0(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """EfficientNet-B0 (Tan and Le, 2019) with its weights: 4,509,316 parameters for 8 classes.
 
     Raises:
-        UserError: when the weights are not to be had.
+        UserError: when its weights are missing or others.
     """
     require_image("EfficientNet-B0", input_shape)
     from torchvision.models import efficientnet_b0 as build
 
-    try:
-        features = build(weights="DEFAULT", progress=False).features
-    except (OSError, RuntimeError) as error:  # the latter: a file with another checksum
-        raise UserError(
-            f"efficientnet_b0: its weights can't be had ({_first_line(error)}): put {EFFICIENTNET} "
-            f"of torchvision into {Path(torch.hub.get_dir()) / 'checkpoints'}"
-        ) from None
+    features = build(weights=None).features
+    load_into(features, "efficientnet_b0", weights, "features.")
     model = on_efficientnet(features, outputs)
     model.body.keeps_weights = True  # type: ignore[assignment]
     return model
 
 
-def efficientnet_b0_redrawn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+def efficientnet_b0_redrawn(
+    input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
+) -> Classifier:
     """EfficientNet-B0 as AAggFF's released code has it: nearly all weights drawn anew."""
-    model = efficientnet_b0(input_shape, outputs)
+    model = efficientnet_b0(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model
 
@@ -131,7 +125,3 @@ def mobilevit(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         raise UserError("timm is not installed: run `pip install fedrepro[vision]`") from None
     whole: Any = timm.create_model("mobilevit_xxs", in_chans=input_shape[0], num_classes=0)
     return Classifier(_MobileViTBody(whole), nn.Linear(whole.num_features, outputs))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

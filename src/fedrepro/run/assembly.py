@@ -10,6 +10,7 @@ import torch
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, StepDecay
 from fedrepro.data.dataset import Dataset
+from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
@@ -55,6 +56,7 @@ class Plan:
         test: the data set's test samples, if it has any.
         client_tests: those that each client holds out, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
+        weights_sha256: of the file that the model starts from; None: it starts from its own draw.
     """
 
     spec: RunSpec
@@ -64,6 +66,7 @@ class Plan:
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
+    weights_sha256: str | None
 
     @property
     def personal(self) -> bool:
@@ -117,7 +120,9 @@ def make_plan(
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
-    net = Net(models.build(setting.model, dataset.input_shape, outputs).to(device))
+    weights, weights_sha256 = _weights(spec)
+    model = models.build(setting.model, dataset.input_shape, outputs, weights)
+    net = Net(model.to(device))
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -182,6 +187,7 @@ def make_plan(
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,
+        weights_sha256=weights_sha256,
     )
 
 
@@ -199,6 +205,15 @@ def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
         module = models.build(facts["model"], tuple(facts["input_shape"]), facts["outputs"])
         net = Net(module.get_submodule(facts["part"]).to(device))
     return Given(tensors, net, facts.get("about", {}), scaling)
+
+
+def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
+    """What the model starts from, and its SHA-256."""
+    if spec.weights is None:
+        return None, None
+    name, entry = spec.weights
+    content, digest = read_weights(name, entry)
+    return models.LearnedWeights(entry.name, content), digest
 
 
 def schedule(rate: float, decay: float | StepDecay) -> Callable[[int], float]:

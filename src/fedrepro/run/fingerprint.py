@@ -27,7 +27,9 @@ HANDLING = ("support/errors", "support/files", "support/typed_yaml")  # words, f
 OUTSIDE_A_RUN = (
     *HANDLING,
     "config",  # its values stand in the run's description
-    "data/dataset",  # data and partition count by the SHA-256 of their content
+    "data/catalogue",  # data, partition and learned weights count by the SHA-256 of their content
+    "data/dataset",
+    "data/fetching",
     "data/partition",
     "methods/_registry",  # find files by name; the run's own are sought from, and its model's
     "models/_registry",  # entry counts

@@ -72,13 +72,13 @@ class RunRecord:
 
         try:
             columns: dict[str, list[Any]] = pyarrow.parquet.read_table(path).to_pydict()
-        except (OSError, ValueError) as error:
-            first_line = str(error).partition("\n")[0]
+            return {
+                column: [math.nan if value is None else float(value) for value in values]
+                for column, values in columns.items()
+            }
+        except Exception as error:  # pyarrow raises an open set of kinds
+            first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
-        return {
-            name: [math.nan if value is None else float(value) for value in values]
-            for name, values in columns.items()
-        }
 
 
 def landed_folder(run: Run) -> Path:
@@ -98,6 +98,8 @@ def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
     if manifest is None:
         state, why = _missing(root, run, landed)
         return RunRecord(root, run, folder, landed, state, why)
+    if not isinstance(manifest.get("run", {}), dict):
+        raise UserError(f"{folder / 'manifest.json'}: damaged: run: expected keys with values")
     state, why = _became(manifest)
     timing = _json(root, folder / "timing.json") or {}
     return RunRecord(root, run, folder, landed, state, why, manifest, timing)
@@ -157,7 +159,7 @@ def _json(root: Path, path: Path) -> dict[str, Any] | None:
         found = json.loads((root / path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: damaged: {error}") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: damaged: expected keys with values")

@@ -5,14 +5,12 @@ The folder appears whole or not at all. While a run is under way its checkpoints
 nothing had happened.
 """
 
-import fcntl
 import json
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,9 @@ from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import flush, lock_of, sha256_of
+from fedrepro.support.errors import Interrupted, cannot_write
+from fedrepro.support.files import flush, make_folder, only_one, sha256_of
+from fedrepro.support.interruption import StopRequest, asked_to_stop
 
 
 @dataclass(frozen=True)
@@ -72,16 +71,21 @@ def run(
 
     Raises:
         UserError: for bad input, a full disk, or a second process on the same run.
+        Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
     torch.set_num_threads(spec.execution.threads)
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
     partial = folder.with_name(f"{folder.name}.partial")
-    with _alone(partial):
-        data = _data_of(dataset, partition, given or {})
+    with only_one(partial, busy="another process is working on this run"):
+        try:
+            make_folder(partial)
+        except OSError as error:
+            raise cannot_write(partial, error) from error
+        data = data_of(plan, dataset, partition, given or {})
         before = _finished(folder, manifest.subject(plan, code) | {"data": data})
         if before:
-            shutil.rmtree(partial)
+            checkpoint.discard(partial)
             return before
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
@@ -96,13 +100,29 @@ def run(
             raise cannot_write(folder, error) from error
 
 
-def _data_of(dataset: Dataset, partition: Partition, given: Mapping[str, Loaded]) -> dict[str, Any]:
-    """What identifies the samples of a run, which client holds which, and what it is given."""
+def data_of(
+    plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, Loaded]
+) -> dict[str, Any]:
+    """What identifies a run's samples, how they are read, who holds which, and what is given."""
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
+        # What meta.json says beside the arrays, all of which reaches a number.
+        "task": dataset.task,
+        "classes": dataset.classes,
+        "mean": _listed(dataset.mean),
+        "std": _listed(dataset.std),
+        "client_standardised": _listed(dataset.client_standardised),
         "partition_sha256": digest_of(partition),
+        "clients": len(partition.train),  # the digest does not say where testing begins
+        # Of what the model starts from; None: its own draw.
+        "weights_sha256": plan.weights_sha256,
         **({"given": {name: each.sha256 for name, each in given.items()}} if given else {}),
     }
+
+
+def _listed(numbers: Sequence[float] | None) -> list[float] | None:
+    """As JSON gives them back."""
+    return None if numbers is None else list(numbers)
 
 
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -135,28 +155,19 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     return fingerprint.of_text(json.dumps(shared))
 
 
-@contextmanager
-def _alone(partial: Path) -> Iterator[None]:
-    """Keep a second process off the same run."""
-    lock = lock_of(partial)
-    try:
-        partial.mkdir(parents=True, exist_ok=True)
-        opened = lock.open("w")
-    except OSError as error:
-        raise cannot_write(partial, error) from error
-    with opened as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"{partial}: another process is working on this run") from error
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
 def _train(plan: Plan, state: State, partial: Path, identity: str, report: Report) -> None:
-    """Play the rounds that are left."""
+    """Play the rounds that are left.
+
+    Raises:
+        Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
+    """
+    with asked_to_stop() as stop:
+        _play(plan, state, partial, identity, report, stop)
+
+
+def _play(
+    plan: Plan, state: State, partial: Path, identity: str, report: Report, stop: StopRequest
+) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
     wall, cpu = time.perf_counter(), time.process_time()
@@ -175,8 +186,17 @@ def _train(plan: Plan, state: State, partial: Path, identity: str, report: Repor
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
         left = (rounds - state.done) / speed
         report(Progress(state.done, rounds, speed, left, accuracy))
-        if state.done % every == 0 and state.done < rounds:
+        signal_number = stop.signal_number
+        if state.done == rounds or state.diverged_at is not None:
+            return
+        if state.done % every == 0 or signal_number:
             checkpoint.save(state, partial, identity)
+        if signal_number:
+            raise Interrupted(
+                f"interrupted after round {state.done} of {rounds}, which is saved: "
+                "the same command goes on from there",
+                signal_number,
+            )
 
 
 def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
@@ -214,8 +234,9 @@ def _finish(
     _write_json(staged / "timing.json", manifest.timing(state))
     for file in staged.iterdir():
         flush(file)
+    flush(staged)
     _replace(staged, folder)
-    shutil.rmtree(partial)
+    checkpoint.discard(partial)
     return described
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import write_atomically
 
 CACHE_BYTES = 256 * 2**20  # of client states in memory
@@ -49,11 +49,20 @@ def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
             # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return _unflatten(about["shape"], tensors), about["facts"]
-    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
-        raise UserError(
-            f"{path}: expected a state that fedrepro wrote; it is damaged ({error}). "
-            "Remove it to start from the beginning"
-        ) from error
+    except (
+        SafetensorError, KeyError, TypeError, ValueError, OSError, AttributeError, RecursionError,
+        MemoryError,
+    ) as error:  # fmt: skip
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, error: Exception) -> UserError:
+    """The line for a file that holds no state of ours."""
+    reason = brief(str(error).partition("\n")[0])
+    return UserError(
+        f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
+        "Remove it to start from the beginning"
+    )
 
 
 def _shape(what: Tree, path: str = "") -> Any:

@@ -3,13 +3,46 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+LONGEST = 120  # characters of a value that is shown
+LONGEST_LINE = 900  # characters of all that is said
+
 
 class UserError(Exception):
-    """An input that we can name the fault of. The command prints it and exits with status 2."""
+    """An input that we can name the fault of. The command prints it and exits with status 2.
+
+    It is one line, also where it quotes a library that writes several, or all that it has read.
+    """
+
+    def __init__(self, message: str) -> None:
+        line = " ".join(filter(None, map(str.strip, message.splitlines())))
+        super().__init__(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}...")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Work that ended early because a signal asked it to, with what was kept.
+
+    Attributes:
+        status: of the command, as shells count it: 128 and the signal's number.
+    """
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.status = 128 + signal_number
+
+
+def brief(value: object) -> str:
+    """A value as Python writes it, cut where that would fill the screen."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a {type(value).__name__} of very many digits"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def nearest(value: object, choices: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the choice most like ``value``, or nothing."""
+    if len(str(value)) > LONGEST:  # no slip of the finger, and slow to compare
+        return ""
     close = get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
 
@@ -18,7 +51,9 @@ def bad_value(
     where: object, key: str, value: object, expected: str, choices: Iterable[str] = ()
 ) -> UserError:
     """The line for a wrong value: the file or command, the key, the value, what was expected."""
-    return UserError(f"{where}: {key}: {value!r}: expected {expected}{nearest(value, choices)}")
+    return UserError(
+        f"{where}: {key}: {brief(value)}: expected {expected}{nearest(value, choices)}"
+    )
 
 
 def at_least(method: str, key: str, value: float, least: float) -> None:

@@ -4,11 +4,17 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from fedrepro.support.errors import UserError, cannot_write
+
+# `is_locked` holds a lock for a moment: a process that does not wait must not stumble over that.
+LOOKS = 4
+BETWEEN_LOOKS = 0.05  # seconds
 
 
 def sha256_of(path: Path) -> str:
@@ -26,23 +32,37 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and what is missing above it, so that a crash can't take it away again."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    flush(path.parent)
+
+
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
     """Give a temporary path in the same folder; rename it to ``path`` if the block succeeds.
 
+    After that the file stays, even if the machine stops: what is written or removed later can
+    rely on it.
+
     Raises:
         UserError: when the disk refuses (full, read-only, quota), naming the file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        make_folder(path.parent)
         yield temporary
         flush(temporary)
         os.replace(temporary, path)
+        flush(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a file where the folder should be
+            temporary.unlink(missing_ok=True)
 
 
 def lock_of(folder: Path) -> Path:
@@ -63,18 +83,61 @@ def is_locked(folder: Path) -> bool:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold the lock of `folder` (a hidden file beside it); released even by a killed process."""
+def only_one(folder: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold the lock of `folder` (a hidden file beside it); released even by a killed process.
+
+    Some network file systems know no locks: there, two processes must not be started at once.
+
+    Args:
+        busy: what is said when another process holds it; None: wait until it does not.
+
+    Raises:
+        UserError: when the disk refuses, or with `busy`.
+    """
+    file = _lock(folder, busy)
+    with file:
+        try:
+            yield
+        finally:
+            # Under the lock: whoever waits for this file sees that it is gone, and makes its own.
+            if _is_the(lock_of(folder), file):
+                lock_of(folder).unlink(missing_ok=True)
+
+
+def _lock(folder: Path, busy: str | None) -> IO[str]:
+    """The lock file of `folder`, open and locked as far as the file system can."""
+    tries = 0
+    while True:
+        try:
+            make_folder(folder.parent)
+            file = lock_of(folder).open("w")
+        except OSError as error:
+            raise cannot_write(folder, error) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB))
+        except BlockingIOError:
+            file.close()
+            tries += 1
+            if tries == LOOKS:
+                raise UserError(f"{folder}: {busy}") from None
+            time.sleep(BETWEEN_LOOKS)
+            continue
+        except OSError:  # a file system without locks
+            return file
+        except BaseException:  # Ctrl-C while waiting
+            file.close()
+            raise
+        if _is_the(lock_of(folder), file):
+            return file
+        file.close()  # its holder has removed it meanwhile: another process may lock a new one
+
+
+def _is_the(path: Path, file: IO[str]) -> bool:
+    """Whether an open file is the one that `path` leads to now."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = (folder.parent / f".{folder.name}.lock").open("w")
-    except OSError as error:
-        raise cannot_write(folder, error) from error
-    with lock:
-        # Some network file systems know no locks: then two processes must not be started at once.
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
 
 
 @contextmanager

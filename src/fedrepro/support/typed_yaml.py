@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.errors import UserError, brief, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -88,6 +88,9 @@ def _is_literal(field: FieldInfo | None) -> bool:
     return field is not None and get_origin(field.annotation) is Literal
 
 
+MOST_BYTES = 2**21  # of a file; the longest of ours has 40 KB
+MOST_NODES = 2 * 10**5  # values in it
+
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
 Whole = Annotated[int, Strict()]
 Real = Annotated[float, Strict()]
@@ -130,39 +133,68 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
     """
     shown = shown or path
     try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            raise UserError(f"{shown}: can't be read: it is not a file")
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{shown}: can't be read: it has more than {MOST_BYTES} bytes")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{shown}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{shown}: can't be read: {error}") from None
     try:
-        return yaml.load(text, Loader=_Loader)
+        content = yaml.load(text, Loader=_Loader)
+        _refuse_bomb(content)
+        return content
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise UserError(f"{shown}{place}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except RecursionError:
+        raise UserError(f"{shown}: not valid YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
         first_line = str(error).partition("\n")[0]
         raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+
+
+def _refuse_bomb(content: Any) -> None:
+    """Raise ValueError where aliases make a short file endless, or all but."""
+    sizes: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if not isinstance(node, dict | list | tuple | set):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = MOST_NODES  # met again before it is known: it holds itself
+            below = node.values() if isinstance(node, dict) else node
+            sizes[id(node)] = 1 + len(node) + sum(size(part) for part in below)
+        return sizes[id(node)]
+
+    if size(content) > MOST_NODES:
+        raise ValueError(f"it has more than {MOST_NODES} values, aliases written out")
 
 
 def validate(model: type[Model], data: object, where: object) -> Model:
     """``data``, the content of the file ``where``, as ``model``.
 
     Raises:
-        UserError: for the first wrong value. Unknown keys come first: a misspelt key would
-            otherwise be reported as a missing one.
+        UserError: for the first wrong value, or for all keys that are missing. Unknown keys come
+            first: a misspelt key would otherwise be reported as a missing one.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
+        missing = [_key(detail["loc"], data) for detail in details if detail["type"] == "missing"]
+        if details[0]["type"] == "missing" and len(missing) > 1:
+            keys = ", ".join(dict.fromkeys(missing))
+            raise UserError(f"{where}: {keys}: missing: expected values") from None
         raise UserError(f"{where}: {_line(model, details[0], data)}") from None
 
 
 def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
     location = _in_data(detail["loc"], data)
-    key = ".".join(str(step) for step in location) or "(the whole file)"
+    key = _key(detail["loc"], data)
     context = detail.get("ctx", {})
     discriminator = str(context.get("discriminator", "")).strip("'")
     match detail["type"]:
@@ -176,10 +208,10 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
         case "union_tag_invalid":
             choices, value = _quoted(context["expected_tags"]), context["tag"]
             key = f"{key}.{discriminator}"
-            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
         case "literal_error":
             choices, value = _quoted(context["expected"]), detail["input"]
-            return f"{key}: {_brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
+            return f"{key}: {brief(value)}: expected {_one_of(choices)}{nearest(value, choices)}"
         case "model_type" | "dict_type" | "model_attributes_type":
             text = "keys with values"
         case "greater_than_equal":
@@ -196,16 +228,15 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
             text = "at least one entry"
         case _:
             text = re.sub(r"^(Input should be|Value error,|Assertion failed,) ", "", detail["msg"])
-    return f"{key}: {_brief(detail['input'])}: expected {text}"
+    return f"{key}: {brief(detail['input'])}: expected {text}"
+
+
+def _key(location: Location, data: object) -> str:
+    return ".".join(str(step) for step in _in_data(location, data)) or "(the whole file)"
 
 
 def _quoted(text: object) -> list[str]:
     return re.findall(r"'([^']*)'", str(text))
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _one_of(choices: Iterable[str]) -> str:

@@ -50,7 +50,8 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
         (
             "    rounds: 300\n",
             "",
-            "settings.fmnist-shards2.rounds: missing: expected a value",
+            "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds: missing: "
+            "expected values",  # the second extends the first
         ),
         (
             "participation: 0.1",
@@ -239,3 +240,17 @@ def test_unknown_names(ask, line: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UserError) as caught:
         ask(load(ROOT))
     assert str(caught.value).endswith(line)
+
+
+def test_all_missing_keys_are_named_at_once(copy: Path) -> None:
+    (copy / "config/experiments/mine.yaml").write_text(
+        "system: mine\nsettings:\n  s: {dataset: mnist5k, model: twonn, rounds: 3}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(UserError) as caught:
+        load(copy)
+    line = str(caught.value)
+    assert "\n" not in line
+    for key in ("partition", "participation", "epochs", "batch_size", "optimizer"):
+        assert f"settings.s.{key}" in line
+    assert "settings.s.rounds" not in line

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
@@ -276,3 +277,72 @@ def test_tabular_csv(tmp_path: Path) -> None:
 def test_faults_in_a_table(text: str, keys: dict[str, Any], line: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=line):
         prepared(tmp_path, table(tmp_path, text, **keys))
+
+
+def parquet_of(path: Path, **columns: Any) -> Any:
+    """A file of two images; some columns otherwise."""
+    usual = {
+        "split": pa.array(["train", "test"]),
+        "label": pa.array([0, 1]),
+        "jpeg": pa.array([encoded(RED), encoded(BLUE)]),
+        "who": pa.array([3, 4]),
+    }
+    pq.write_table(pa.table({**usual, **columns}), path)
+    return entry("jpeg_parquet", path=str(path), group="who", class_names=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ({"label": pa.array([0.5, 1.0])}, "label: a column of double: expected whole numbers"),
+        ({"label": pa.array([[0], [1]])}, "label: a column of list.*: expected whole numbers"),
+        ({"label": pa.array([0, None])}, "label: expected a value in every row"),
+        ({"jpeg": pa.array(["a", "b"])}, "jpeg: a column of string: expected bytes"),
+        ({"jpeg": pa.array([1, 2])}, "jpeg: a column of int64: expected bytes"),
+        ({"jpeg": pa.array([None, b"x"])}, "jpeg: expected a value in every row"),
+        ({"who": pa.array([1, None])}, "who: expected a value in every row"),
+        ({"who": pa.array([[1], [2]])}, "who: a column of list.*: expected whole numbers or text"),
+        ({"split": pa.array([1, 2])}, "split: a column of int64: expected text"),
+        ({"split": pa.array(["train", None])}, "split: expected a value in every row"),
+        (
+            {
+                "split": pa.array([], pa.string()),
+                "label": pa.array([], pa.int64()),
+                "jpeg": pa.array([], pa.binary()),
+                "who": pa.array([], pa.int64()),
+            },
+            "no rows",
+        ),
+    ],
+)
+def test_columns_of_images_that_are_not_what_they_should_be(
+    tmp_path: Path, columns: dict[str, Any], line: str
+) -> None:
+    prepared(tmp_path, parquet_of(tmp_path / "right.parquet"))
+    with pytest.raises(UserError, match=line):
+        prepared(tmp_path, parquet_of(tmp_path / "images.parquet", **columns))
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        (["1,0.5,x", "2,1.5,y"], "label: y: 0.5: expected whole numbers or words"),
+        (["1,inf,x", "2,1,y"], "label: y: inf: expected whole numbers or words"),
+        (["1,a,x", "2,b,"], "group: 'g': expected a value in every row"),
+        (["1e300,a,x", "2,b,y", "3,a,x"], "a value is not a number that float32 can hold"),
+        ([f"t{at},{at % 2},x" for at in range(1001)], "x: 1001 different texts: .*`drop`"),
+    ],
+)
+def test_tables_that_are_not_what_they_should_be(
+    tmp_path: Path, rows: list[str], line: str
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["x,y,g", *rows]), encoding="utf-8")
+    keys = {"group": "g", "standardise": False, "test_fraction": 0}
+    with pytest.raises(UserError, match=line):
+        prepared(tmp_path, entry("tabular_csv", path=str(path), label="y", **keys))
+
+
+def test_sides_have_a_limit(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="a number of pixels from 1 to 4096"):
+        entry("image_folder", path="x", height=10**6, width=10**6)

@@ -1,7 +1,5 @@
 """Architectures: numbers of parameters as printed or counted in released code (facts/ima.md)."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -168,34 +166,6 @@ def test_learned_weights_are_kept_unless_redrawn() -> None:
     assert (theta["body.1.weight"] == 7).all()  # no linear layer
     assert float(theta["body.0.weight"].std()) == pytest.approx((2 / 90) ** 0.5, rel=0.05)
     assert (theta["head.bias"] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "line"),
-    [
-        ("distilbert", (2, 12), "put config.json and model.safetensors of|pip install"),
-        ("efficientnet_b0", (3, 64, 64), "put efficientnet_b0_rwightman-7f5810bc.pth"),
-    ],
-)
-def test_weights_that_can_not_be_had(
-    name: str,
-    shape: tuple[int, ...],
-    line: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("no network\nin this test")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", refuse)
-    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refuse)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-    with pytest.raises(UserError, match=line) as raised:
-        models.build(name, shape, 1)
-    assert "\n" not in str(raised.value)
 
 
 def test_every_model_names_an_existing_file() -> None:

@@ -36,7 +36,7 @@ def test_every_kind_of_figure_has_its_module() -> None:
     union = get_args(get_args(Figure)[0])
     kinds = {kind for model in union for kind in get_args(model.model_fields["kind"].annotation)}
     files = {path.stem for path in (REPORT / "pages/figures").glob("*.py")}
-    assert files == kinds | {"__init__", "base"}
+    assert files == kinds | {"__init__", "base", "panel"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "reports/templates").rglob("*.*")))

@@ -18,7 +18,7 @@ from fedrepro.cli.run import progress_lines
 from fedrepro.methods.deciding.rule import Observed
 from fedrepro.run import runner
 from fedrepro.run.store import load_tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS
 from support.tiny_disk import tiny_disk
@@ -189,6 +189,80 @@ def test_two_processes_on_one_run(tmp_path: Path) -> None:
         carry_out(folder, run_spec(), second)
     carry_out(folder, run_spec())
     assert folder.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mean": (0.5,), "std": (0.25,)},
+        {"mean": (0.4,), "std": (0.5,)},
+        {"client_standardised": (0,)},
+    ],
+)
+def test_how_data_are_read_is_part_of_what_a_run_is(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    """Finished runs and checkpoints of the same arrays, read otherwise, do not stand."""
+    base = replace(dataset(), mean=(0.4,), std=(0.25,), test=None)
+    config = run_spec(rounds=4, evaluate={"every": 1, "clients": True})
+    changed = replace(base, **change)
+    if "client_standardised" in change:  # of features, which are floats
+        flat = replace(base.train, x=base.train.x.reshape(-1, 4).astype(np.float32))
+        base = replace(base, train=flat, input_shape=(4,), mean=None, std=None)
+        changed = replace(base, client_standardised=(0,))
+    folder = tmp_path / "seed1"
+    carry_out(folder, config, data=base)
+    before = (folder / "model.safetensors").read_bytes()
+    seen: list[int] = []
+    carry_out(folder, config, lambda progress: seen.append(progress.round), changed)
+    assert seen[0] == 1
+    assert (folder / "model.safetensors").read_bytes() != before
+    with pytest.raises(Stop):
+        carry_out(tmp_path / "other", config, stop_after(3), base)
+    seen.clear()
+    carry_out(tmp_path / "other", config, lambda progress: seen.append(progress.round), changed)
+    assert seen[0] == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out(tmp_path / "whole", run_spec("scaffold", checkpoint_every=100))
+    folder = tmp_path / "seed1"
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+
+    def send(progress: runner.Progress) -> None:
+        if progress.round == 5:
+            signal.raise_signal(number)
+
+    with pytest.raises(Interrupted, match=r"after round 5 of 12.*the same command") as caught:
+        carry_out(folder, run_spec("scaffold", checkpoint_every=100), send)
+    assert caught.value.status == 128 + number
+    assert "finishing this round" in capsys.readouterr().err
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    seen: list[int] = []
+    config = run_spec("scaffold", checkpoint_every=100)
+    carry_out(folder, config, lambda progress: seen.append(progress.round))
+    assert seen[0] == 6
+    for file in SAME:
+        assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    def twice(progress: runner.Progress) -> None:
+        if progress.round == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        carry_out(tmp_path / "seed1", run_spec(), twice)
+    assert not isinstance(caught.value, Interrupted)
+    assert signal.getsignal(signal.SIGINT) == handler
+    seen: list[int] = []
+    carry_out(tmp_path / "seed1", run_spec(), lambda progress: seen.append(progress.round))
+    assert seen[0] == 5  # the checkpoint of round 4
 
 
 def test_a_loss_that_is_not_a_number_is_recorded(tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from fedrepro.data.catalogue.entries import Name
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import bad_value
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
@@ -16,15 +19,21 @@ class Catalogue(Typed):
     """The whole of config/datasets.yaml."""
 
     datasets: dict[Name, DatasetSpec]
+    weights: dict[Name, Weights] = Field(default={})
+
+
+def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
+    """All of the file.
+
+    Raises:
+        UserError: for the first fault in it.
+    """
+    return validate(Catalogue, read_yaml(path), path)
 
 
 def load_datasets(path: Path = CATALOGUE) -> dict[str, DatasetSpec]:
-    """All data sets by name.
-
-    Raises:
-        UserError: for the first fault in the file.
-    """
-    return dict(validate(Catalogue, read_yaml(path), path).datasets)
+    """All data sets by name, as :func:`load_catalogue` reads them."""
+    return dict(load_catalogue(path).datasets)
 
 
 def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:

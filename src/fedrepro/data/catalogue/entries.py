@@ -6,6 +6,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
 
+MOST_PIXELS = 4096  # on a side: larger ones fill the memory
+
 Name = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$"),
@@ -40,7 +42,9 @@ WordNetId = Annotated[
 Bytes = Annotated[Whole, Field(ge=1), expected("a number of bytes")]
 PerChannel = tuple[Annotated[Real, Field(allow_inf_nan=False), expected("a finite number")], ...]
 TestFraction = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
-Pixels = Annotated[Whole, Field(ge=1), expected("a number of pixels")]
+Pixels = Annotated[
+    Whole, Field(ge=1, le=MOST_PIXELS), expected(f"a number of pixels from 1 to {MOST_PIXELS}")
+]
 Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedrepro.data.partition.dealing import Indices
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group, of_server
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -97,7 +97,7 @@ class Partition:
             about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 held_out = "test" in arrays
-                return Partition(
+                partition = Partition(
                     train=np.split(arrays["train"], arrays["train_ends"][:-1]),
                     test=np.split(arrays["test"], arrays["test_ends"][:-1]) if held_out else None,
                     train_counts=arrays["train_counts"],
@@ -107,10 +107,28 @@ class Partition:
                     seed=about["seed"],
                     server=arrays.get("server"),
                 )
+            partition._refuse_damage()
+            return partition
         except FileNotFoundError as error:
             raise UserError(f"{error.filename}: there is no such partition") from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path}: damaged: {error}: delete it and make it again") from None
+        except Exception as error:  # whatever a damaged archive leads to
+            reason = brief(str(error).partition("\n")[0])
+            raise UserError(f"{path}: damaged: {reason}: delete it and make it again") from None
+
+    def _refuse_damage(self) -> None:
+        """Raise ValueError for what no partition is."""
+        for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
+            if rows is None or counts is None:
+                continue
+            for array in (*rows, counts):
+                if array.dtype != np.int64 or array.min(initial=0) < 0:
+                    raise ValueError("expected whole numbers of at least 0")
+            if counts.ndim != 2 or any(each.ndim != 1 for each in rows):
+                raise ValueError("expected one list of samples a client")
+            if [len(each) for each in rows] != counts.sum(axis=1).tolist():
+                raise ValueError("the counts of classes are not those of the samples")
+        if self.test is not None and len(self.test) != len(self.train):
+            raise ValueError("expected as many clients for testing as for training")
 
 
 def make_partition(

@@ -1,6 +1,7 @@
 """What a reader of raw files hands over, before it is written as a prepared data set."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 
 from fedrepro.data.partition.holding_out import stratified_choice
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, brief
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,28 @@ Progress = Callable[[float], None]  # told the share of samples that have been r
 # What an entry's `reader` names: given the entry, its raw files (a folder of downloads, or your own
 # file or folder), an empty folder for what it unpacks, and whom to tell how far it is.
 Reader = Callable[[Any, Path, Path, Progress], Content]
+
+
+@contextmanager
+def read_as(kind: str, where: object) -> Iterator[None]:
+    """Turn whatever a reader stumbles over into one line: it looks at files of others only.
+
+    Readers name what they know to go wrong; the libraries below them raise an open set of kinds.
+    What a disk refuses is left to the caller.
+
+    Raises:
+        UserError: for all else.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except MemoryError:
+        raise UserError(f"{where}: takes more memory than there is, read as {kind}") from None
+    except Exception as error:
+        reason = brief(str(error).strip().partition("\n")[0])
+        line = f"{where}: can't be read as {kind}: {type(error).__name__}: {reason}"
+        raise UserError(line) from error
 
 
 def held_out(samples: Samples, fraction: float, where: object) -> tuple[Samples, Samples | None]:

@@ -71,7 +71,7 @@ def _classes(path: Path) -> dict[str, int]:
 def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Samples:
     """A file's images of the classes whose entry in `numbers` is not -1."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             labels: NDArray[Any] = arrays["labels"]
             pixels: NDArray[Any] = arrays["data"]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

@@ -1,6 +1,8 @@
 """Readers of image files. All give uint8 [n, channels, height, width]; none unpickles anything."""
 
 import io
+import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         raise UserError(f"{path}: not an IDX file of bytes")
     shape = np.frombuffer(content, ">u4", axes, offset=4).tolist()
     values = np.frombuffer(content, np.uint8, offset=start)
-    if values.size != np.prod(shape):
+    if values.size != math.prod(shape):
         raise UserError(f"{path}: truncated: {values.size} values for the shape {shape}")
     return values.reshape(shape)
 
@@ -85,6 +87,25 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
             table = file.read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: can't be read as parquet: {error}") from None
+    if not len(table):
+        raise UserError(f"{path}: no rows: expected at least one image")
+    expect = {
+        "split": ("text", lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind)),
+        "label": ("whole numbers", pa.types.is_integer),
+        "jpeg": ("bytes", lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind)),
+    }
+    if spec.group:
+        expect[spec.group] = (
+            "whole numbers or text",
+            lambda kind: pa.types.is_integer(kind) or pa.types.is_string(kind),
+        )
+    for column, (words, fits) in expect.items():
+        kind = table.schema.field(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not fits(kind):
+            raise UserError(f"{path}: {column}: a column of {kind}: expected {words}")
+        if table[column].null_count:
+            raise UserError(f"{path}: {column}: expected a value in every row")
     split = np.asarray(table["split"].cast(pa.string()).to_pylist())
     labels = table["label"].to_numpy().astype(np.int64)
     group = np.unique(table[spec.group].to_numpy(), return_inverse=True)[1] if spec.group else None
@@ -166,13 +187,18 @@ def decode(
     Raises:
         UserError: when it is no image or a damaged one.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
-            pixels = image.convert("RGB" if channels == 3 else "L")
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)  # 90 million pixels
+            with Image.open(io.BytesIO(encoded)) as image:
+                pixels = image.convert("RGB" if channels == 3 else "L")
+    except (OSError, MemoryError) as error:
         raise UserError(f"{where}: can't be read as an image: {error}") from None
+    except Exception as error:  # of damaged files Pillow raises whatever it stumbles over
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{where}: can't be read as an image: {reason}") from None
     if callable(size):
         size = size(*pixels.size)
     if size is not None and pixels.size != size:

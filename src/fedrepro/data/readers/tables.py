@@ -10,6 +10,8 @@ from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers.content import Content, Progress, Samples, held_out
 from fedrepro.support.errors import UserError, bad_value
 
+MOST_VALUES = 1000  # of a column of text
+
 
 def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Progress) -> Content:
     """The table at `path`; what is estimated (means, deviations) comes from the training rows.
@@ -20,17 +22,29 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: can't be read as CSV: {error}") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"{path}: can't be read as CSV: {reason}") from None
     named = {"label": spec.label, "group": spec.group, "split": spec.split}
     for key, column in [*named.items(), *(("drop", column) for column in spec.drop)]:
         if column is not None and column not in table.columns:
             raise bad_value(path, key, column, "a column of the file", map(str, table.columns))
     if table.empty or table[spec.label].isna().any():
         raise UserError(f"{path}: label: {spec.label!r}: expected a value in every row")
-    class_names, labels = np.unique(table[spec.label].to_numpy(), return_inverse=True)
+    found = table[spec.label]
+    if pd.api.types.is_float_dtype(found):
+        wrong = found[~np.isfinite(found) | (found != np.floor(found))]
+        if len(wrong):
+            raise bad_value(
+                path, f"label: {spec.label}", float(wrong.iloc[0]), "whole numbers or words"
+            )
+    elif not pd.api.types.is_bool_dtype(found) and not pd.api.types.is_numeric_dtype(found):
+        found = found.astype(str)
+    class_names, labels = np.unique(found.to_numpy(), return_inverse=True)
     group = None
     group_names: list[str] = []
     if spec.group is not None:
+        if table[spec.group].isna().any():
+            raise UserError(f"{path}: group: {spec.group!r}: expected a value in every row")
         names, group = np.unique(table[spec.group].astype(str).to_numpy(), return_inverse=True)
         group_names = names.tolist()
     aside = {spec.label, spec.group, spec.split, *spec.drop}
@@ -38,6 +52,13 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     if features.columns.empty:
         raise UserError(f"{path}: no column is left as a feature")
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
+    for column in text:
+        different = features[column].nunique()
+        if different > MOST_VALUES:
+            raise UserError(
+                f"{path}: {column}: {different} different texts: expected at most {MOST_VALUES}, "
+                "each of which becomes a feature; name the column in `drop` if it is none"
+            )
     features = pd.get_dummies(features, columns=text, dtype=float)
     everything = Samples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
@@ -46,7 +67,8 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
             "clients hold out their own samples, by the `test_fraction` of a partition"
         )
     train, test = _split(spec, table, everything, path)
-    mean = np.nan_to_num(np.nanmean(np.where(np.isinf(train.x), np.nan, train.x), axis=0))
+    known = np.isfinite(train.x)
+    mean = np.where(known, train.x, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     filled = [_filled(part, mean) for part in (train, test) if part is not None]
     notes: dict[str, Any] = {
         "features": [str(c) for c in features.columns],

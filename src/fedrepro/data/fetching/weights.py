@@ -1,0 +1,95 @@
+"""Files of weights: fetched once, read only if their SHA-256 is that of config/datasets.yaml."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from fedrepro.data.catalogue.catalogue import CATALOGUE
+from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.fetching.http import Fetcher, SourceError
+from fedrepro.data.fetching.raw_files import DOWNLOADS
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import make_folder, only_one, sha256_of, write_atomically
+
+FOLDER = DOWNLOADS / "weights"
+
+
+def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Path:
+    """Have the file where :func:`read_weights` finds it: yours, of the archives, or fetched.
+
+    Raises:
+        UserError: when it can't be had, is another file, or its SHA-256 is not known.
+    """
+    kept = FOLDER / spec.name
+    with only_one(FOLDER):
+        given = _given(spec)
+        if given is not None:
+            _refuse_other(name, spec, given, sha256_of(given))
+            return given
+        if archives is not None and (archives / spec.name).is_file():
+            candidate = archives / spec.name
+            _refuse_other(name, spec, candidate, sha256_of(candidate))
+            with write_atomically(kept) as temporary:
+                shutil.copyfile(candidate, temporary)
+            return kept
+        if spec.sha256 is None:
+            raise UserError(_unknown(name))
+        reasons = []
+        with Fetcher(name) as fetcher:
+            for url in spec.urls:
+                part = kept.with_name(f"{spec.name}.part")
+                make_folder(FOLDER)
+                try:
+                    fetcher.fetch(url, part, spec.size, lambda path: _fault(spec, path))
+                except SourceError as error:
+                    reasons.append(str(error))
+                    continue
+                part.replace(kept)
+                return kept
+    why = "; ".join(reasons) or "no source is given"
+    raise UserError(
+        f"{name}: can't get {spec.name} ({why}): put it into {FOLDER}, the folder of archives"
+        f"{f' or to {spec.path}' if spec.path else ''}"
+    )
+
+
+def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
+    """The bytes of the file, and their SHA-256. What is checked is what is returned.
+
+    Raises:
+        UserError: when the file is missing or another one, or its SHA-256 is not known.
+    """
+    path = _given(spec)
+    if path is None:
+        raise UserError(
+            f"{FOLDER / spec.name}: there is no such file: run `fedrepro download {name}`"
+        )
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+    digest = hashlib.sha256(content).hexdigest()
+    _refuse_other(name, spec, path, digest)
+    return content, digest
+
+
+def _given(spec: Weights) -> Path | None:
+    places = (FOLDER / spec.name, *([spec.path] if spec.path else []))
+    return next((path for path in places if path.is_file()), None)
+
+
+def _fault(spec: Weights, path: Path) -> str | None:
+    digest = sha256_of(path)
+    return None if digest.startswith(spec.sha256 or "") else f"sha256 {digest}, not {spec.sha256}"
+
+
+def _refuse_other(name: str, spec: Weights, path: Path, digest: str) -> None:
+    if spec.sha256 is None:
+        raise UserError(f"{_unknown(name)}; that of {path} is {digest}")
+    if not digest.startswith(spec.sha256):
+        said = f"{spec.sha256}, as weights.{name} in {CATALOGUE} says"
+        raise UserError(f"{path}: sha256 {digest}: expected {said}")
+
+
+def _unknown(name: str) -> str:
+    return f"{CATALOGUE}: weights.{name}.sha256: missing: expected that of the file that you trust"

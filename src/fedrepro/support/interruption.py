@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM that let the work under way come to a point where it can be kept."""
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Whether a signal has come. A second one ends the process as it would have without us.
+
+    Attributes:
+        signal_number: of the first signal; None: none has come.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """The handler of both signals."""
+        if self.signal_number is not None:
+            signal.signal(number, signal.SIG_DFL)
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            signal.raise_signal(number)
+        self.signal_number = number
+        print(
+            "fedrepro: finishing this round, to keep it (once more: stop now, and lose what came "
+            "after the last checkpoint)",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[StopRequest]:
+    """Note the signals that come in the block; only a process's main thread is told of any."""
+    stop = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:  # as `nohup` wants it
+                signal.signal(number, stop.take)
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
