@@ -265,7 +265,7 @@ def server_leaks(variant: Variant) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed cell, by its keys in reports/published, and what we have for it.
+    """A printed cell, by its keys in reports/papers/fedgo, and what we have for it.
 
     Attributes:
         value: a number or the cell's words; None where there is none, and ``hole`` says why.

@@ -15,7 +15,7 @@ from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTar
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._registry import needs_of
+from fedrepro.methods._files import needs_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 

@@ -45,8 +45,8 @@ def ordered_as(tree: Tree, order: Tree) -> Tree:
 
 
 def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
-    """The leaves of ``tree``, whose names are those of ``order``, in the order of the latter."""
-    if not isinstance(order, dict):
+    """The leaves of ``tree`` that ``order`` names, in its order, and then all others."""
+    if not isinstance(tree, dict):
         return [tree]
     found: list[Tensor] = []
     for key, branch in order.items():
@@ -54,7 +54,8 @@ def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
             found += leaves_as(tree[key], branch)
         else:
             found.append(tree[key])
-    return found
+    others = (leaf for key, branch in tree.items() if key not in order for leaf in leaves(branch))
+    return [*found, *others]
 
 
 def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:

@@ -105,11 +105,11 @@ class FedFA(Method):
         if any(leaf.requires_grad for leaf in tree.leaves(theta)):
             zero.requires_grad_()
         found: Tree = differentiate(objective, {"theta": theta, "zero": zero})
-        return {"params": found["theta"], "means": found["zero"], "numbers": numbers}
+        return {**found["theta"], "means": found["zero"], "numbers": numbers}
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         theta, anchors = sent["params"], sent["anchors"]
-        optimizer = _observing(ctx.optimizer, tuple(theta), "calibrates" in sent)
+        optimizer = _observing(ctx.optimizer, tuple(ctx.net.ordered(theta)), "calibrates" in sent)
         ctx = replace(ctx, optimizer=optimizer)
         state = {**optimizer.init(theta), "anchors": anchors}
         state["means"], state["numbers"] = (
@@ -154,7 +154,8 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
         }
 
     def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
-        change, after = inner.update(gradient["params"], state["inner"], params, rate)
+        own = {name: gradient[name] for name in names}
+        change, after = inner.update(own, state["inner"], params, rate)
         seen = {name: state[name] + gradient[name] for name in ("means", "numbers")}
         adam = state["adam"]
         if calibrates:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.methods import _registry as registry
+from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
 
 PACKAGE = Path(__file__).parents[1]
@@ -31,7 +31,8 @@ OUTSIDE_A_RUN = (
     "data/dataset",
     "data/fetching",
     "data/partition",
-    "methods/_registry",  # find files by name; the run's own are sought from, and its model's
+    "methods/_files",  # find files by name; the run's own are sought from, and its model's
+    "methods/_registry",
     "models/_registry",  # entry counts
     "run/store",  # checkpoints have a layout with a version
 )
@@ -59,7 +60,7 @@ def _of_code(composition: str, model: str) -> str:
 def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
     """The files that a run's code is sought from."""
     named = map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring"))
-    return (*named, models.module_file(model), *registry.module_files(composition))
+    return (*named, models.module_file(model), *module_files(composition))
 
 
 def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:

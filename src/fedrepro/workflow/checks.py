@@ -6,6 +6,7 @@ from pathlib import Path
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
+from fedrepro.methods._files import part_files
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
@@ -23,7 +24,7 @@ def check_methods(workbench: Workbench) -> None:
         UserError: for the first that can't be composed: one line with file and key.
     """
     claims = list(_claims(workbench))
-    files = tuple(registry.part_files().values())
+    files = tuple(part_files().values())
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
     verdict = fingerprint.of_text(f"{code} {claims!r}")
     mark = workbench.root / MARK

@@ -21,7 +21,7 @@ from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.raw_files import state_of_own
-from fedrepro.methods import _registry as registry
+from fedrepro.methods._files import module_files, part_files
 from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
@@ -89,7 +89,7 @@ class Graph:
     @cached_property
     def methods(self) -> str:
         """The methods' files, which the site shows, as a hash."""
-        return fingerprint.of_files(registry.part_files().values())
+        return fingerprint.of_files(part_files().values())
 
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
@@ -98,7 +98,7 @@ class Graph:
         """The code that plays a run's losses again, its rule's included."""
         composition = self._run_spec(wildcards).composition
         module = fingerprint.module_path("fedrepro.analysis.regret_of_run")
-        files = (module, *registry.module_files(composition))
+        files = (module, *module_files(composition))
         return fingerprint.of_closure(files, fingerprint.HANDLING)
 
     def dataset_recipe(self, wildcards: Any) -> str:

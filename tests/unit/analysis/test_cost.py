@@ -2,25 +2,24 @@
 
 import csv
 import json
-from pathlib import Path
 
 import pytest
 
 from fedrepro.analysis import cost
 from fedrepro.analysis.cost import MILLION, Schedule, Variant
+from support.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 NETWORKS, SCHEDULE = cost.measure(), Schedule()
 CELLS = {(cell.table, cell.setting, cell.method, cell.metric): cell for cell in cost.tables()}
 
 
 def printed(file: str, tables: tuple[str, ...]) -> dict[tuple[str, str, str, str], str]:
-    with (ROOT / "reports/published" / file).open(encoding="utf-8", newline="") as lines:
+    with (ROOT / "reports/papers/fedgo" / file).open(encoding="utf-8", newline="") as lines:
         return {
             (row["table"], row["setting"], row["method"], row["metric"]): row.get("mean")
             or row["text"]
             for row in csv.DictReader(lines)
-            if row["system"] == "fedgo" and row["table"] in tables
+            if row["table"] in tables
         }
 
 
@@ -32,7 +31,7 @@ def test_words_and_expressions() -> None:
 
 
 def test_every_printed_cost_has_a_cell_and_the_other_way_round() -> None:
-    numbers = printed("published.csv", ("14", "17", "Section G", "Section G.2"))
+    numbers = printed("cells.csv", ("14", "17", "Section G", "Section G.2"))
     costs = {key for key in numbers if "accuracy" not in key[3]}
     assert costs == {key for key in CELLS if key[0] not in ("2", "16")}
     assert len(costs) == 6 + 27 + 3 + 4
@@ -51,7 +50,7 @@ HOLES = {("DaFKD", "-"): ("client-side", "total"), ("FedGO", "(G2)+(D2)"): ("ser
 
 def test_printed_numbers() -> None:
     """To all printed digits, but for those that ``APART`` and ``HOLES`` name."""
-    numbers = printed("published.csv", ("14", "17", "Section G", "Section G.2"))
+    numbers = printed("cells.csv", ("14", "17", "Section G", "Section G.2"))
     apart, holes = set(), []
     for key, text in numbers.items():
         if "accuracy" in key[3]:

@@ -1,0 +1,119 @@
+"""From names to files: what a composition is made of, without importing any of it.
+
+A method is found by its file: ``methods/fedprox.py`` holds the method called fedprox. A folder of
+your own is searched too when the environment variable FEDREPRO_METHODS names one.
+"""
+
+import ast
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from fedrepro.support.errors import UserError, bad_value
+
+METHODS = Path(__file__).parent
+FOLDER = "FEDREPRO_METHODS"  # the environment variable that names a folder of your own
+SERVER_OPTIMIZERS = METHODS / "server"
+SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
+
+
+def part_files() -> dict[str, Path]:
+    """Name -> file of everything that a composition can name, without importing any."""
+    folders = [METHODS, SERVER_OPTIMIZERS]
+    extra = os.environ.get(FOLDER)
+    if extra:
+        folder = Path(extra)
+        if not folder.is_dir():
+            raise bad_value("environment", FOLDER, extra, "a folder of method files")
+        folders.append(folder)
+    return {
+        file.stem: file
+        for folder in folders
+        for file in sorted(folder.glob("*.py"))
+        if not file.stem.startswith("_") and file not in SHARED
+    }
+
+
+def split(composition: str) -> list[tuple[str, bool]]:
+    """The parts of a composition: (name, whether ``@released``).
+
+    Raises:
+        UserError: for an empty part or a fidelity other than paper or released.
+    """
+    parts = []
+    for text in composition.split("+"):
+        name, at, fidelity = text.partition("@")
+        if not name:
+            raise bad_value(
+                "method", "name", composition, "names joined by '+', such as ima+fedprox"
+            )
+        if at and fidelity not in ("paper", "released"):
+            raise bad_value(
+                "method", composition, fidelity, "'paper' or 'released' after '@'",
+                ("paper", "released"),
+            )  # fmt: skip
+        parts.append((name, fidelity == "released"))
+    return parts
+
+
+def module_files(composition: str) -> list[Path]:
+    """The source files that define a composition's parts."""
+    files = part_files()
+    return [files[name] for name, _ in split(composition) if name in files]
+
+
+def needs_of(composition: str) -> tuple[str, ...]:
+    """What its parts need to be given, by name: their ``needs``, without importing any."""
+    return _needs_of(composition, os.environ.get(FOLDER))
+
+
+@lru_cache
+def _needs_of(composition: str, folder: str | None) -> tuple[str, ...]:
+    # Asked for at every run of every page; to list the files takes a millisecond.
+    found = (need for file in module_files(composition) for need in _needs_in(file))
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache
+def _needs_in(file: Path) -> tuple[str, ...]:
+    """The ``needs`` of the part in ``file``, read from its syntax tree."""
+    classes = [node for node in _parse(file).body if isinstance(node, ast.ClassDef)]
+    return next(filter(None, (_needs_of_class(file, each) for each in classes)), ())
+
+
+def _needs_of_class(file: Path, cls: ast.ClassDef) -> tuple[str, ...] | None:
+    """What a class says, else the first of its bases in this package's methods that says it."""
+    for node in cls.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any(isinstance(target, ast.Name) and target.id == "needs" for target in targets):
+            try:
+                return tuple(map(str, ast.literal_eval(node.value)))
+            except (ValueError, TypeError):
+                raise UserError(
+                    f"{file}:{node.lineno}: needs: expected a tuple of names, written out"
+                ) from None
+    for base in cls.bases:
+        found = _class_called(file, base.id) if isinstance(base, ast.Name) else None
+        if found and (needs := _needs_of_class(*found)) is not None:
+            return needs
+    return None
+
+
+def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
+    """Where a class is defined: in ``file``, or in what it imports from this package's methods."""
+    for node in _parse(file).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return file, node
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro.methods."):
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    parts = str(node.module).split(".")[2:]
+                    return _class_called(METHODS.joinpath(*parts).with_suffix(".py"), alias.name)
+    return None
+
+
+@lru_cache
+def _parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes(), filename=str(file))
