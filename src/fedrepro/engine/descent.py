@@ -99,7 +99,10 @@ def _alone(
     state = tree.copy(tree.ordered_as(state, moving))
     advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
-        advance(tree.leaves_as(gradient(ctx, sent, own, bound, batch), moving), rate)
+        found = gradient(ctx, sent, own, bound, batch)
+        # FedFA's says more than a direction, which its own optimizer takes apart.
+        plain = found.keys() == moving.keys()
+        advance(tree.leaves_as(found, moving) if plain else tree.leaves(found), rate)
     return tree.copy(bound), state
 
 
