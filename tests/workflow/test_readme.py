@@ -122,7 +122,7 @@ def test_a_folder_of_your_own_images(folder: Path) -> None:
 
 
 def test_one_entry_for_several(folder: Path) -> None:
-    (text,) = blocks("docs/experiments.md", "yaml")
+    text, _ = blocks("docs/experiments.md", "yaml")
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     bench = load(folder)
@@ -132,3 +132,12 @@ def test_one_entry_for_several(folder: Path) -> None:
     assert len(bench.table("mine", "table_1").cells) == 4 * 3
     assert mine.methods["prox_0.1"] == {"use": "fedprox", "mu": 0.1}
     assert len(bench.target("mine", "figure_1", "paper").runs) == 4 * 1
+
+
+def test_what_a_run_is_given(folder: Path) -> None:
+    _, text = blocks("docs/experiments.md", "yaml")
+    (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    skewed = load(folder).setting("mine/skewed")
+    assert skewed.given.keys() == {"unlabelled", "generator", "discriminators"}
+    assert skewed.partition.server == load(folder).setting("mine/gan").partition.share

@@ -188,13 +188,6 @@ class Setting(Typed):
     )
     _name: str = PrivateAttr(default="")
 
-    @model_validator(mode="after")
-    def _keeps_rounds_that_are_played(self) -> Self:
-        late = [number for each in self.keep.values() for number in each if number > self.rounds]
-        if late:
-            raise ValueError(f"`keep` of rounds up to {self.rounds}, not {late[0]}")
-        return self
-
     @property
     def name(self) -> str:
         """``<system>/<setting>``."""

@@ -161,6 +161,11 @@ class Workbench:
         execution = Execution(
             config.executor, config.device, config.threads, config.checkpoint_every
         )
+        late = max(setting.keep.get(method, ()), default=0)
+        if late > setting.rounds:
+            where = self._file_of(setting)
+            key = f"settings.{name.partition('/')[2]}.keep.{method}"
+            raise bad_value(where, key, late, f"a round that is played, up to {setting.rounds}")
         here = f"{name} {method} seed {seed}"
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))

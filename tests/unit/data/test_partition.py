@@ -286,3 +286,32 @@ def test_alphas_too_small_for_floats_end(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_wrong_schemes_are_refused(scheme: str, keys: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         spec(scheme, **keys)
+
+
+@pytest.mark.parametrize("chosen", [*SPECS[:2], SPECS[2], SPECS[5]], ids=lambda each: each.name)
+def test_the_servers_share_is_the_same_for_all_schemes_and_seeds(chosen: PartitionSpec) -> None:
+    shared = chosen.model_copy(update={"server": 0.5})
+    assert shared.name == f"{chosen.name}-server0.5"
+    made = [make_partition(LABELS, GROUPS, shared, seed) for seed in (1, 2)]
+    alone = make_partition(LABELS, GROUPS, spec("at_server", share=0.5), 7)
+    for each in made:
+        assert each.server is not None
+        assert np.array_equal(each.server, alone.train[0])
+        assert np.bincount(LABELS[each.server]).tolist() == [30] * 10
+        assert not np.isin(np.concatenate(each.train), each.server).any()
+        assert each.fits(LABELS)
+    assert alone.name == "at_server-share0.5" and len(alone.train) == 1
+
+
+def test_the_servers_share_is_saved_and_leaves_what_was_there_as_it_was(tmp_path: Path) -> None:
+    with_it = make_partition(LABELS, None, spec("iid", clients=5, server=0.1), 1)
+    with_it.save(tmp_path / "with.npz")
+    again = Partition.load(tmp_path / "with.npz").server
+    assert again is not None and np.array_equal(again, with_it.server)
+    without = make_partition(LABELS, None, spec("iid", clients=5), 1)
+    assert without.server is None and "server" not in without.spec
+
+
+def test_a_share_of_the_server_at_the_server_is_refused() -> None:
+    with pytest.raises(ValueError, match="`share` here, and `server` with other schemes"):
+        spec("at_server", share=0.5, server=0.5)

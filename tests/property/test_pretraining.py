@@ -1,0 +1,323 @@
+"""What the engine has for methods that train other things than a classifier."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend, scan
+from fedrepro.engine.executors import Executor, eager, sequential
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net, differentiate
+from fedrepro.engine.optim import Optimizer, adam
+from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, play_round, steps_of
+from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.methods import _registry as registry
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+from support.given_run import METHODS
+from support.worlds import Memory, assert_close, federation, play
+
+
+def with_adam(world: Federation, weight_decay: float = 1e-3) -> Federation:
+    return replace(world, context=replace(world.context, optimizer=adam(0.5, 0.9, weight_decay)))
+
+
+def test_adam_is_that_of_torch() -> None:
+    rng = stream(1, "adam")
+    start = torch.randn(5, 3, generator=rng, dtype=torch.float64)
+    gradients = [torch.randn(5, 3, generator=rng, dtype=torch.float64) for _ in range(7)]
+    theirs = start.clone().requires_grad_()
+    torch_adam = torch.optim.Adam([theirs], lr=0.1, betas=(0.5, 0.9), weight_decay=0.01)
+    optimizer = adam(0.5, 0.9, 0.01)
+    ours, state = {"w": start.clone()}, optimizer.init({"w": start})
+    alone = [start.clone()]
+    assert optimizer.advance is not None
+    advance = optimizer.advance(alone, tree.leaves(tree.copy(state)))
+    for gradient in gradients:
+        theirs.grad = gradient.clone()
+        torch_adam.step()
+        change, state = optimizer.update({"w": gradient}, state, ours, 0.1)
+        ours = tree.add(ours, change)
+        advance([gradient], 0.1)
+    torch.testing.assert_close(ours["w"], theirs.detach(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(alone[0], theirs.detach(), rtol=1e-12, atol=1e-12)
+    assert state["steps"] == 7 and state["steps"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "central", "superfed_mm"])
+def test_executors_agree_with_adam(name: str) -> None:
+    world = with_adam(federation(name))
+    server, owns, _ = play(world)
+    stacked, stacked_owns, _ = play(replace(world, execute=eager))
+    assert_close(server, stacked)
+    for client, own in owns.known.items():
+        assert_close(own, stacked_owns.known[client])
+
+
+def test_adam_in_place_is_adam() -> None:
+    world = with_adam(federation(), 0.0)
+    slow: Optimizer = world.context.optimizer._replace(advance=None)
+    server, _, _ = play(world)
+    other, _, _ = play(replace(world, context=replace(world.context, optimizer=slow)))
+    assert_close(server, other, 1e-10)
+
+
+@dataclass(frozen=True)
+class Scanned(Method):
+    """FedAvg, its steps said by :func:`scan`, with a running mean beside the parameters."""
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        def step(carry: Tree, batch: Tree) -> Tree:
+            gradient = differentiate(
+                lambda theta: self.loss(ctx, sent, own, theta, batch), carry["theta"]
+            )
+            theta = tree.apply(lambda p, g: p - ctx.lr * g, carry["theta"], gradient)
+            return {"theta": theta, "mean": tree.mix(carry["mean"], theta, 0.1)}
+
+        after = scan(step, {"theta": sent["params"], "mean": sent["params"]}, steps)
+        return {"delta": tree.subtract(sent["params"], after["theta"])}, {"mean": after["mean"]}
+
+
+@pytest.mark.parametrize("execute", [sequential, eager])
+def test_scan_is_descend(execute: Executor) -> None:
+    plain = federation(momentum=0.0, weight_decay=0.0, execute=execute, rounds=2)
+    server, _, _ = play(plain)
+    scanned, owns, _ = play(replace(plain, method=Scanned()))
+    assert_close(server, scanned)
+    assert all(leaf.isfinite().all() for own in owns.known.values() for leaf in tree.leaves(own))
+
+
+@dataclass(frozen=True)
+class OnTheServer(Method):
+    """FedAvg, then some steps on the server, by ``descend`` and by ``differentiate``."""
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        moved = super().step(ctx, server, reports, weights)
+        x = torch.randn(10, 6, generator=ctx.stream("x"), dtype=torch.float64)
+        batch = {"x": x, "y": torch.zeros(10, dtype=torch.long)}
+        theta = moved["params"]
+        plain = differentiate(lambda theta: self.loss(ctx, {}, {}, theta, batch), theta)
+        moved_by_hand = tree.apply(lambda p, g: p - 0.1 * g, theta, plain)
+        steps = Steps(One(batch), [torch.arange(10)], 10, {})
+        once = replace(ctx, lr=0.1)
+        followed, _ = descend(once, self.gradient, {}, {}, theta, steps)
+        assert not any(leaf.requires_grad for leaf in tree.leaves(plain))
+        return {**moved, "params": followed, "by_hand": moved_by_hand}
+
+
+@dataclass(frozen=True)
+class One:
+    batch: Tree
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.batch["x"][rows], self.batch["y"][rows]
+
+
+def test_the_server_can_train_too() -> None:
+    world = federation(method=OnTheServer(), momentum=0.0, weight_decay=0.0)
+    server, _, _ = play(world, until=1)
+    assert_close(server["params"], server["by_hand"])
+    plain, _, _ = play(federation(momentum=0.0, weight_decay=0.0), until=1)
+    assert not torch.equal(tree.leaves(plain["params"])[0], tree.leaves(server["params"])[0])
+
+
+@dataclass(frozen=True)
+class Refreshed(Method):
+    """A client starts from what it drew, and keeps a count."""
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"rounds": torch.zeros(())}
+
+    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"drawn": torch.randn(3, generator=rng)}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        return {"seen": own["drawn"]}, {**own, "rounds": own["rounds"] + 1}
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        return {**server, "seen": reports["seen"]}
+
+
+@pytest.mark.parametrize("execute", [sequential, eager])
+def test_what_is_drawn_once_a_round_is_forgotten(execute: Executor) -> None:
+    world = federation(method=Refreshed(), cohort=6, execute=execute)
+    first, owns, _ = play(world, until=1)
+    second, owns, _ = play(world, until=2, state=(first, owns, 1))
+    assert len(torch.cat([first["seen"], second["seen"]]).unique()) == 2 * 6 * 3
+    assert all(own.keys() == {"rounds"} and own["rounds"] == 2 for own in owns.known.values())
+
+
+def test_streams_of_the_server_go_by_purpose_and_round() -> None:
+    world = federation()
+    one, two = (context_of(world, number, [0]) for number in (0, 1))
+
+    def draw(ctx: Context, purpose: str) -> float:
+        return float(torch.rand((), generator=ctx.stream(purpose)))
+
+    assert draw(one, "a") == draw(one, "a")
+    assert len({draw(one, "a"), draw(one, "b"), draw(two, "a")}) == 3
+    other = context_of(replace(world, seed=4), 0, [0])
+    assert draw(other, "a") != draw(one, "a")
+
+
+PARTS = registry.parts()
+
+
+@pytest.mark.parametrize("name", [key for key, part in PARTS.items() if part.kind == "method"])
+def test_models_with_which_clients_ended_are_those_that_the_server_averages(name: str) -> None:
+    """Where one client takes part, the server of plain averaging ends where that client did."""
+    world = federation(name, cohort=1, momentum=0.0, weight_decay=0.0)
+    if any(layer.full_participation for layer in world.method.layers()):
+        pytest.skip("needs all clients")
+    before, owns = begin(world), Memory()
+    after, played = play_round(world, before, owns, 0)
+    ctx = context_of(world, 0, played.cohort)
+    ended = world.method.ended(ctx, before, played.reports, 0)
+    assert ended.keys() == world.initial.keys()
+    assert any(not torch.equal(ended[key], leaf) for key, leaf in world.initial.items())
+    averages = {"fedavg", "fedprox", "scaffold", "fednova", "fedper", "ditto", "apfl"}
+    if name in averages:
+        assert_close(ended, {key: after["params"][key] for key in ended})
+
+
+def test_prediction_is_in_testing_mode() -> None:
+    body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+    net = Net(Classifier(body, nn.Linear(8, 3)))
+    theta = net.init(stream(1, "x"))
+    x = torch.randn(5, 4, generator=stream(2, "x"))
+    before = tree.copy(theta)
+    together = net.predict(theta, x)
+    assert torch.equal(together, net.predict(theta, x)) and net.module.training
+    one_by_one = torch.cat([net.predict(theta, each[None]) for each in x])
+    torch.testing.assert_close(together, one_by_one)
+    assert_close(before, theta, 0)
+
+
+class Images:
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        x = rows[..., None, None, None].double() + torch.arange(3.0, dtype=torch.float64)
+        return x.expand(*rows.shape, 1, 2, 3), rows
+
+
+@dataclass(frozen=True)
+class ImagesOfClients:
+    sizes = (7, 5)
+    samples = Images()
+
+    def rows(self, client: int) -> Tensor:
+        return torch.arange(self.sizes[client]) + 10 * client
+
+
+def test_flips_are_half_of_the_samples_and_the_same_side_by_side() -> None:
+    world = replace(federation(), clients=ImagesOfClients(), batch_size=3, flips=True)
+    ctx = context_of(world, 0, [0, 1])
+    alone = [steps_of(world, ctx, client) for client in (0, 1)]
+    padded = side_by_side(alone)
+    flipped = []
+    for client, steps in enumerate(alone):
+        # An epoch of the shorter client has as many padded steps as one of the longer.
+        places = [0, 1, 2, 3, 4, 5] if client == 0 else [0, 1, 3, 4]
+        for place, batch in zip(places, steps, strict=True):
+            seen = padded["x"][client, place][padded["real"][client, place] == 1]
+            assert torch.equal(seen, batch["x"])
+            flipped += (batch["x"][:, 0, 0, 0] > batch["x"][:, 0, 0, 2]).tolist()
+    assert 4 < sum(flipped) < 20
+    half = some_epochs(alone[0], 2, 1, 2)
+    assert isinstance(half, Steps) and len(half.flips) == 1
+    assert torch.equal(half.flips[0], alone[0].flips[1])
+    image = torch.arange(12.0).reshape(2, 1, 2, 3)
+    mask = torch.tensor([True, False])
+    assert mirrored(image, mask)[0, 0, 0].tolist() == [2, 1, 0]
+    assert torch.equal(mirrored(image, mask)[1], image[1])
+    plain = steps_of(replace(world, flips=False), ctx, 0)
+    for one, other in zip(plain.orders, alone[0].orders, strict=True):
+        assert torch.equal(one, other)  # flips have a stream of their own
+
+
+@dataclass(frozen=True)
+class Drawing(Method):
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        DRAWN.append(int(ctx.cohort[0]))
+        return {"noise": torch.randn(steps, generator=rng)}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        DRAWN.append(-1)
+        return super().local(ctx, sent, own, steps)
+
+
+DRAWN: list[int] = []
+
+
+def test_draws_of_a_client_are_made_when_it_is_its_turn() -> None:
+    DRAWN.clear()
+    world = federation(method=Drawing(), cohort=6)
+    play(world, until=1)
+    assert DRAWN == [0, -1] * 6
+    steps = CohortSteps(world, context_of(world, 0, [0, 1, 2]), [0, 1, 2])
+    assert len(steps) == 3 and len(steps[1:]) == 2
+
+
+def test_needs_are_read_as_the_classes_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    parts = registry.parts()
+    for name, part in parts.items():
+        if not part.kind.startswith("server"):
+            assert registry.needs_of(name) == part.cls.needs, name
+    assert registry.needs_of("taught") == ("unlabelled", "judges")
+    assert parts["maker"].kind == "pre-training" and parts["taught"].kind == "method"
+
+
+BASE = "from fedrepro.methods.fedavg import FedAvg\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("class A(FedAvg):\n    needs = ('a', 'b')\n", ("a", "b")),
+        ("class A(FedAvg):\n    needs: ClassVar[tuple[str, ...]] = ('a',)\n", ("a",)),
+        ("class Base(FedAvg):\n    needs = ('a',)\nclass A(Base):\n    x: int = 1\n", ("a",)),
+        ("class A(FedAvg):\n    x: int = 1\n", ()),
+    ],
+)
+def test_needs_of_a_file(tmp_path: Path, text: str, expected: tuple[str, ...]) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(BASE + text)
+    assert registry._needs_in(file) == expected
+
+
+def test_needs_that_are_computed_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("class A:\n    needs = tuple(names)\n")
+    with pytest.raises(UserError, match="needs: expected a tuple of names, written"):
+        registry._needs_in(file)
+
+
+@pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])
+def test_no_wrapper_wraps_what_classifies_nothing(
+    wrapper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    with pytest.raises(UserError, match="not Maker: it trains no classifier"):
+        registry.compose(f"{wrapper}+maker")
+
+
+@dataclass(frozen=True)
+class Shapeless(Method):
+    """Its server has no model."""
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return {"prototypes": torch.zeros(3, 8)}
+
+
+@pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])
+def test_wrappers_refuse_a_server_without_a_model(wrapper: str) -> None:
+    outer, _ = registry.compose(wrapper)
+    with pytest.raises(UserError, match="expected a method whose server has a model"):
+        begin(federation(method=replace(outer, inner=Shapeless())))
