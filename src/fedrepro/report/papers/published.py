@@ -28,6 +28,7 @@ PERCENT = re.compile(
     r"_pct$|^(acc\d|avg|worst\d*|best\d*|gini_x100|accuracy_parity_gap)$",
 )
 FRACTION = ("ece", "mce", "cdf_response")
+LESS_IS_BETTER = re.compile(r"^(ece|mce|fid|gini_x100|accuracy_parity_gap|rounds_to_target)$|loss$")
 Unit = Literal["percent", "fraction", "own"]
 
 
@@ -63,6 +64,19 @@ class PrintedCell:
             return "percent"
         return "fraction" if self.metric in FRACTION else "own"
 
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """What is the same for all methods of a printed row."""
+        return self.system, self.table, self.dataset, self.setting, self.metric
+
+
+class OwnSplits(Typed):
+    """Data sets on which our seeds and splits are the authors' own, and how that is known."""
+
+    datasets: list[str]
+    seeds: list[int]
+    source: str
+
 
 class Spread(Typed):
     """What the +- of a paper's tables is taken over."""
@@ -71,6 +85,7 @@ class Spread(Typed):
     source: str
     seeds: int = Field(default=1, ge=1)
     ddof: Literal[0, 1] = 1
+    own_splits: OwnSplits | None = None
 
 
 class System(Typed):
@@ -82,6 +97,10 @@ class System(Typed):
     changes: str
     paper: str
     spread: Spread
+    proposes: list[str] = Field(
+        default=[], description='The paper\'s own methods; "+IMA" is a plug-in of others.'
+    )
+    references: list[str] = Field(default=[], description="Methods that are no rivals.")
 
 
 class Discrepancy(Typed):
@@ -153,6 +172,43 @@ class Published:
                 f": expected one; name more of {', '.join(KEYS)}"
             )
         return found[0] if found else None
+
+    def effect(self, cell: PrintedCell) -> float | None:
+        """What the paper claims at a cell: its distance to the number that it is compared with.
+
+        A method with a plug-in is compared with the method alone, a method that the paper proposes
+        with the best other one, and any other with the best proposed one. None where the row has no
+        such number.
+        """
+        system = self.systems[cell.system]
+        row = {
+            each.method: each.mean
+            for each in self._by_row[cell.row]
+            if each.mean is not None and each.method not in system.references
+        }
+        if cell.mean is None:
+            return None
+        proposes = system.proposes
+        for plug_in in (name for name in proposes if name.startswith("+")):
+            alone = cell.method.removesuffix(plug_in)
+            pair = row.get(alone), row.get(alone + plug_in)
+            if pair[0] is not None and pair[1] is not None:
+                return abs(pair[0] - pair[1])
+        if not {*proposes} & {*row}:
+            return None
+        own = cell.method in proposes
+        rivals = [mean for name, mean in row.items() if (name in proposes) != own]
+        if not rivals:
+            return None
+        best = min if LESS_IS_BETTER.search(cell.metric) else max
+        return abs(cell.mean - best(rivals))
+
+    @cached_property
+    def _by_row(self) -> dict[tuple[str, ...], list[PrintedCell]]:
+        found: dict[tuple[str, ...], list[PrintedCell]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.row, []).append(cell)
+        return found
 
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
