@@ -117,7 +117,7 @@ class Printed:
 class TableCell:
     """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed.
 
-    ``selection`` says what was chosen on test data to get the number, as it was in the paper; or "".
+    ``selection`` says what was chosen on test data to get the number, as in the paper; or "".
     """
 
     row: int

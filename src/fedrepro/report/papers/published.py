@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from fedrepro.report.papers.claim import Claim
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import Typed, read_yaml
@@ -143,6 +144,7 @@ class Published:
     notes: Mapping[tuple[str, str], tuple[str, ...]]
     words: Mapping[tuple[str, str], tuple[Wording, ...]]
     captions: Mapping[tuple[str, str], Caption]
+    claims: tuple[Claim, ...]
 
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
@@ -217,6 +219,13 @@ class Published:
             found.setdefault((cell.system, cell.table), []).append(cell)
         return found
 
+    def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
+        """The claims that a table bears on, or what it is a part of."""
+        items = {item, split_part(item)[0]}
+        return tuple(
+            claim for claim in self.claims if claim.system == system and items & {*claim.tables}
+        )
+
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
         """The entries of the ledger that bear on a table, or on what it is a part of."""
         items = {item, split_part(item)[0]}
@@ -272,6 +281,7 @@ def load(root: Path = Path()) -> Published:
     notes: dict[tuple[str, str], tuple[str, ...]] = {}
     words: dict[tuple[str, str], tuple[Wording, ...]] = {}
     captions: dict[tuple[str, str], Caption] = {}
+    claims: list[Claim] = []
     for system, folder in folders.items():
         cells += (_cell(system, row) for row in _rows(root, folder / "cells.csv"))
         about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
@@ -280,6 +290,10 @@ def load(root: Path = Path()) -> Published:
             _entry(Discrepancy, entries, system, entry)
             for entry in read_yaml(root / entries, entries)
         )
+        sayings = folder / "claims.yaml"
+        if (root / sayings).exists():
+            given = read_yaml(root / sayings, sayings)
+            claims += (_entry(Claim, sayings, system, entry) for entry in given)
         for row in _rows(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
             notes[key] = (*notes.get(key, ()), row["note"])
@@ -289,7 +303,7 @@ def load(root: Path = Path()) -> Published:
             words[key] = (*words.get(key, ()), wording)
         for path in sorted((root / folder / "captions").glob("*.md")):
             captions[system, path.stem] = _caption(path)
-    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions)
+    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions, tuple(claims))
 
 
 def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
