@@ -23,8 +23,9 @@ from fedrepro.methods.ima import IMA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.methods.term import TERM
-from fedrepro.run import assembly as plan
+from fedrepro.run.assembly import compose
 from fedrepro.support.errors import UserError
+from support.tiny_run import run_spec
 from support.worlds import Memory, assert_close, federation, play
 
 
@@ -246,12 +247,11 @@ def test_wrappers_refuse_what_weighs_its_clients_itself(wrapper: str, inner: str
 
 @pytest.mark.parametrize("name", ["aaggff_s", "ima+aaggff_s+fedavg", "afl"])
 def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
-    run = {"composition": name, "hyperparameters": {}, "participation": 0.1}
     with pytest.raises(UserError, match=r"participation: 0.1: expected 1, .*aaggff_d") as caught:
-        plan.compose(run)
+        compose(run_spec(name, participation=0.1))
     assert "\n" not in str(caught.value)
-    plan.compose({**run, "participation": 1.0})
-    plan.compose({**run, "composition": "aaggff_d+fedavg"})
+    compose(run_spec(name, participation=1.0))
+    compose(run_spec("aaggff_d+fedavg", participation=0.1))
 
 
 def test_propfair_above_its_baseline_has_a_finite_gradient() -> None:

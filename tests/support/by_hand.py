@@ -139,12 +139,18 @@ def measures(logits: Array, y: Array, batch_size: int) -> dict[str, float]:
     ece, mce = calibration(logits, y)
     batches = [slice(first, first + batch_size) for first in range(0, len(y), batch_size)]
     each = [calibration(logits[batch], y[batch]) for batch in batches]
+
+    def over_batches(right: Array) -> float:
+        return float(np.mean([right[batch].mean() for batch in batches]))
+
     return {
         "top5": float((higher < 5).mean()),
         "ece": ece,
         "mce": mce,
         "ece_batch": sum(ece for ece, _ in each) / len(each),
         "mce_batch": sum(mce for _, mce in each) / len(each),
+        "accuracy_batch": over_batches(logits.argmax(1) == y),
+        "top5_batch": over_batches(higher < 5),
     }
 
 

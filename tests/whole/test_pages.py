@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fedrepro.cli.main import main
 from support.known_results import Tables, write_config, write_papers, write_run
@@ -33,6 +34,13 @@ PRINTED = [
     ("table_1", "I", "E", "S", "Plain", "acc1", "55.0", "", ""),
     ("table_9", "IX", EVIL, EVIL, EVIL, "acc1", "1.0", "", EVIL),
 ]
+
+
+CLAIM = {
+    "name": "better", "says": EVIL, "source": EVIL, "basis": "table", "tables": ["table_1"],
+    "left": {"method": "Best", "dataset": "D", "metric": "acc1"}, "right": {"method": "Plain"},
+    "expect": "more",
+}  # fmt: skip
 
 
 def place(label: str, metric: Any, **keys: Any) -> dict[str, Any]:
@@ -145,6 +153,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("known")
     about = dict.fromkeys(("name", "title", "changes", "paper"), EVIL)
     write_papers(root, PRINTED, about, f"# {EVIL}\n\n{EVIL}\n", EVIL)
+    (root / "reports/papers/ima/claims.yaml").write_text(yaml.safe_dump([CLAIM]), encoding="utf-8")
     write_config(root, {}, EXPERIMENT)
     ends = {"fedavg": (0.80, 0.82, 0.84), "fedprox": (0.70, 0.71, 0.72), "fednova": (0.60,)}
     for method, accuracies in ends.items():
@@ -181,7 +190,10 @@ def test_accuracy_is_the_mean_of_the_last_ten_over_seeds_of_the_better_method(si
     assert ours["half_width"] == pytest.approx(T_2 * 2 / 3**0.5)
     assert ours["tried"] == pytest.approx({"fedavg": 82.0, "fedprox": 71.0})
     assert (cell["printed"]["mean"], cell["difference"]) == pytest.approx((81.2, 0.8))
-    assert cell["verdict"]["word"] == "agrees"
+    # The printed number is one draw, which lies as far as this from three of ours: too far to tell.
+    assert cell["verdict"]["limit"] == pytest.approx(T_2 * 2 * (1 + 1 / 3) ** 0.5)
+    assert (cell["verdict"]["word"], cell["verdict"]["basis"]) == ("weak", "draw")
+    assert cell["selection"] == "the best of 2 is chosen by this very number"
 
 
 def test_of_losses_the_least_is_the_best(site: Path) -> None:
@@ -218,13 +230,27 @@ def test_a_number_at_scale_demo_answers_no_printed_one(site: Path) -> None:
 
 def test_the_page_shows_these_numbers(site: Path) -> None:
     matrix = tables_of(site, "ima/table_1.html").of("matrix")[0]
-    assert matrix[0][1].startswith("81.20 ? doubted, see the reason 82.00 ✓ agrees")
-    assert matrix[0][2] == "70.0 60.0 ≠ differs"
-    assert matrix[2][1:] == ["– 0.25", "0.200 0.250 ≠ differs"]
+    assert matrix[0][1].startswith(
+        "81.20 ? doubted, see the reason 82.00 ≈ compatible but weak limit 9.94"
+    )
+    assert matrix[0][2] == "70.0 60.0 ≠ differs limit 1.00, one seed"
+    assert matrix[2][1:] == ["– 0.25", "0.200 0.250 ≠ differs limit 0.010, one seed"]
     row = tables_of(site, "ima/table_1.html").of("stack cells")[0][0]
-    assert row[:4] == ["Best", row[1], "82.00 ± 4.97 best of 2: fedavg", "+0.80"]
+    chosen = "Chosen on test data: the best of 2 is chosen by this very number."
+    assert row[:4] == ["Best", row[1], f"82.00 ± 4.97 best of 2: fedavg {chosen}", "+0.80"]
     last = tables_of(site, "ima/table_1.html").of("stack cells")[4][1]
     assert (last[1:4], last[6]) == (["55.0", "not run", "–"], "12.30")
+
+
+def test_the_page_of_claims_shows_leads(site: Path) -> None:
+    """Printed 81.20 less 70.0; ours, of the one seed that both have, 80 less 60."""
+    ((row,),) = tables_of(site, "claims.html").of("stack claims")
+    assert row[1].startswith("✓ supports 1 of 1 comparisons, mean lead +11.20")
+    assert row[2].startswith("○ undecided 1 of 1 comparisons computed: 0 hold")
+    assert (row[3], row[4]) == ("+20.00", "1")
+    page = (site / "reports/site/ima/table_1.html").read_text(encoding="utf-8")
+    assert '<a href="../claims.html#ima-better">' in page
+    assert 'id="ima-better"' in (site / "reports/site/claims.html").read_text(encoding="utf-8")
 
 
 def test_costs_are_sums_over_the_runs_that_are_there(site: Path) -> None:
@@ -246,7 +272,7 @@ def test_hostile_texts_are_escaped_on_every_kind_of_page(site: Path) -> None:
         assert "<script" not in page.read_text(encoding="utf-8"), page
     folder = site / "reports/site"
     for name in (
-        "index.html", "discrepancies.html", "cost.html", "methods/fedavg.html",
+        "index.html", "claims.html", "discrepancies.html", "cost.html", "methods/fedavg.html",
         "runs/ima/a/fedavg/seed1.html", "ima/table_1.html", "ima/table_9.html", "ima/formula.html",
         *(f"ima/{figure}.html" for figure in EXPERIMENT["figures"]),
     ):  # fmt: skip

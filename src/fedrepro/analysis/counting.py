@@ -2,7 +2,6 @@
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 MIB = 2**20  # bytes
 
@@ -40,6 +39,9 @@ def multiply_adds(module: nn.Module, input_shape: tuple[int, ...]) -> int:
     Args:
         input_shape: of one sample.
     """
+    # It imports triton, which costs every process of the warm start memory and says so at the end.
+    from torch.utils.flop_counter import FlopCounterMode
+
     training = module.training
     module.eval()  # BatchNorm can't train on one sample
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

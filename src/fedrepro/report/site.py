@@ -8,6 +8,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.pages import overview
+from fedrepro.report.pages.claims import claims_page
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
@@ -123,8 +124,10 @@ def write_site(
     renderer.write(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, landed)
     )
+    claims = claims_page(published, tables.values())
+    renderer.write(Path("claims.html"), "claims.html.j2", claims)
     # The start page is what the workflow waits for: it comes last.
-    content = overview.start_page(workbench, published, targets, tables, counts)
+    content = overview.start_page(workbench, published, targets, tables, counts, claims["summary"])
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
 

@@ -216,7 +216,8 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     assert rows["ima", "table_1"] == {
         "system": "ima", "table": "table_1", "printed": 192, "targets": 4, "computed": 2,
-        "agree": 1, "differ": 1, "not_comparable": 0,
+        "agree": 1, "weak": 0, "differ": 1, "not_comparable": 0,
+        "arithmetic_agree": 0, "arithmetic_differ": 0,
     }  # fmt: skip
     assert rows["ima", "all"]["printed"] == 292
     assert rows["all", "all"]["printed"] == 1389

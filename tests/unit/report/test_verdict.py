@@ -4,14 +4,19 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from fedrepro.report.papers.estimate import Estimate
+from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Spread
-from fedrepro.report.papers.verdict import judge, rule_in_words
+from fedrepro.report.papers.verdict import judge, rule_in_words, tolerance
 
 NO_SPREAD = Spread(over="none", source="one seed")
 CLIENTS = Spread(over="clients", source="item 32")
 FEDGO = Spread(over="seeds", source="item A19", seeds=5, ddof=0)
 AAGGFF = Spread(over="seeds", source="scripts", seeds=3, ddof=1)
+
+
+# By hand: Student's t, 97.5 %, two degrees of freedom, and what a further draw has of it for n = 3.
+T_2 = 4.302653
+DRAW_OF_3 = T_2 * math.sqrt(4 / 3)
 
 
 def printed(
@@ -26,6 +31,7 @@ def test_estimate_by_students_t() -> None:
     assert ours.std == pytest.approx(2)
     interval = stats.t.interval(0.95, 2, loc=82, scale=2 / math.sqrt(3))
     assert ours.half_width == pytest.approx(interval[1] - 82)
+    assert ours.reach_of_a_draw == pytest.approx(2 * ours.half_width)  # for n = 3
 
 
 def test_one_value_has_no_spread() -> None:
@@ -43,16 +49,55 @@ def test_one_point_decides_for_one_seed(spread: Spread) -> None:
     assert judge(cell, Estimate.of([81.0]), spread).word == "agrees"
     assert judge(cell, Estimate.of([81.01]), spread).word == "differs"
     assert judge(cell, Estimate.of([78.9]), spread).word == "differs"
+    found = judge(cell, Estimate.of([81.0]), spread)
+    assert (found.basis, found.seeds) == ("tolerance", 1)
+    assert "one seed" in found.why
 
 
-def test_our_interval_decides_where_it_is_wider() -> None:
-    wide = Estimate.of([81.0, 82.0, 83.0])  # half-width 2.48
+@pytest.mark.parametrize(
+    ("mean", "metric", "expected"),
+    [(80, "acc1", 1), (96, "acc1", 1), (99, "acc1", 0.25), (2, "acc1", 0.5), (50, "worst10", 1),
+     (0.5, "ece", 0.01), (0.02, "ece", 0.005), (100, "acc1", 0), (300, "rounds_to_target", 0)],
+)  # fmt: skip
+def test_the_tolerance_is_a_quarter_of_the_error_rate(
+    mean: float, metric: str, expected: float
+) -> None:
+    assert tolerance(printed(mean, None, metric)) == pytest.approx(expected)
+
+
+def test_near_all_right_a_point_is_much() -> None:
+    """98.3 has 2.4 times the errors of 99.3."""
+    assert judge(printed(99.3), Estimate.of([98.3]), CLIENTS).word == "differs"
+    assert judge(printed(99.3), Estimate.of([99.2]), CLIENTS).word == "agrees"
+
+
+def test_a_draw_decides_where_it_reaches_further() -> None:
+    wide = Estimate.of([81.6, 82.0, 82.4])
     found = judge(printed(), wide, NO_SPREAD)
-    assert found.word == "agrees"
-    assert found.limit == pytest.approx(2.484, abs=1e-3)
+    assert found.limit == pytest.approx(DRAW_OF_3 * 0.4)  # 1.99
+    assert (found.word, found.basis) == ("differs", "draw")
+    assert judge(printed(80.1), wide, NO_SPREAD).word == "agrees"
     narrow = Estimate.of([81.99, 82.0, 82.01])
     found = judge(printed(), narrow, NO_SPREAD)
-    assert (found.word, found.limit) == ("differs", 1.0)
+    assert (found.word, found.limit, found.basis) == ("differs", 1.0, "tolerance")
+
+
+def test_a_limit_beyond_two_points_is_weak() -> None:
+    wide = Estimate.of([81.0, 82.0, 83.0])
+    found = judge(printed(), wide, NO_SPREAD)
+    assert found.limit == pytest.approx(DRAW_OF_3)  # 4.97
+    assert found.word == "weak"
+    assert "two percentage points" in found.why
+
+
+def test_a_limit_beyond_the_claimed_effect_is_weak() -> None:
+    ours = Estimate.of([80.2])
+    assert judge(printed(), ours, NO_SPREAD, effect=1.0).word == "agrees"
+    found = judge(printed(), ours, NO_SPREAD, effect=0.9)
+    assert (found.word, found.effect) == ("weak", 0.9)
+    assert "the effect that the paper claims here" in found.why
+    # One that differs is told apart, weak or not.
+    assert judge(printed(), Estimate.of([82.0]), NO_SPREAD, effect=0.9).word == "differs"
 
 
 def test_a_fraction_has_a_hundredth_for_a_point() -> None:
@@ -63,7 +108,9 @@ def test_a_fraction_has_a_hundredth_for_a_point() -> None:
 def test_other_units_have_no_point() -> None:
     rounds = printed(260, None, "rounds_to_target", 0)
     assert judge(rounds, Estimate.of([261.0]), NO_SPREAD).word == "not comparable"
-    assert judge(rounds, Estimate.of([255.0, 262.0, 266.0]), NO_SPREAD).word == "agrees"
+    found = judge(rounds, Estimate.of([255.0, 262.0, 266.0]), NO_SPREAD)
+    assert (found.word, found.basis) == ("agrees", "draw")
+    assert judge(rounds, Estimate.of([255.0, 262.0, 266.0]), NO_SPREAD, effect=9.0).word == "weak"
 
 
 def test_joint_standard_error_is_welchs() -> None:
@@ -73,7 +120,8 @@ def test_joint_standard_error_is_welchs() -> None:
     for mean in (68.0, 68.6, 69.0, 70.0, 73.5, 74.5):
         p = stats.ttest_ind_from_stats(71, 1, 3, mean, sample, 5, equal_var=False).pvalue
         verdict = judge(printed(mean, 1.5), Estimate.of(ours), FEDGO)
-        assert verdict.word == ("agrees" if p > 0.05 else "differs"), (mean, p)
+        assert (verdict.word == "differs") == (p < 0.05), (mean, p)
+        assert verdict.basis == "joint"
 
 
 def test_population_and_sample_spread_differ() -> None:
@@ -92,8 +140,35 @@ def replace_ddof(spread: Spread) -> Spread:
 def test_with_one_seed_the_printed_spread_stands_for_ours() -> None:
     found = judge(printed(70, 1.0), Estimate.of([74.0]), AAGGFF)
     assert found.limit == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(1 / 3 + 1))
-    assert found.word == "agrees"
+    assert found.word == "weak"  # a limit of 4.97 points
     assert "one seed" in found.why
+
+
+def test_what_two_methods_leave_over_the_same_seeds() -> None:
+    """Means of the seeds 12, 14, 16, of the methods 13, 15; 1, -1, 0 and its mirror remain."""
+    found = Residual.of([[12.0, 12.0, 15.0], [12.0, 16.0, 17.0], [12.0, 12.0, 15.0]])
+    assert found is not None
+    assert (found.methods, found.degrees) == (2, 2)  # equal ones count once
+    assert found.std == pytest.approx(math.sqrt(4 / 2))
+    assert found.limit(3) == pytest.approx(T_2 * math.sqrt(2) * math.sqrt(2 / 3))
+
+
+@pytest.mark.parametrize("values", [[], [[1.0, 2.0]], [[1.0, 2.0], [1.0, 2.0]], [[1.0], [2.0]]])
+def test_a_residual_needs_two_methods_and_seeds(values: list[list[float]]) -> None:
+    assert Residual.of(values) is None
+
+
+def test_on_the_authors_own_splits_what_seeds_share_cancels() -> None:
+    """Seeds that differ by ten points: no difference of less is seen but seed by seed."""
+    ours = Estimate.of([70.0, 80.0, 90.0])
+    cell = printed(77.0, 8.0)
+    assert judge(cell, ours, AAGGFF).word == "weak"
+    steady = Residual(0.5, 8, 5)
+    found = judge(cell, ours, AAGGFF, effect=4.0, residual=steady)
+    assert found.limit == pytest.approx(stats.t.ppf(0.975, 8) * 0.5 * math.sqrt(2 / 3))
+    assert (found.word, found.basis) == ("differs", "paired")
+    assert judge(printed(79.5, 8.0), ours, AAGGFF, 4.0, steady).word == "agrees"
+    assert judge(printed(79.5, 8.0), ours, AAGGFF, 0.8, steady).word == "weak"
 
 
 def test_no_printed_spread_falls_back_to_the_point() -> None:

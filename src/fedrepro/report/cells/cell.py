@@ -115,13 +115,17 @@ class Printed:
 
 @dataclass(frozen=True)
 class TableCell:
-    """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed."""
+    """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed.
+
+    ``selection`` says what was chosen on test data to get the number, as in the paper; or "".
+    """
 
     row: int
     column: int
     printed: Printed | None
     paper: Result
     demo: Result | None
+    selection: str
     difference: float | None
     verdict: Verdict | None
 

@@ -10,10 +10,15 @@ from fedrepro.report.cells import computed, tables
 from fedrepro.report.cells.cell import ComputedTable, Printed
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.verdict import Verdict
 
-COUNTS = ("printed", "targets", "computed", "agree", "differ", "not_comparable")
+# Of trained cells, then of those that are counted or calculated.
+TRAINED = {
+    "agrees": "agree", "weak": "weak", "differs": "differ", "not comparable": "not_comparable"
+}  # fmt: skip
+ARITHMETIC = {"agrees": "arithmetic_agree", "differs": "arithmetic_differ"}
+COUNTS = ("printed", "targets", "computed", *TRAINED.values(), *ARITHMETIC.values())
 ALL = "all"
-_WORDS = {"agrees": "agree", "differs": "differ", "not comparable": "not_comparable"}
 
 
 def coverage(workbench: Workbench) -> list[dict[str, Any]]:
@@ -41,19 +46,18 @@ def count(
     for key, target in workbench.targets("paper").items():
         if isinstance(target, ComputedTarget):
             for each in computed.compute(workbench, target, published):
-                word = each.verdict.word if each.verdict else None
-                counts[key].update(_counts_of(each.value is not None, word))
+                counts[key].update(counts_of(each.value is not None, each.verdict))
         if not isinstance(target, TableTarget):
             continue
         # Of columns that answer the same printed cell the first one counts.
         answers: dict[tuple[str, ...], dict[str, int]] = {}
         for cell in found[key].cells if key in found else ():
             if cell.printed:
-                word = cell.verdict.word if cell.verdict else None
-                answers.setdefault(cell.printed.name, _counts_of(cell.paper.n > 0, word))
+                counted_once = counts_of(cell.paper.n > 0, cell.verdict)
+                answers.setdefault(cell.printed.name, counted_once)
         if key not in found:
             printed = (tables.printed_cell(target, cell, published) for cell in target.cells)
-            answers = {Printed.of(cell).name: _counts_of(False, None) for cell in printed if cell}
+            answers = {Printed.of(cell).name: counts_of(False, None) for cell in printed if cell}
         counted = counts.setdefault(key, Counter())
         for each_counts in answers.values():
             counted.update(each_counts)
@@ -62,8 +66,13 @@ def count(
     return counts
 
 
-def _counts_of(has_value: bool, word: str | None) -> dict[str, int]:
-    return {"targets": 1, "computed": int(has_value)} | ({_WORDS[word]: 1} if word else {})
+def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
+    """What one printed cell with a target adds to the counts."""
+    counts = {"targets": 1, "computed": int(has_value)}
+    if verdict is None:
+        return counts
+    names = ARITHMETIC if verdict.basis == "arithmetic" else TRAINED
+    return counts | {names[verdict.word]: 1}
 
 
 def rows_of(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedrepro.config.tables import Summary
+from fedrepro.config.tables import OverClients, Summary
 from fedrepro.config.targets import Cell, Run, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import (
@@ -18,7 +18,7 @@ from fedrepro.report.cells.cell import (
     TableRow,
 )
 from fedrepro.report.cells.measures import Measure, fewer, last, measure_of
-from fedrepro.report.papers.estimate import Estimate
+from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.results import RunRecord, find_run
@@ -40,6 +40,11 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         demo = f"{target.system}/{row.demo}" if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
     wide = len(table.columns)
+    results = [
+        _results(workbench, target, cell, paper_cell)
+        for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
+    ]
+    residuals = _residuals(target, [own for own, _ in results], published)
     return ComputedTable(
         system=target.system,
         item=target.item,
@@ -50,8 +55,8 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         rows=tuple(rows),
         columns=tuple(TableColumn(column.label) for column in table.columns),
         cells=tuple(
-            _cell(workbench, target, divmod(index, wide), cell, paper_cell, published)
-            for index, (cell, paper_cell) in enumerate(zip(target.cells, paper.cells, strict=True))
+            _cell(target, divmod(index, wide), cell, found, published, residuals)
+            for index, (cell, found) in enumerate(zip(target.cells, results, strict=True))
         ),
     )
 
@@ -78,27 +83,81 @@ def value_of(record: RunRecord, measure: Measure, rounds: int) -> float | None:
     return last(measure.series(record), rounds) if record.state == "finished" else None
 
 
+Group = tuple[tuple[str, ...], bool]
+
+
+def _results(
+    workbench: Workbench, target: TableTarget, cell: Cell, paper_cell: Cell
+) -> tuple[Result, Result | None]:
+    """Those of the published setting and of what stands in for it at scale demo."""
+    if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
+        return _result(workbench, target, paper_cell), _result(workbench, target, cell)
+    seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
+    return _result(workbench, target, replace(paper_cell, seeds=seeds)), None
+
+
+def _residuals(
+    target: TableTarget, results: Sequence[Result], published: Published
+) -> dict[Group, Residual]:
+    """By printed row and reading: what our methods leave over the authors' own seeds and splits."""
+    values: dict[Group, list[list[float]]] = {}
+    for cell, result in zip(target.cells, results, strict=True):
+        printed = printed_cell(target, cell, published)
+        if printed is None or not _on_own_splits(printed, result, published):
+            continue
+        found = [run.value for run in result.runs_of_the_chosen if run.value is not None]
+        values.setdefault((printed.row, _is_released(result)), []).append(found)
+    residuals = {group: Residual.of(rows) for group, rows in values.items()}
+    return {group: residual for group, residual in residuals.items() if residual}
+
+
+def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
+    """Whether a result has a number for each of the authors' seeds, on their splits."""
+    own = published.systems[printed.system].spread.own_splits
+    if own is None or printed.dataset not in own.datasets:
+        return False
+    return sorted(own.seeds) == sorted(
+        run.seed for run in result.runs_of_the_chosen if run.value is not None
+    )
+
+
+def _is_released(result: Result) -> bool:
+    """Whether the methods are read as the authors' code has them."""
+    return any("@" in method for method in result.methods)
+
+
 def _cell(
-    workbench: Workbench,
     target: TableTarget,
     place: tuple[int, int],
     cell: Cell,
-    paper_cell: Cell,
+    results: tuple[Result, Result | None],
     published: Published,
+    residuals: Mapping[Group, Residual],
 ) -> TableCell:
     printed = printed_cell(target, cell, published)
-    stands_in = (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods)
-    if stands_in:
-        demo, paper = _result(workbench, target, cell), _result(workbench, target, paper_cell)
-    else:
-        seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
-        demo, paper = None, _result(workbench, target, replace(paper_cell, seeds=seeds))
-    verdict = _verdict(published, printed, paper)
+    paper, demo = results
+    residual = None
+    if printed and _on_own_splits(printed, paper, published):
+        residual = residuals.get((printed.row, _is_released(paper)))
+    verdict = _verdict(published, printed, paper, residual)
     difference = None
     if printed and printed.mean is not None and paper.mean is not None and verdict:
         difference = paper.mean - printed.mean
     shown = Printed.of(printed) if printed else None
-    return TableCell(*place, shown, paper, demo, difference, verdict)
+    return TableCell(*place, shown, paper, demo, _selection(target, cell), difference, verdict)
+
+
+def _selection(target: TableTarget, cell: Cell) -> str:
+    """What was chosen on test data, in words."""
+    metric = target.table.metric_of(cell.row, cell.column)
+    words = {
+        "best": "the mixture that is best on average is chosen on test samples",
+        "released": "each client's mixture is chosen on its own test samples",
+    }
+    found = [words[metric.mix]] if isinstance(metric, OverClients) and metric.mix in words else []
+    if len(cell.methods) > 1:
+        found.append(f"the best of {len(cell.methods)} is chosen by this very number")
+    return "; ".join(found)
 
 
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
@@ -190,7 +249,12 @@ def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
     return "; ".join(lines)
 
 
-def _verdict(published: Published, printed: PrintedCell | None, result: Result) -> Verdict | None:
+def _verdict(
+    published: Published,
+    printed: PrintedCell | None,
+    result: Result,
+    residual: Residual | None,
+) -> Verdict | None:
     """None where there is nothing to compare."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
@@ -214,4 +278,5 @@ def _verdict(published: Published, printed: PrintedCell | None, result: Result) 
         )
     assert result.mean is not None
     ours = Estimate(result.n, result.mean, result.std, result.half_width)
-    return judge(printed, ours, published.systems[printed.system].spread)
+    spread = published.systems[printed.system].spread
+    return judge(printed, ours, spread, published.effect(printed), residual)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, System, label_of, split_part
 
 
@@ -23,5 +24,9 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         "label": label_of(item, table),
         "caption": published.captions.get((system, item)),
         "notes": published.notes.get((system, split_part(item)[0]), ()),
+        "claims": [
+            {"claim": claim, "printed": judge_printed(claim, pairs_of(claim, published))}
+            for claim in published.claims_on(system, item)
+        ],
         "discrepancies": published.discrepancies(system, item),
     }

@@ -7,6 +7,7 @@ from typing import Any
 from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.coverage import ARITHMETIC
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
@@ -39,8 +40,12 @@ def start_page(
     targets: Mapping[tuple[str, str], Target],
     tables: Mapping[tuple[str, str], ComputedTable],
     counts: Mapping[tuple[str, str], Counter[str]],
+    claims: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The state of all tables; ``tables`` are those that have been computed."""
+    """The state of all tables; ``tables`` are those that have been computed.
+
+    ``claims`` are counts of the claims' verdicts.
+    """
 
     def state(key: tuple[str, str]) -> dict[str, Any]:
         return _table_state(workbench, published, targets.get(key), key, tables.get(key), counts)
@@ -55,7 +60,14 @@ def start_page(
     everything = sum((counts[key] for key in published.tables), Counter())
     own = [state(key) for key in targets if key[0] not in published.systems]
     scale = next(iter(targets.values())).scale if targets else workbench.config.scale
-    return {"systems": systems, "own": own, "counts": everything, "scale": scale}
+    return {
+        "systems": systems,
+        "own": own,
+        "counts": everything,
+        "arithmetic": sum(everything[name] for name in ARITHMETIC.values()),
+        "claims": claims,
+        "scale": scale,
+    }
 
 
 def _table_state(

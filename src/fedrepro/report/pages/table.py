@@ -80,6 +80,7 @@ def _counts(cells: Iterable[TableCell]) -> dict[str, int]:
         "demo": sum(bool(cell.demo and cell.demo.n) for cell in cells),
         "cells": len(cells),
         "agree": words.count("agrees"),
+        "weak": words.count("weak"),
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
     }

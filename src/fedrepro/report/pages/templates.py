@@ -38,6 +38,7 @@ class Renderer:
         self.environment.filters |= {
             "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
             "prose": prose, "svg": Markup, "plain": plain, "words": words,
+            "figure": figure,
         }  # fmt: skip
 
     def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
@@ -65,6 +66,12 @@ def number(value: float | None, decimals: int = 2) -> str:
 def signed(value: float | None, decimals: int = 2) -> str:
     """A difference with its sign."""
     return "–" if value is None else f"{value:+.{decimals}f}".replace("-", MINUS)
+
+
+def figure(value: float) -> str:
+    """A difference of any magnitude, with its sign."""
+    text = f"{value:+.2f}" if 0.01 <= abs(value) < 1e5 or value == 0 else f"{value:+.2g}"
+    return text.replace("-", MINUS)
 
 
 def whole(value: float) -> str:

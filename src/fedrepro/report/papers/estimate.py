@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 def student_t(degrees: float) -> float:
     """The 97.5 % quantile of Student's t: 4.30 for 2 degrees of freedom, 1.96 for many."""
@@ -37,3 +39,42 @@ class Estimate:
             return cls(1, mean, None, None)
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
         return cls(n, mean, std, student_t(n - 1) * std / math.sqrt(n))
+
+    @property
+    def reach_of_a_draw(self) -> float | None:
+        """Half the 95 % prediction interval of one further value; None for one value."""
+        if self.std is None:
+            return None
+        return student_t(self.n - 1) * self.std * math.sqrt(1 + 1 / self.n)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What is left of several methods' values when each method's and each seed's mean is taken off.
+
+    Attributes:
+        std: the residual standard deviation of the two-way analysis of variance.
+        degrees: its degrees of freedom, (methods - 1) (seeds - 1).
+        methods: how many different ones it comes from.
+    """
+
+    std: float
+    degrees: int
+    methods: int
+
+    @classmethod
+    def of(cls, values: Sequence[Sequence[float]]) -> "Residual | None":
+        """Of values [methods, seeds]; methods that give the same values count once.
+
+        None where nothing is left: fewer than two methods or seeds.
+        """
+        table = np.array(sorted({tuple(row) for row in values}))
+        if table.ndim != 2 or min(table.shape) < 2:
+            return None
+        rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+        degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+        return cls(float(np.sqrt((rest**2).sum() / degrees)), degrees, table.shape[0])
+
+    def limit(self, seeds: int) -> float:
+        """The 95 % limit of the difference of two means over the same ``seeds``."""
+        return student_t(self.degrees) * self.std * math.sqrt(2 / seeds)

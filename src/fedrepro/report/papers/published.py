@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from fedrepro.report.papers.claim import Claim
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import Typed, read_yaml
@@ -28,6 +29,7 @@ PERCENT = re.compile(
     r"_pct$|^(acc\d|avg|worst\d*|best\d*|gini_x100|accuracy_parity_gap)$",
 )
 FRACTION = ("ece", "mce", "cdf_response")
+LESS_IS_BETTER = re.compile(r"^(ece|mce|fid|gini_x100|accuracy_parity_gap|rounds_to_target)$|loss$")
 Unit = Literal["percent", "fraction", "own"]
 
 
@@ -63,6 +65,19 @@ class PrintedCell:
             return "percent"
         return "fraction" if self.metric in FRACTION else "own"
 
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """What is the same for all methods of a printed row."""
+        return self.system, self.table, self.dataset, self.setting, self.metric
+
+
+class OwnSplits(Typed):
+    """Data sets on which our seeds and splits are the authors' own, and how that is known."""
+
+    datasets: list[str]
+    seeds: list[int]
+    source: str
+
 
 class Spread(Typed):
     """What the +- of a paper's tables is taken over."""
@@ -71,6 +86,7 @@ class Spread(Typed):
     source: str
     seeds: int = Field(default=1, ge=1)
     ddof: Literal[0, 1] = 1
+    own_splits: OwnSplits | None = None
 
 
 class System(Typed):
@@ -82,6 +98,10 @@ class System(Typed):
     changes: str
     paper: str
     spread: Spread
+    proposes: list[str] = Field(
+        default=[], description='The paper\'s own methods; "+IMA" is a plug-in of others.'
+    )
+    references: list[str] = Field(default=[], description="Methods that are no rivals.")
 
 
 class Discrepancy(Typed):
@@ -124,6 +144,7 @@ class Published:
     notes: Mapping[tuple[str, str], tuple[str, ...]]
     words: Mapping[tuple[str, str], tuple[Wording, ...]]
     captions: Mapping[tuple[str, str], Caption]
+    claims: tuple[Claim, ...]
 
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
@@ -154,12 +175,56 @@ class Published:
             )
         return found[0] if found else None
 
+    def effect(self, cell: PrintedCell) -> float | None:
+        """What the paper claims at a cell: its distance to the number that it is compared with.
+
+        A method with a plug-in is compared with the method alone, a method that the paper proposes
+        with the best other one, and any other with the best proposed one. None where the row has no
+        such number.
+        """
+        system = self.systems[cell.system]
+        row = {
+            each.method: each.mean
+            for each in self._by_row[cell.row]
+            if each.mean is not None and each.method not in system.references
+        }
+        if cell.mean is None:
+            return None
+        proposes = system.proposes
+        for plug_in in (name for name in proposes if name.startswith("+")):
+            alone = cell.method.removesuffix(plug_in)
+            pair = row.get(alone), row.get(alone + plug_in)
+            if pair[0] is not None and pair[1] is not None:
+                return abs(pair[0] - pair[1])
+        if not {*proposes} & {*row}:
+            return None
+        own = cell.method in proposes
+        rivals = [mean for name, mean in row.items() if (name in proposes) != own]
+        if not rivals:
+            return None
+        best = min if LESS_IS_BETTER.search(cell.metric) else max
+        return abs(cell.mean - best(rivals))
+
+    @cached_property
+    def _by_row(self) -> dict[tuple[str, ...], list[PrintedCell]]:
+        found: dict[tuple[str, ...], list[PrintedCell]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.row, []).append(cell)
+        return found
+
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
         found: dict[tuple[str, str], list[PrintedCell]] = {}
         for cell in self.cells:
             found.setdefault((cell.system, cell.table), []).append(cell)
         return found
+
+    def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
+        """The claims that a table bears on, or what it is a part of."""
+        items = {item, split_part(item)[0]}
+        return tuple(
+            claim for claim in self.claims if claim.system == system and items & {*claim.tables}
+        )
 
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
         """The entries of the ledger that bear on a table, or on what it is a part of."""
@@ -216,6 +281,7 @@ def load(root: Path = Path()) -> Published:
     notes: dict[tuple[str, str], tuple[str, ...]] = {}
     words: dict[tuple[str, str], tuple[Wording, ...]] = {}
     captions: dict[tuple[str, str], Caption] = {}
+    claims: list[Claim] = []
     for system, folder in folders.items():
         cells += (_cell(system, row) for row in _rows(root, folder / "cells.csv"))
         about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
@@ -224,6 +290,10 @@ def load(root: Path = Path()) -> Published:
             _entry(Discrepancy, entries, system, entry)
             for entry in read_yaml(root / entries, entries)
         )
+        sayings = folder / "claims.yaml"
+        if (root / sayings).exists():
+            given = read_yaml(root / sayings, sayings)
+            claims += (_entry(Claim, sayings, system, entry) for entry in given)
         for row in _rows(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
             notes[key] = (*notes.get(key, ()), row["note"])
@@ -233,7 +303,7 @@ def load(root: Path = Path()) -> Published:
             words[key] = (*words.get(key, ()), wording)
         for path in sorted((root / folder / "captions").glob("*.md")):
             captions[system, path.stem] = _caption(path)
-    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions)
+    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions, tuple(claims))
 
 
 def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:

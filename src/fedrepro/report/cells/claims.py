@@ -1,0 +1,163 @@
+"""What our runs say of a claim, read from the tables' JSON.
+
+A comparison's differences are taken seed by seed, and their mean is held against the claim by a t
+test on both sides; within one claim the p values are corrected by Holm's method. With one seed, or
+differences that do not vary, nothing is decided.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
+from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.pairs import Pair
+from fedrepro.report.papers.published import PrintedCell
+
+Word = Literal["holds", "does not hold", "undecided", "not computed"]
+WORDS: tuple[Word, ...] = ("holds", "does not hold", "undecided", "not computed")
+LEVEL = 0.05
+
+CellIndex = Mapping[tuple[str, str, tuple[str, ...]], TableCell]
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Leads over paired seeds: their mean, its 95 % interval by Student's t, a two-sided p.
+
+    Attributes:
+        seeds: how many pairs.
+        low, high, p: None where a t test says nothing.
+    """
+
+    seeds: int
+    lead: float
+    low: float | None
+    high: float | None
+    p: float | None
+
+    @classmethod
+    def of(cls, leads: Sequence[float], by: float) -> "PairedTest":
+        """Against a true lead of ``by``; of at least one value."""
+        mean = math.fsum(leads) / len(leads)
+        if len(leads) == 1 or max(leads) - min(leads) < 1e-9:
+            return cls(len(leads), mean, None, None, None)
+        from scipy import stats  # a second, which a page without claims can do without
+
+        found = stats.ttest_1samp(leads, by)
+        low, high = found.confidence_interval(0.95)
+        return cls(len(leads), mean, float(low), float(high), float(found.pvalue))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One pair of cells; ``p`` is Holm's, None where there is none."""
+
+    pair: Pair
+    word: Word
+    test: PairedTest | None
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What our runs say of a whole claim.
+
+    Attributes:
+        why: in words.
+        overall: of the mean over all computed comparisons, over the seeds that all of them have.
+    """
+
+    word: Word
+    why: str
+    overall: PairedTest | None
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def computed(self) -> tuple[Comparison, ...]:
+        return tuple(each for each in self.comparisons if each.test)
+
+
+def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
+    """Printed cells that have a number of ours; of several the first, the paper's own reading."""
+    found: dict[tuple[str, str, tuple[str, ...]], TableCell] = {}
+    for table in tables:
+        for cell in table.cells:
+            if cell.printed and cell.paper.n and table.published_table:
+                found.setdefault((table.system, table.published_table, cell.printed.name), cell)
+    return found
+
+
+def judge_claim(claim: Claim, pairs: Sequence[Pair], index: CellIndex) -> Finding:
+    """Hold a claim against the runs that there are."""
+    leads = [_leads(claim, pair, index) for pair in pairs]
+    tests = [PairedTest.of(list(each.values()), claim.by) if each else None for each in leads]
+    corrected = iter(holm([test.p for test in tests if test and test.p is not None]))
+    comparisons = []
+    for pair, test in zip(pairs, tests, strict=True):
+        p = next(corrected) if test and test.p is not None else None
+        comparisons.append(Comparison(pair, _word(claim, test, p), test, p))
+    computed = [each for each in leads if each]
+    overall = _overall(claim, computed)
+    word, why = _conclusion(claim, comparisons, overall)
+    return Finding(word, why, overall, tuple(comparisons))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's step-down correction, in the order given."""
+    adjusted, least = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        adjusted[place] = least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+    return adjusted
+
+
+def _leads(claim: Claim, pair: Pair, index: CellIndex) -> dict[int, float]:
+    """By seed; empty where either cell has no number of today's configuration."""
+    sides = [_by_seed(cell, index) for cell in (pair.left, pair.right)]
+    seeds = sorted(sides[0].keys() & sides[1].keys())
+    return {seed: claim.sign * (sides[0][seed] - sides[1][seed]) for seed in seeds}
+
+
+def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
+    cell = index.get((printed.system, printed.table, Printed.of(printed).name))
+    if cell is None or (cell.verdict and cell.verdict.word == "not comparable"):
+        return {}
+    runs = cell.paper.runs_of_the_chosen
+    return {run.seed: run.value for run in runs if run.value is not None}
+
+
+def _word(claim: Claim, test: PairedTest | None, p: float | None) -> Word:
+    if test is None:
+        return "not computed"
+    if p is None or p > LEVEL:
+        return "undecided"
+    return "holds" if test.lead > claim.by else "does not hold"
+
+
+def _overall(claim: Claim, leads: Sequence[Mapping[int, float]]) -> PairedTest | None:
+    seeds = sorted(set.intersection(*({*each} for each in leads))) if leads else []
+    means = [math.fsum(each[seed] for each in leads) / len(leads) for seed in seeds]
+    return PairedTest.of(means, claim.by) if means else None
+
+
+def _conclusion(
+    claim: Claim, comparisons: Sequence[Comparison], overall: PairedTest | None
+) -> tuple[Word, str]:
+    count = len(comparisons)
+    computed = [each for each in comparisons if each.test]
+    if not computed:
+        return "not computed", "No comparison has runs of ours on both sides."
+    there = f"{len(computed)} of {count} comparisons computed"
+    if claim.over == "average":
+        p = overall.p if overall else None
+        if len(computed) == count:
+            return _word(claim, overall, p), f"{there}; the mean over them is tested."
+        return "undecided", f"{there}; the mean over all of them is not known."
+    words = [each.word for each in computed]
+    tally = f"{there}: {words.count('holds')} hold, {words.count('does not hold')} do not"
+    if "does not hold" in words:
+        return "does not hold", tally + "."
+    if words.count("holds") == count:
+        return "holds", tally + "."
+    return "undecided", f"{tally}, {words.count('undecided')} are undecided."

@@ -1,0 +1,50 @@
+"""What a paper claims, as a comparison of its printed cells: the form of claims.yaml."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from fedrepro.support.typed_yaml import Typed
+
+
+class Place(Typed):
+    """Printed cells, by some of their keys. A key may have several values.
+
+    On the left ``*`` stands for any text; on the right it stands for what it stood for on the left,
+    and ``others`` for every value that the left does not name, the paper's references aside.
+    """
+
+    dataset: str | list[str] | None = None
+    setting: str | list[str] | None = None
+    method: str | list[str] | None = None
+    metric: str | list[str] | None = None
+
+
+class Claim(Typed):
+    """An entry of claims.yaml; ``system`` is its folder's name.
+
+    Every cell of ``left`` is compared with every cell of ``right`` that is like it in the keys
+    which ``right`` does not name.
+    """
+
+    system: str
+    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    says: str = Field(description="The claim's sense, in our own words.")
+    source: str
+    basis: Literal["abstract", "text", "table"] = Field(
+        description="Where the claim is made; table: in no sentence known here, but by the table."
+    )
+    tables: list[str]
+    left: Place
+    right: Place
+    expect: Literal["more", "less"]
+    by: float = Field(default=0.0, description="By at least so much; negative: it may lag so far.")
+    over: Literal["each", "average"] = "each"
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.system}-{self.name}"
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.expect == "more" else -1

@@ -1,0 +1,230 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from scipy import stats
+
+from fedrepro.report.cells.cell import CellRun, Printed, Result, TableCell
+from fedrepro.report.cells.claims import CellIndex, Finding, PairedTest, holm, judge_claim
+from fedrepro.report.papers import published
+from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
+from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.verdict import Verdict
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+
+SYSTEMS = ("ima", "superfed", "aaggff", "fedevg", "fedgo")
+
+
+@pytest.fixture(scope="module")
+def papers() -> Published:
+    return published.load(ROOT)
+
+
+def claim_of(papers: Published, anchor: str) -> Claim:
+    return next(claim for claim in papers.claims if claim.anchor == anchor)
+
+
+def printed(papers: Published, anchor: str) -> PrintedFinding:
+    claim = claim_of(papers, anchor)
+    return judge_printed(claim, pairs_of(claim, papers))
+
+
+def test_every_paper_has_claims_and_each_compares_cells(papers: Published) -> None:
+    assert {claim.system for claim in papers.claims} == {*SYSTEMS}
+    assert len(papers.claims) == len({claim.anchor for claim in papers.claims}) >= 40
+    for claim in papers.claims:
+        assert pairs_of(claim, papers)
+        for item in claim.tables:
+            assert papers.tables[claim.system, item]
+
+
+@pytest.mark.parametrize(
+    ("anchor", "word", "held", "of"),
+    [
+        ("ima-accuracy", "supports", 96, 96),  # 12 settings, 8 methods
+        ("ima-speed", "supports", 24, 24),  # 6 methods, 4 starts
+        ("ima-gain-cifar-10", "does not support", 0, 1),  # 56.37 less 49.96 is 6.41
+        ("ima-gain-cifar-100", "does not support", 0, 1),  # 32.97 less 31.60 is 1.37
+        ("superfed-lm-label-skew", "does not support", 53, 54),  # APFL 98.98, LM 98.83
+        ("aaggff-plug-in-average", "supports", 10, 10),
+        ("aaggff-plug-in-average-raised", "does not support", 9, 10),  # FedProx, TinyImageNet
+        ("aaggff-gap-cross-device", "does not support", 13, 15),  # Reddit: 18.07
+        ("fedevg-accuracy", "does not support", 15, 16),  # FedCVAE 66.93, FedEvg 62.95
+        ("fedgo-better-generator", "does not support", 2, 3),  # 41.04 twice
+        ("fedgo-thirteen-points", "supports", 1, 1),  # 74.40 less 59.53
+        ("fedgo-networks", "supports", 4, 4),  # central training is no rival
+    ],
+)
+def test_what_the_printed_numbers_say(
+    papers: Published, anchor: str, word: str, held: int, of: int
+) -> None:
+    found = printed(papers, anchor)
+    assert (found.word, found.held, found.of) == (word, held, of)
+    assert len(found.against) == of - held
+
+
+def test_the_furthest_against_a_claim_comes_first(papers: Published) -> None:
+    found = printed(papers, "fedevg-accuracy")
+    assert [(pair.left.text[:5], pair.right.text[:5]) for pair in found.against] == [
+        ("62.95", "66.93")
+    ]
+    leads = [pair.lead for pair in printed(papers, "superfed-lm-noise-mce").against]
+    assert leads == sorted(leads)
+
+
+def test_central_training_is_no_rival(papers: Published) -> None:
+    claim = claim_of(papers, "fedgo-accuracy")
+    rivals = {pair.right.method for pair in pairs_of(claim, papers)}
+    assert len(rivals) == 9
+    assert not {"Central Training", "FedGO"} & rivals
+
+
+def test_effects_are_what_a_paper_claims_at_a_cell(papers: Published) -> None:
+    def effect(system: str, table: str, **wanted: str) -> float | None:
+        cell = papers.find(system, table, wanted)
+        assert cell is not None
+        return papers.effect(cell)
+
+    cnn = {"dataset": "FMNIST", "setting": "CNN; #C=2"}
+    for method in ("FedAvg", "FedAvg+IMA"):
+        assert effect("ima", "I", method=method, **cnn) == pytest.approx(84.68 - 81.17)
+    mnist = {"dataset": "MNIST", "setting": "clients=500,train_samples=96"}
+    assert effect("superfed", "2.3", method="FedAvg", **mnist) == pytest.approx(99.24 - 96.04)
+    assert effect("superfed", "2.3", method="SuPerFed-LM", **mnist) == pytest.approx(98.98 - 98.83)
+    # Of Gini coefficients the least is the best.
+    gini = {"dataset": "Berka", "metric": "gini_x100"}
+    assert effect("aaggff", "2", method="AAggFF-S", **gini) == pytest.approx(10.47 - 10.16)
+    vgg = {"dataset": "CIFAR-10", "setting": "alpha=0.1; model=VGG11"}
+    assert effect("fedgo", "8", method="FedGO", **vgg) == pytest.approx(72.53 - 68.59)
+    assert effect("fedgo", "10", setting="alpha=0.1; server epochs Es=1",
+                  metric="server_test_accuracy_pct") is None  # fmt: skip
+
+
+def test_a_claim_that_compares_nothing_is_named(papers: Published) -> None:
+    claim = claim_of(papers, "fedevg-accuracy")
+    empty = claim.model_copy(update={"tables": ["table_9"]})
+    with pytest.raises(UserError, match=r"fedevg/claims\.yaml: accuracy: compares no"):
+        pairs_of(empty, papers)
+
+
+def test_a_wrong_claim_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "reports/papers"
+    folder.mkdir(parents=True)
+    (folder / "systems.yaml").write_text("[fedevg]\n", encoding="utf-8")
+    (folder / "fedevg").symlink_to(ROOT / "reports/papers/fedevg")
+    whole = published.load(tmp_path).claims
+    assert len(whole) == 4
+    (folder / "fedevg").unlink()
+    (folder / "fedevg").mkdir()
+    for source in (ROOT / "reports/papers/fedevg").iterdir():
+        (folder / "fedevg" / source.name).symlink_to(source)
+    (folder / "fedevg/claims.yaml").unlink()
+    entry = {"name": "x", "says": "x", "source": "x", "basis": "rumour", "tables": []}
+    (folder / "fedevg/claims.yaml").write_text(yaml.safe_dump([entry]), encoding="utf-8")
+    with pytest.raises(UserError, match=r"fedevg/claims\.yaml: basis: 'rumour'"):
+        published.load(tmp_path)
+
+
+def test_holm() -> None:
+    """.01 three times, .03 twice, .04 once; never less than a smaller one's."""
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_paired_test_by_hand() -> None:
+    """Leads 1, 2, 3: mean 2, s 1, t = 2 sqrt 3, half-width 4.302653 / sqrt 3."""
+    found = PairedTest.of([1.0, 2.0, 3.0], 0.0)
+    assert (found.seeds, found.lead) == (3, 2.0)
+    assert found.low == pytest.approx(2 - 4.302653 / 3**0.5)
+    assert found.high == pytest.approx(2 + 4.302653 / 3**0.5)
+    assert found.p == pytest.approx(2 * stats.t.sf(2 * 3**0.5, 2))
+    assert PairedTest.of([1.0, 2.0, 3.0], 2.0).p == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("leads", [[5.0], [5.0, 5.0, 5.0]])
+def test_one_seed_or_no_spread_tests_nothing(leads: list[float]) -> None:
+    assert PairedTest.of(leads, 0.0) == PairedTest(len(leads), 5.0, None, None, None)
+
+
+PLACE = {"system": "s", "item": "table_1", "table": "1", "dataset": "d", "metric": "acc1"}
+CLAIM = {
+    "system": "s", "name": "x", "says": "x", "source": "x", "basis": "table",
+    "tables": ["table_1"], "left": {"method": "A"}, "right": {"method": "B"}, "expect": "more",
+}  # fmt: skip
+SETTINGS = ("one", "two")
+
+
+def judge(values: dict[str, dict[int, float]], word: str | None = None, **keys: object) -> Finding:
+    """Of A before B in two settings; ``values`` by method and setting, such as "A one"."""
+    papers = Published(
+        tuple(
+            PrintedCell(**PLACE, setting=setting, method=method, mean=mean, std=None, text="",
+                        decimals=1, doubt="")
+            for setting in SETTINGS for method, mean in (("A", 2.0), ("B", 1.0))
+        ),
+        {"s": published.System.model_validate({
+            **dict.fromkeys(("system", "name", "title", "changes", "paper"), "s"),
+            "spread": {"over": "none", "source": "x"},
+        })},
+        (), {}, {}, {}, (),
+    )  # fmt: skip
+    verdict = Verdict("not comparable", "") if word else None
+    index: CellIndex = {
+        ("s", "1", Printed.of(cell).name): TableCell(
+            0, 0, Printed.of(cell),
+            Result("s/x", ("m",), "m", {}, tuple(
+                CellRun("m", seed, "finished", "", value, False, (), "", None)
+                for seed, value in values[name].items()
+            ), None, "", len(values[name]), 0.0, None, None),
+            None, "", None, verdict,
+        )
+        for cell in papers.cells if (name := f"{cell.method} {cell.setting}") in values
+    }  # fmt: skip
+    claim = Claim.model_validate(CLAIM | keys)
+    return judge_claim(claim, pairs_of(claim, papers), index)
+
+
+CLEAR = {
+    "A one": {1: 5.0, 2: 6.0, 3: 7.0}, "B one": {1: 3.0, 2: 4.1, 3: 4.9},
+    "A two": {1: 5.0, 2: 6.0, 3: 7.0}, "B two": {3: 5.9, 2: 5.0, 1: 3.9},
+}  # fmt: skip
+
+
+def test_a_claim_holds_where_all_its_comparisons_do() -> None:
+    found = judge(CLEAR)
+    assert found.word == "holds"
+    assert [each.word for each in found.comparisons] == ["holds", "holds"]
+    # Leads 2, 1.9, 2.1 and 1.1, 1, 1.1, paired by seed; their means 1.55, 1.45, 1.6.
+    assert found.comparisons[1].test.lead == pytest.approx(3.2 / 3)
+    assert found.overall.lead == pytest.approx(4.6 / 3)
+    assert found.overall.seeds == 3
+    raw = [each.test.p for each in found.comparisons]
+    assert [each.p for each in found.comparisons] == pytest.approx(holm(raw))
+    assert judge(CLEAR, expect="less").word == "does not hold"
+    assert judge(CLEAR, by=1.5).word == "does not hold"
+    assert judge(CLEAR, over="average").word == "holds"
+
+
+def test_a_claim_with_a_gap_is_undecided() -> None:
+    without = {name: values for name, values in CLEAR.items() if name != "B two"}
+    found = judge(without)
+    assert found.word == "undecided"
+    assert found.why.startswith("1 of 2 comparisons computed: 1 hold")
+    assert [each.word for each in found.comparisons] == ["holds", "not computed"]
+    assert judge(without, over="average").word == "undecided"
+    assert judge(without, expect="less").word == "does not hold"
+
+
+def test_without_runs_on_both_sides_nothing_is_computed() -> None:
+    assert judge({}).word == "not computed"
+    assert judge({"A one": {1: 5.0}, "B one": {2: 3.0}}).word == "not computed"
+    assert judge(CLEAR, word="not comparable").word == "not computed"
+
+
+def test_one_seed_decides_nothing() -> None:
+    found = judge({name: {1: values[1]} for name, values in CLEAR.items()})
+    assert (found.word, found.overall.seeds) == ("undecided", 1)
+    assert found.overall.lead == pytest.approx((2 + 1.1) / 2)
