@@ -117,11 +117,11 @@ def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> 
     """The table's numbers are means of the last ten evaluated rounds."""
     assert bench.table("ima", "table_1", "paper").table.summary.rounds == 10
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
-    first = cells(bench, papers, "paper")[0]["paper"]
-    assert first["mean"] == pytest.approx(81)
-    assert first["trouble"] == "seed 1 is the mean of 9 evaluated rounds, not of 10"
+    first = cells(bench, papers, "paper")[0].paper
+    assert first.mean == pytest.approx(81)
+    assert first.trouble == "seed 1 is the mean of 9 evaluated rounds, not of 10"
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
-    assert cells(bench, papers, "paper")[1]["paper"]["trouble"] == ""
+    assert cells(bench, papers, "paper")[1].paper.trouble == ""
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
