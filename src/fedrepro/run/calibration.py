@@ -28,7 +28,6 @@ from fedrepro.data.tensors.samples import ClientData
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.round import Federation, begin, play_round
-from fedrepro.models._registry import MODELS
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, Workload
@@ -112,12 +111,14 @@ def _in_a_child(workload: Workload, device: str, threads: int) -> ModelRate:
 
 
 def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
-    """FedAvg's rounds of one client, with one step and with several; and two evaluations."""
+    """FedAvg's rounds of one client, with one step and with several; and two evaluations.
+
+    Raises:
+        UserError: when the model can't be built: pre-trained ones need their weights.
+    """
     torch.set_num_threads(threads)
     keep_freed_memory()
     clock = clock_of(device, threads)
-    twin = f"{workload.model}_redrawn"  # the same network without weights that must be fetched
-    workload = replace(workload, model=twin) if twin in MODELS else workload
     plan = random_plan(workload, 1, LONG * workload.batch_size, "fedavg", {}, 1, device, threads)
     long, test = plan.federation, plan.test
     assert isinstance(long.clients, ClientData) and test is not None
