@@ -16,6 +16,7 @@ from fedrepro.config.products import expand
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.run.results import landed_folder
+from fedrepro.support.files import sha256_of
 from support.places import ROOT
 
 
@@ -86,7 +87,7 @@ def write_run(
         "bytes_up": 1_000_000 * count,
         "packages": {"torch": "2.9.0", "numpy": "2.1.0"},
         "hardware": {"machine": "x86_64", "system": "Linux", "cores": 2},
-        "files": {"rounds.parquet": hashlib.sha256(b"rounds").hexdigest()},
+        "files": {"rounds.parquet": sha256_of(folder / "rounds.parquet")},
     }
     timing = {
         "wall_seconds": 0.9 * count,

@@ -1,6 +1,7 @@
 """Tables and progress for people."""
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -46,3 +47,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal; elsewhere a line for each row, its cells separated by tabs."""
+    if sys.stdout.isatty():
+        print_table(header, rows)
+        return
+    for row in (header, *rows):
+        print("\t".join(row))

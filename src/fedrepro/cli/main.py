@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import analysis, data, listing, replay, report, run
+from fedrepro.cli import analysis, data, listing, plan, replay, report, run, verify
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (run, listing, data, report, replay, analysis):
+    for commands in (run, listing, data, report, replay, analysis, plan, verify):
         commands.register(subparsers)
     return top
 
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 2 for wrong input, 130 when interrupted (143 by SIGTERM), 1 for a fault of
-        this program, whose traceback goes to the log if there is one.
+        this program, whose traceback goes to the log if there is one; else what the command
+        returns, or 0.
     """
     chosen = parser().parse_args(arguments)
     try:
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _logged(log):
         try:
-            chosen.handler(chosen)
+            return chosen.handler(chosen) or 0
         except UserError as error:
             print(f"fedrepro: {error}", file=sys.stderr)
             return 2
@@ -64,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             line = f"fedrepro: a fault of this program: {type(error).__name__}: {error}"
             print(f"{line}; see {chosen.log}", file=sys.stderr)
             return 1
-    return 0
 
 
 class _Both:

@@ -129,15 +129,20 @@ class Workbench:
         Raises:
             UserError: when there is no such system, item or scale, with the nearest name.
         """
-        found = self.targets(scale)
-        if (system, item) not in found:
-            if system not in self.experiments:
-                known = self.experiments
-                raise bad_value(EXPERIMENTS, "system", system, "the name of a system", known)
-            items = [name for owner, name in found if owner == system]
-            wanted = "the name of a table or figure"
-            raise bad_value(self.files[system], "tables", item, wanted, items)
-        return found[system, item]
+        # Only this one is made: the workflow asks for every target by its name.
+        at, experiment = self.scale(scale), self.experiments.get(system)
+        if experiment is None:
+            known = self.experiments
+            raise bad_value(EXPERIMENTS, "system", system, "the name of a system", known)
+        if item in experiment.tables:
+            return self._target(system, item, experiment.tables[item], at)
+        if item in experiment.computed:
+            return ComputedTarget(system, item, at, experiment.computed[item])
+        if item in experiment.figures:
+            seeds = self.seeds(at, system)
+            return FigureTarget(system, item, at, experiment.figures[item], seeds)
+        items = [*experiment.tables, *experiment.computed, *experiment.figures]
+        raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
 
     def scale(self, name: str | None) -> Scale:
         """The scale of a name; without one, the configured scale."""
@@ -215,17 +220,17 @@ class Workbench:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
         system = setting.name.partition("/")[0]
         given = self.experiments[system].methods
-        merged = {
-            part: {**given.get(part, {}), **setting.methods.get(part, {})}
-            for part in {*given, *setting.methods}
-        }
+
+        def merged(part: str) -> Hyperparameters:
+            return {**given.get(part, {}), **setting.methods.get(part, {})}
+
         parts: list[str] = []
         hyperparameters: dict[str, Hyperparameters] = {}
         for part in method.split("+"):
             name, at, fidelity = part.partition("@")
-            own = dict(merged.get(name, {}))
+            own = merged(name)
             base = str(own.pop("use", name))
-            inherited = merged.get(base, {}) if base != name else {}
+            inherited = merged(base) if base != name else {}
             parts.append(f"{base}{at}{fidelity}")
             hyperparameters[base] = {**inherited, **own}
         return "+".join(parts), hyperparameters

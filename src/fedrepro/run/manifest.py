@@ -13,6 +13,7 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan
+from fedrepro.run.rates import processor
 from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
 
@@ -57,22 +58,13 @@ def hardware(device: str) -> dict[str, Any]:
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
     }
     if device.startswith("cuda"):
         facts["accelerator"] = torch.cuda.get_device_name(device)
     return facts
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
-    return names[0] if names else platform.processor()
 
 
 def timing(state: State) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from fedrepro.config.targets import Run
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import is_locked
+from fedrepro.support.files import is_locked, sha256_of
 
-State = Literal["finished", "diverged", "stopped early", "under way", "failed", "not run"]
+State = Literal[
+    "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
+]
 LOGS = Path("results/logs/run")
 PAPERS = Path("reports/papers")
 REFERENCE = "reference"
@@ -66,7 +68,7 @@ class RunRecord:
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
-        if not path.exists():
+        if self.state == "damaged" or not path.exists():
             return {}
         import pyarrow.parquet
 
@@ -90,27 +92,48 @@ def landed_folder(run: Run) -> Path:
 def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
     """What became of a run; ``landed`` looks at the committed reference results instead.
 
-    Raises:
-        UserError: when its manifest is damaged.
+    A run is damaged when its tables are not what its manifest says; such a run has no numbers.
     """
     folder = landed_folder(run) if landed else run.folder
-    manifest = _json(root, folder / "manifest.json")
+    try:
+        manifest = _json(root, folder / "manifest.json")
+        timing = _json(root, folder / "timing.json") or {}
+    except UserError as error:
+        return RunRecord(root, run, folder, landed, "damaged", str(error))
     if manifest is None:
         state, why = _missing(root, run, landed)
         return RunRecord(root, run, folder, landed, state, why)
     if not isinstance(manifest.get("run", {}), dict):
         raise UserError(f"{folder / 'manifest.json'}: damaged: run: expected keys with values")
     state, why = _became(manifest)
-    timing = _json(root, folder / "timing.json") or {}
+    changed = next(changed_files(root / folder, manifest, ".parquet"), None)
+    if changed:
+        state, why = "damaged", f"damaged: {changed}"
     return RunRecord(root, run, folder, landed, state, why, manifest, timing)
 
 
-def find_run(root: Path, run: Run) -> RunRecord:
-    """A run of this machine, or else the committed reference result.
+def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -> Iterator[str]:
+    """What is wrong with the files that a manifest lists, such as "rounds.parquet is missing".
 
-    Raises:
-        UserError: as :func:`read_run`.
+    Args:
+        suffix: only files whose names end so.
     """
+    for name, sha256 in manifest.get("files", {}).items():
+        if not name.endswith(suffix):
+            continue
+        try:
+            found = sha256_of(folder / name)
+        except FileNotFoundError:
+            yield f"{name} is missing"
+        except OSError as error:
+            yield f"{name} can't be read: {error.strerror}"
+        else:
+            if found != sha256:
+                yield f"{name} is not what its manifest says"
+
+
+def find_run(root: Path, run: Run) -> RunRecord:
+    """A run of this machine, or else the committed reference result."""
     record = read_run(root, run)
     landed = record if record.manifest else read_run(root, run, landed=True)
     return landed if landed.manifest else record

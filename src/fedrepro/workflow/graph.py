@@ -119,12 +119,12 @@ class Graph:
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting that shares a data set in the wanted way."""
-        wanted = Path("results/partitions", wildcards.dataset, wildcards.partition)
-        return next(
-            name
-            for name, setting in self.bench.settings.items()
-            if setting.partition_path(0).parent == wanted
-        )
+        return self._partitions[Path("results/partitions", wildcards.dataset, wildcards.partition)]
+
+    @cached_property
+    def _partitions(self) -> dict[Path, str]:
+        settings = reversed(self.bench.settings.items())  # of several the first stays
+        return {setting.partition_path(0).parent: name for name, setting in settings}
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
         with _one_line():

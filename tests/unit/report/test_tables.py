@@ -199,14 +199,25 @@ def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
             read_table(bench.root, target)
 
 
-def test_damaged_files_are_named(bench: Workbench, papers: Published) -> None:
+def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Published) -> None:
     folder = write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8, 20))
-    (folder / "rounds.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(UserError, match=r"seed1/rounds\.parquet: damaged"):
-        cells(bench, papers, "demo")
-    (folder / "manifest.json").write_text("{", encoding="utf-8")
-    with pytest.raises(UserError, match=r"seed1/manifest\.json: damaged"):
-        cells(bench, papers, "demo")
+    file, manifest = folder / "rounds.parquet", folder / "manifest.json"
+    whole = file.read_bytes()
+    other = write_run(bench, Run(DEMO, "fedprox", 1), constant(0.9, 20)) / "rounds.parquet"
+    # The second is a readable table of 0.9, which was not this run's.
+    for content in (b"PAR1 no more", other.read_bytes(), None):
+        file.unlink() if content is None else file.write_bytes(content)
+        result = cells(bench, papers, "demo")[0].demo
+        assert result is not None and result.mean is None and result.n == 0
+        fault = "is missing" if content is None else "is not what its manifest says"
+        assert result.hole == f"damaged: rounds.parquet {fault}"
+    file.write_bytes(whole)
+    assert cells(bench, papers, "demo")[0].demo.mean == pytest.approx(80.0)
+    manifest.write_text("{", encoding="utf-8")
+    hole = cells(bench, papers, "demo")[0].demo.hole
+    assert hole is not None and hole.startswith(
+        f"{Run(DEMO, 'fedavg', 1).folder}/manifest.json: damaged"
+    )
 
 
 def test_coverage_counts_printed_cells(bench: Workbench) -> None:

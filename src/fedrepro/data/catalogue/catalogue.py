@@ -48,7 +48,7 @@ def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
 
 
 # What an entry may say otherwise without the data being others.
-DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed")
+DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed", "holds")
 
 
 def meaning_of(spec: DatasetSpec) -> Any:

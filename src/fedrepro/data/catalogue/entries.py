@@ -101,10 +101,30 @@ class Mirror(Typed):
     folder: Inside = "."
 
 
+class Holding(Typed):
+    """What data hold, or nearly, for those who plan before the data are there.
+
+    Attributes:
+        train: samples for training, those that clients hold out included.
+        test: samples for testing.
+        shape: of one sample.
+        numbers: what a sample is made of: bytes, 16 bits of sound, float32 features, int32 words.
+        clients: natural clients, if there are any.
+    """
+
+    train: Count
+    test: Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")] = 0
+    shape: tuple[Count, ...]
+    numbers: Literal["bytes", "sound", "features", "words"] = "bytes"
+    classes: Count
+    clients: Count | None = None
+
+
 class Described(Typed):
     """What every entry says.
 
     Attributes:
+        holds: what `fedrepro plan` takes for granted until the data are prepared.
         reader: "module:function" in data/readers of what makes arrays of its files.
         mean: subtracted from each channel of an image, after division by 255; None: neither
             this nor `std` is applied.
@@ -117,6 +137,7 @@ class Described(Typed):
     licence: str
     citation: str
     homepage: Url | None = None
+    holds: Holding | None = None
     task: Literal["classification", "binary", "next_word"] = "classification"
     mean: PerChannel | None = None
     std: PerChannel | None = None

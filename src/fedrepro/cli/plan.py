@@ -1,0 +1,118 @@
+"""``fedrepro plan``: what targets cost, before they are made."""
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.cli.console import print_rows
+
+if TYPE_CHECKING:
+    from fedrepro.run.rates import Rates
+    from fedrepro.workflow.cost import Bill
+
+LIMIT = 90.0  # seconds after which a calibration begins nothing further
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "plan",
+        help="what targets cost: jobs, steps, hours, disk, memory, downloads",
+        description="What is left to do for some targets on this machine. Speeds are measured once "
+        "(under two minutes) and kept in results/calibration; runs that several tables need are "
+        "counted once in each sum. What is finished is left out.",
+        epilog="Example: fedrepro plan ima superfed/table_2_3 --scale paper",
+    )
+    parser.add_argument(
+        "targets", metavar="TARGET", nargs="*", help="SYSTEM or SYSTEM/ITEM (default: all)"
+    )
+    parser.add_argument("--scale", help="demo or paper (default: as in config/config.yaml)")
+    parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.run.rates import stored
+    from fedrepro.workflow.cost import Bill, chosen
+
+    bench = load()
+    bill = Bill(bench, chosen(bench, arguments.targets, arguments.scale))
+    rates = stored(bench.root, bench.config.device, bench.config.threads)
+    _measure(bill, rates)
+    found = bill.as_json(rates)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return
+    header = ("kind", "name", "runs", "done", "steps", "hours", "unknown", "disk MB", "memory MB")
+    print_rows(header, [_cells(line) for line in found["lines"]])
+    if found["missing"]:
+        about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
+        print_rows(about, [_cells_of_data(each) for each in found["missing"]])
+    for line in _remarks(found, bench.config.threads):
+        print(line)
+
+
+def _measure(bill: "Bill", rates: "Rates") -> None:
+    """Measure what is not yet known of this machine, and keep it."""
+    workloads, methods = bill.workloads(), bill.methods()
+    if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
+        return
+    from fedrepro.run.calibration import LATER, calibrate
+
+    print("fedrepro: measuring this machine, once", file=sys.stderr)
+    failed = calibrate(rates, workloads, methods, LIMIT)
+    later = sum(why == LATER for why in failed.values())
+    for key, why in failed.items():
+        if why != LATER:
+            print(f"fedrepro: not measured: {key}: {why}", file=sys.stderr)
+    if later:
+        print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
+    rates.save(bill.bench.root)
+
+
+def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        line["kind"],
+        line["name"],
+        f"{line['runs']:,}",
+        f"{line['done']:,}",
+        f"{line['steps']:,.0f}",
+        f"{line['hours']:,.2f}",
+        f"{line['unknown']:,}",
+        f"{line['disk'] / 1e6:,.0f}",
+        f"{line['memory'] / 1e6:,.0f}",
+    )
+
+
+def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
+    disk = "?" if each["disk"] is None else f"{each['disk'] / 1e6:,.0f}"
+    download = f"{each['download'] / 1e6:,.0f}"
+    return each["name"], f"{each['runs']:,}", each["fetch"], download, f"{each['unsized']:,}", disk
+
+
+def _remarks(found: dict[str, Any], threads: int) -> list[str]:
+    """What the sums stand for and what they leave out."""
+    total, cores = found["lines"][-1], os.cpu_count() or 1
+    at_once = max(1, cores // threads)
+    hours = total["hours"] / at_once
+    jobs = ", ".join(f"{number:,} {kind}" for kind, number in found["jobs"].items() if number)
+    lines = [
+        f"Jobs left: {jobs or 'none'}; tables and pages take seconds each and are not counted.",
+        f"On this machine, {at_once} at a time: {hours:,.1f} hours, if all of them fit in memory.",
+    ]
+    if total["done"]:
+        lines.append(f"Finished already and left out: {total['done']:,} runs.")
+    if total["unknown"]:
+        lines.append(f"Without hours, as data or speed are unknown: {total['unknown']:,} runs.")
+    if found["estimated_partitions"]:
+        lines.append(
+            f"Estimated from the catalogue, as data are not shared out yet: "
+            f"{found['estimated_partitions']:,} runs."
+        )
+    if found["side_by_side"]:
+        lines.append(
+            f"Clients side by side, faster than measured here: {found['side_by_side']:,} runs."
+        )
+    return lines

@@ -1,0 +1,173 @@
+"""Whether the files of a results tree are as they were written: by their recorded hashes and sizes.
+
+Needs no torch and changes nothing. A file that is being written has another name, so a tree can be
+checked while runs are under way.
+"""
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.targets import Run
+from fedrepro.data.dataset import read_meta
+from fedrepro.data.partition.partition import Partition
+from fedrepro.run import fingerprint
+from fedrepro.run.results import changed_files
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+
+JSON_FOLDERS = ("tables", "landscapes", "regrets")
+WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
+
+
+@dataclass
+class Check:
+    """One pass over a results tree.
+
+    Attributes:
+        results: its folder.
+        full: whether prepared data and downloads are read whole; else their sizes are compared.
+        counts: how many of what were looked at, when :meth:`faults` has ended.
+    """
+
+    results: Path
+    full: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def faults(self) -> Iterator[str]:
+        """Everything that is wrong: one line each, that begins with the file or folder.
+
+        Raises:
+            UserError: when there is no such folder.
+        """
+        if not self.results.is_dir():
+            raise UserError(f"{self.results}: expected the folder of a results tree")
+        yield from self._downloads()
+        yield from self._prepared()
+        yield from self._partitions()
+        yield from self._runs()
+        for kind in JSON_FOLDERS:
+            for path in sorted((self.results / kind).rglob("[!.]*.json")):
+                self.counts[kind] += 1
+                yield from _read_json(path)[1]
+
+    def _downloads(self) -> Iterator[str]:
+        for record in sorted(self.results.glob("downloads/[!.]*/files.json")):
+            self.counts["downloads"] += 1
+            about, faults = _read_json(record)
+            yield from faults
+            for name, each in about.get("files", {}).items():
+                if "size" in each:  # a user's own files stay where they are
+                    yield from self._file(record.with_name(name), each)
+
+    def _prepared(self) -> Iterator[str]:
+        for path in sorted(self.results.glob("data/[!.]*/meta.json")):
+            self.counts["prepared data sets"] += 1
+            try:
+                meta = read_meta(path.parent)
+                assert meta is not None
+                arrays = [
+                    each for split in meta["splits"].values() for each in split["arrays"].items()
+                ]
+            except UserError as error:
+                yield str(error)
+            except (KeyError, AttributeError, TypeError):
+                yield f"{path}: damaged: it lists no arrays"
+            else:
+                for key, about in arrays:
+                    yield from self._file(path.with_name(f"{key}.npy"), about)
+
+    def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
+        """A file against its recorded ``size`` and, in a full check, ``sha256``."""
+        try:
+            size = path.stat().st_size
+            if size != about["size"]:
+                yield f"{path}: damaged: {size} bytes, not {about['size']}"
+            elif self.full and sha256_of(path) != about["sha256"]:
+                yield f"{path}: damaged: its content is not what was recorded"
+        except FileNotFoundError:
+            yield f"{path}: missing"
+        except OSError as error:
+            yield f"{path}: can't be read: {error.strerror}"
+
+    def _partitions(self) -> Iterator[str]:
+        for path in sorted(self.results.glob("partitions/*/*/[!.]*.npz")):
+            self.counts["partitions"] += 1
+            try:
+                yield from _faults_of_partition(path)
+            except UserError as error:
+                yield str(error)
+
+    def _runs(self) -> Iterator[str]:
+        root = self.results / "runs"
+        for folder in sorted(root.glob("*/*/*/seed*")):
+            if folder.name.removeprefix("seed").isdigit():
+                self.counts["runs"] += 1
+                yield from _faults_of_run(root, folder)
+
+
+def _faults_of_partition(path: Path) -> Iterator[str]:
+    """Its checksums (of a zip's members), and whether its arrays and its histogram agree.
+
+    Raises:
+        UserError: when it can't be read.
+    """
+    partition = Partition.load(path)
+    with zipfile.ZipFile(path) as archive:
+        member = archive.testzip()
+    if member:
+        yield f"{path}: damaged: {member}"
+        return
+    histogram, faults = _read_json(path.with_suffix(".json"))
+    yield from faults
+    rows = {"train": partition.train, "test": partition.test}
+    counts = {"train": partition.train_counts, "test": partition.test_counts}
+    for name, indices in rows.items():
+        counted = counts[name]
+        there = None if counted is None else counted.tolist()
+        sizes = None if indices is None else [len(each) for each in indices]
+        if there != histogram.get(name) or sizes != (there and [sum(each) for each in there]):
+            yield f"{path.with_suffix('.json')}: damaged: not what {path.name} holds ({name})"
+
+
+def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
+    path = folder / "manifest.json"
+    if not path.exists():
+        yield f"{folder}: damaged: there is no manifest.json"
+        return
+    manifest, faults = _read_json(path)
+    yield from faults
+    if not manifest:
+        return
+    run, files = manifest.get("run"), manifest.get("files")
+    if not isinstance(run, dict) or not isinstance(files, dict):
+        yield f"{path}: damaged: it lists no configuration or no files"
+        return
+    system, setting, method, seed = folder.relative_to(root).parts
+    place = Run(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
+    if Run(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
+        yield f"{path}: damaged: it is another run's"
+    if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
+        yield f"{path}: damaged: its configuration has not the hash that it names"
+    for name in WRITTEN:
+        if name not in files:
+            yield f"{path}: damaged: it does not list {name}"
+    yield from (f"{folder}: damaged: {fault}" for fault in changed_files(folder, manifest))
+    yield from _read_json(folder / "timing.json")[1]
+
+
+def _read_json(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """A file's keys and values, and what is wrong with it."""
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}, [f"{path}: missing"]
+    except (OSError, ValueError, RecursionError) as error:
+        return {}, [f"{path}: damaged: {error}"]
+    if not isinstance(found, dict):
+        return {}, [f"{path}: damaged: expected keys with values"]
+    return found, []

@@ -1,0 +1,176 @@
+"""How fast a machine is, as measured once and stored: what a plan's hours are made of.
+
+Seconds are CPU seconds where a run has one CPU thread, so that a busy machine gives the same
+figures as an idle one; else they are seconds of a clock.
+"""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+FOLDER = Path("results/calibration")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a training step is made of.
+
+    Attributes:
+        shape: of one sample.
+        numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
+    """
+
+    model: str
+    shape: tuple[int, ...]
+    numbers: str
+    classes: int
+    task: str
+    batch_size: int
+
+    @property
+    def key(self) -> str:
+        """Its name in a calibration."""
+        shape = "x".join(map(str, self.shape))
+        return f"{self.model} {shape} {self.numbers} {self.classes} batch {self.batch_size}"
+
+
+def key_of_method(spec: RunSpec) -> str:
+    """The name of a run's method in a calibration.
+
+    Its hyperparameters that are whole numbers or switches, such as epochs of one's own, decide how
+    much work there is; others don't. How much an extra pass weighs depends on the local epochs.
+    """
+    options = {
+        f"{part}.{name}": value
+        for part, values in spec.hyperparameters.items()
+        for name, value in values.items()
+        if isinstance(value, int) and part in spec.composition
+    }
+    return " ".join(
+        [
+            spec.composition,
+            *(f"{name}={json.dumps(value)}" for name, value in sorted(options.items())),
+            f"epochs {spec.setting.epochs}",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class ModelRate:
+    """What FedAvg costs with a model.
+
+    Attributes:
+        step_seconds: of one local step.
+        client_seconds: of a client's round, whatever its steps: data, sums, the server's share.
+        sample_seconds: of evaluating one sample.
+        score_seconds: of evaluating anything at all.
+        parameters: of the model.
+        memory_bytes: the peak of a process with a client or two and hardly any data.
+    """
+
+    step_seconds: float
+    client_seconds: float
+    sample_seconds: float
+    score_seconds: float
+    parameters: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class MethodRate:
+    """What a method costs, and what else a plan must know of it.
+
+    Attributes:
+        factor: its training by FedAvg's, with the same model and local epochs.
+        pooled: one client holds all data.
+        mixes: clients are evaluated at several mixtures of two models after the last round.
+    """
+
+    factor: float
+    pooled: bool
+    mixes: bool
+
+
+@dataclass
+class Rates:
+    """A calibration of a machine and a device.
+
+    Attributes:
+        machine: what it was measured on.
+        start_seconds: from a command to its first round.
+    """
+
+    machine: dict[str, Any]
+    start_seconds: float | None = None
+    models: dict[str, ModelRate] = field(default_factory=dict)
+    methods: dict[str, MethodRate] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        text = json.dumps(self.machine, sort_keys=True)
+        device = str(self.machine["device"]).replace(":", "")
+        return FOLDER / f"{device}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+
+    def save(self, root: Path) -> None:
+        """Write ``results/calibration/<device>-<machine>.json``."""
+        with write_atomically(root / self.path) as temporary:
+            text = json.dumps(asdict(self), indent=1, sort_keys=True)
+            temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def stored(root: Path, device: str, threads: int) -> Rates:
+    """What was measured on this machine so far.
+
+    Raises:
+        UserError: when the file is damaged.
+    """
+    rates = Rates(machine(device, threads))
+    path = root / rates.path
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rates.start_seconds = found["start_seconds"]
+        rates.models = {key: ModelRate(**each) for key, each in found["models"].items()}
+        rates.methods = {key: MethodRate(**each) for key, each in found["methods"].items()}
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: damaged: {error}: delete it to measure again") from None
+    return rates
+
+
+def machine(device: str, threads: int) -> dict[str, Any]:
+    """What tells this machine from one of another speed."""
+    facts: Mapping[str, Any] = {
+        "device": device,
+        "threads": threads,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "torch": version("torch"),
+    }
+    if not device.startswith("cuda"):
+        return {**facts}
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
+    return {**facts, "accelerator": torch.cuda.get_device_name(device)}
+
+
+def processor() -> str:
+    """The processor's name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.processor()

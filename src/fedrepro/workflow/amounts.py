@@ -1,0 +1,111 @@
+"""What data sets and clients hold, as far as it is known before anything is run."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrepro.config.settings import Setting
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.support.errors import UserError
+
+WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one number
+NUMBERS = {"uint8": "bytes", "int16": "sound", "float32": "features", "int32": "words"}
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a data set holds; if not ``prepared``, as the catalogue says, as ``clients`` always are.
+
+    Attributes:
+        clients: natural ones; None where there are none or nobody says.
+    """
+
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    numbers: str
+    classes: int
+    clients: int | None
+    prepared: bool
+
+    @property
+    def sample_bytes(self) -> int:
+        return math.prod(self.shape) * WIDTHS[self.numbers] + 8  # and the label
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How a data set is shared out: clients, and their sizes where they are ``counted``.
+
+    Attributes:
+        train, test: samples of all clients together.
+        steps: of all clients together, in one local epoch.
+    """
+
+    clients: int
+    train: int
+    test: int
+    steps: float
+    counted: bool
+
+
+def data_of(bench: Workbench, name: str) -> Data | None:
+    """What a data set holds; None where it is not prepared and the catalogue does not say.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    holds = bench.datasets[name].holds
+    if (bench.root / PREPARED / name / "meta.json").exists():
+        found = open_dataset(name, bench.root / PREPARED)
+        test, numbers = found.test, NUMBERS[found.train.x.dtype.name]
+        sizes = len(found.train), len(test) if test else 0
+        clients = holds.clients if holds else None
+        return Data(*sizes, found.input_shape, numbers, found.classes, clients, True)
+    if holds is None:
+        return None
+    sizes = holds.train, holds.test
+    return Data(*sizes, holds.shape, holds.numbers, holds.classes, holds.clients, False)
+
+
+def counted_shares(path: Path, batch_size: int) -> Shares:
+    """Shares as a partition's histogram (.json) has them.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        train = [round(math.fsum(client)) for client in about["train"]]
+        test = [round(math.fsum(client)) for client in about["test"] or []]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: damaged: {error}") from None
+    steps = sum(-(-size // batch_size) for size in train)
+    return Shares(len(train), sum(train), sum(test), steps, True)
+
+
+def estimated_shares(setting: Setting, data: Data) -> Shares | None:
+    """Shares as the scheme intends them; of uneven ones each client has half a mini-batch more.
+
+    None where the number of clients is unknown.
+    """
+    scheme = setting.partition
+    clients = getattr(scheme, "within", scheme).clients or data.clients
+    if clients is None:
+        return None
+    samples = data.train
+    if scheme.scheme == "natural" and scheme.clients and data.clients:  # some of them
+        samples = round(samples * min(1.0, scheme.clients / data.clients))
+    test = round(samples * scheme.test_fraction)
+    train = samples - test
+    even = scheme.scheme in ("iid", "shards", "paired_shards")
+    size = train / clients / setting.batch_size
+    steps = clients * (math.ceil(size) if even else size + 0.5)
+    return Shares(clients, train, test, steps, False)
+
+
+def cohort_size(setting: Setting, clients: int) -> int:
+    """As in :func:`fedrepro.run.assembly.make_plan`."""
+    return max(1, int(setting.participation * clients + 1e-9))

@@ -1,0 +1,357 @@
+"""What targets cost before they are made: jobs, steps, hours, disk, memory, downloads.
+
+Amounts of work follow from the experiment files and the partitions; where a partition is not there
+yet, from how many samples and clients the catalogue says a data set has (``holds``), which is an
+estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.rates`).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import Setting
+from fedrepro.config.targets import FigureTarget, Run, Target
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.catalogue.entries import Fetched, RawFile
+from fedrepro.data.dataset import PREPARED
+from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
+from fedrepro.run import fingerprint
+from fedrepro.run.rates import Rates, Workload, key_of_method
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import bad_value
+from fedrepro.workflow.amounts import (
+    Data,
+    Shares,
+    cohort_size,
+    counted_shares,
+    data_of,
+    estimated_shares,
+)
+
+MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
+FLOAT = 4  # bytes
+ROW = 100  # bytes of a client's row in clients.parquet, at most
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run takes.
+
+    Attributes:
+        done: it is there, by today's configuration and code; then nothing else counts.
+        steps: local steps of all clients over all rounds; None where the data are unknown.
+        seconds: None where steps or the machine's rates are unknown.
+        disk: bytes of its files. memory: bytes of its process.
+        counted: whether the clients' sizes are known and not estimated.
+        side_by_side: clients run side by side, which is faster than the rates say.
+    """
+
+    run: Run
+    done: bool
+    steps: float | None = None
+    seconds: float | None = None
+    disk: float = 0
+    memory: float = 0
+    counted: bool = True
+    side_by_side: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sum over runs, each counted once.
+
+    Attributes:
+        kind: "table", "figure", "method", "system" or "all".
+        done: runs that are there, which nothing is counted for.
+        steps, hours: of the others, as far as known; of one process after another.
+        unknown: how many of the others have no hours.
+        memory: of the largest, in bytes.
+    """
+
+    kind: str
+    name: str
+    runs: int
+    done: int
+    steps: float
+    hours: float
+    unknown: int
+    disk: float
+    memory: float
+
+    @classmethod
+    def of(cls, kind: str, name: str, costs: Iterable[RunCost]) -> "Line":
+        costs = list(costs)
+        left = [cost for cost in costs if not cost.done]
+        return cls(
+            kind,
+            name,
+            len(costs),
+            len(costs) - len(left),
+            math.fsum(cost.steps or 0 for cost in left),
+            math.fsum(cost.seconds or 0 for cost in left) / 3600,
+            sum(cost.seconds is None for cost in left),
+            math.fsum(cost.disk for cost in left),
+            max((cost.memory for cost in left), default=0),
+        )
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A data set that is not prepared, and what it takes to have it.
+
+    Attributes:
+        fetch: "downloaded", "to download" or "your own files"; the last are nobody's to fetch.
+        download: bytes to fetch, as far as the catalogue knows.
+        unsized: files whose size it does not know.
+        disk: bytes when it is prepared; None where unknown.
+    """
+
+    name: str
+    runs: int
+    fetch: str
+    download: int
+    unsized: int
+    disk: int | None
+
+
+class Bill:
+    """What some targets cost.
+
+    Args:
+        bench: the experiment files; results are looked for in its root.
+        targets: each run that several of them need is counted once.
+    """
+
+    def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
+        self.bench = bench
+        self.targets = [target for target in targets if target.runs]
+        self._data: dict[str, Data | None] = {}
+        self._shares: dict[tuple[Path, int], Shares] = {}
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """All runs, each once."""
+        return tuple(dict.fromkeys(run for target in self.targets for run in target.runs))
+
+    @cached_property
+    def left(self) -> tuple[Run, ...]:
+        """Those that are not there yet."""
+        return tuple(run for run in self.runs if not self._is_done(run))
+
+    def spec(self, run: Run) -> RunSpec:
+        return self.bench.run_spec(run.setting, run.method, run.seed)
+
+    def _is_done(self, run: Run) -> bool:
+        record, spec = read_run(self.bench.root, run), self.spec(run)
+        if record.state not in ("finished", "diverged"):
+            return False
+        made_by = record.manifest.get("config_hash"), record.manifest.get("code")
+        return made_by == (fingerprint.of_config(spec), fingerprint.of_code(spec))
+
+    def data(self, name: str) -> Data | None:
+        """What a data set holds; None where nobody says."""
+        if name not in self._data:
+            self._data[name] = data_of(self.bench, name)
+        return self._data[name]
+
+    def shares(self, setting: Setting, seed: int, data: Data) -> Shares | None:
+        """How samples are shared out; None where not even the number of clients is known."""
+        path = (self.bench.root / setting.partition_path(seed)).with_suffix(".json")
+        if not path.exists():
+            # Natural clients of prepared data are counted when these are shared out.
+            return estimated_shares(setting, data)
+        key = path, setting.batch_size
+        if key not in self._shares:
+            self._shares[key] = counted_shares(*key)
+        return self._shares[key]
+
+    def workloads(self) -> dict[str, Workload]:
+        """What must be measured for the runs that are left, by key: the most frequent first."""
+        counts: dict[Workload, int] = {}
+        for run in self.left:
+            workload = self.workload(self.bench.setting(run.setting))
+            if workload:
+                counts[workload] = counts.get(workload, 0) + 1
+        return {each.key: each for each in sorted(counts, key=lambda each: -counts[each])}
+
+    def workload(self, setting: Setting) -> Workload | None:
+        """What a step of a setting is; None where its data are unknown."""
+        data = self.data(setting.dataset)
+        if data is None:
+            return None
+        task = self.bench.datasets[setting.dataset].task
+        shape = data.shape, data.numbers, data.classes
+        return Workload(setting.model, *shape, task, setting.batch_size)
+
+    def methods(self) -> dict[str, RunSpec]:
+        """A run of each method that must be measured, by key."""
+        specs = map(self.spec, self.left)
+        return {key_of_method(spec): spec for spec in specs}
+
+    def costs(self, rates: Rates) -> dict[Run, RunCost]:
+        """What each run takes."""
+        left = set(self.left)
+        return {
+            run: self.cost(run, rates) if run in left else RunCost(run, True) for run in self.runs
+        }
+
+    def cost(self, run: Run, rates: Rates) -> RunCost:
+        """What a run takes that is not there yet."""
+        spec = self.spec(run)
+        setting, data = spec.setting, self.data(spec.setting.dataset)
+        shares = self.shares(setting, run.seed, data) if data else None
+        workload = self.workload(setting)
+        if data is None or shares is None or workload is None:
+            return RunCost(run, False, counted=False)
+        rate, method = rates.models.get(workload.key), rates.methods.get(key_of_method(spec))
+        pooled = method.pooled if method else False
+        clients = 1 if pooled else cohort_size(setting, shares.clients)
+        passes = setting.rounds * setting.epochs
+        if pooled:
+            steps = float(passes * -(-shares.train // setting.batch_size))
+        else:
+            steps = passes * clients * shares.steps / shares.clients
+        if rate is None or method is None:
+            return RunCost(run, False, steps, counted=shares.counted)
+        times = -(-setting.rounds // setting.evaluate.every)
+        everyone = shares.clients if setting.evaluate.clients else 0
+        held = shares.test if setting.evaluate.clients else 0
+        extra = MIXTURES if method.mixes else 0
+        training = steps * rate.step_seconds + setting.rounds * clients * rate.client_seconds
+        scoring = (times * (data.test + held) + extra * held) * rate.sample_seconds
+        scoring += (times * ((data.test > 0) + everyone) + extra * everyone) * rate.score_seconds
+        return RunCost(
+            run,
+            False,
+            steps,
+            training * method.factor + scoring + (rates.start_seconds or 0.0),
+            FLOAT * rate.parameters + ROW * times * (everyone or clients),
+            rate.memory_bytes
+            + data.sample_bytes * (data.train + data.test + held)
+            + FLOAT * rate.parameters * clients,
+            shares.counted,
+            self._is_side_by_side(spec, steps),
+        )
+
+    def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
+        from fedrepro.engine.executors import choose
+        from fedrepro.models._registry import find
+
+        device = spec.execution.device.partition(":")[0]
+        family = find(spec.setting.model).family
+        return choose(spec.execution.executor, family, device, int(steps)) == "vectorised"
+
+    def lines(self, costs: Mapping[Run, RunCost]) -> list[Line]:
+        """Tables and figures, methods, systems, all; a run that several share counts in each."""
+        found = [
+            Line.of(
+                "figure" if isinstance(target, FigureTarget) else "table",
+                f"{target.system}/{target.item}",
+                (costs[run] for run in target.runs),
+            )
+            for target in self.targets
+        ]
+        methods: dict[str, list[RunCost]] = {}
+        systems: dict[str, list[RunCost]] = {}
+        for run, cost in costs.items():
+            system = run.setting.partition("/")[0]
+            methods.setdefault(f"{system} {run.method}", []).append(cost)
+            systems.setdefault(system, []).append(cost)
+        found += [Line.of("method", name, methods[name]) for name in sorted(methods)]
+        found += [Line.of("system", name, each) for name, each in systems.items()]
+        return [*found, Line.of("all", "all", costs.values())]
+
+    def missing(self) -> list[Missing]:
+        """The data sets of the runs that are left that are not prepared."""
+        counts: dict[str, int] = {}
+        for run in self.left:
+            name = self.bench.setting(run.setting).dataset
+            counts[name] = counts.get(name, 0) + 1
+        seen: set[str] = set()
+        return [
+            self._missing(name, runs, seen)
+            for name, runs in sorted(counts.items())
+            if not (self.bench.root / PREPARED / name / "meta.json").exists()
+        ]
+
+    def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
+        """A file that two data sets share is fetched for the first; ``seen`` has its checksum."""
+        spec, data = self.bench.datasets[name], self.data(name)
+        disk = data.sample_bytes * (data.train + data.test) if data else None
+        if not isinstance(spec, Fetched):
+            return Missing(name, runs, "your own files", 0, 0, disk)
+        if (self.bench.root / DOWNLOADS / name / RECORD).exists():
+            return Missing(name, runs, "downloaded", 0, 0, disk)
+        new = [file for file in spec.raw_files if _checksum(file) not in seen]
+        seen.update(map(_checksum, new))
+        sizes = [_size(file) for file in new]
+        known = [size for size in sizes if size is not None]
+        return Missing(name, runs, "to download", sum(known), len(sizes) - len(known), disk)
+
+    def jobs(self) -> dict[str, int]:
+        """How many jobs are left, but those of tables and pages, which take seconds."""
+        missing = self.missing()
+        partitions = {self.bench.setting(run.setting).partition_path(run.seed) for run in self.left}
+        analyses = {
+            path
+            for target in self.targets
+            if isinstance(target, FigureTarget)
+            for path in target.analyses
+        }
+        return {
+            "download": sum(each.fetch != "downloaded" for each in missing),
+            "prepare": len(missing),
+            "partition": _absent(self.bench.root, partitions),
+            "run": len(self.left),
+            "analysis": _absent(self.bench.root, analyses),
+        }
+
+    def as_json(self, rates: Rates) -> dict[str, Any]:
+        """All of it, for scripts."""
+        costs = self.costs(rates)
+        left = [cost for cost in costs.values() if not cost.done]
+        return {
+            "machine": rates.machine,
+            "jobs": self.jobs(),
+            "lines": [asdict(line) for line in self.lines(costs)],
+            "estimated_partitions": sum(not cost.counted for cost in left),
+            "side_by_side": sum(cost.side_by_side for cost in left),
+            "missing": [asdict(each) for each in self.missing()],
+        }
+
+
+def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:
+    """The targets called ``SYSTEM`` or ``SYSTEM/ITEM``; without a name, all.
+
+    Raises:
+        UserError: for a name that is none, with the nearest one.
+    """
+    every = bench.targets(scale)
+    found: dict[tuple[str, str], Target] = {}
+    for name in names:
+        system, _, item = name.partition("/")
+        matching = {key: each for key, each in every.items() if key in ((system, item),)}
+        if not item:
+            matching = {key: each for key, each in every.items() if key[0] == system}
+        if not matching:
+            known = [*bench.experiments, *("/".join(key) for key in every)]
+            wanted = "a system or SYSTEM/ITEM, such as ima or ima/table_1"
+            raise bad_value("the command line", "TARGET", name, wanted, known)
+        found |= matching
+    return list((found or every).values())
+
+
+def _size(file: RawFile) -> int | None:
+    return file.packed.size if file.packed else file.size
+
+
+def _checksum(file: RawFile) -> str:
+    return str(file.sha256 or file.md5)
+
+
+def _absent(root: Path, paths: Iterable[Path]) -> int:
+    return sum(not (root / path).exists() for path in paths)

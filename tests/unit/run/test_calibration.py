@@ -1,0 +1,62 @@
+"""A machine is measured once, through the engine itself."""
+
+from pathlib import Path
+
+import pytest
+
+from fedrepro.run import calibration
+from fedrepro.run.calibration import LATER, calibrate, measure_method
+from fedrepro.run.rates import Rates, Workload, key_of_method, stored
+from support import tiny_run
+
+SMALL = Workload("logistic", (4,), "features", 3, "classification", 5)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "ENOUGH", 1e-3)
+    monkeypatch.setattr(calibration, "REFERENCE", SMALL)
+    monkeypatch.setattr(calibration, "start_seconds", lambda: 2.0)
+
+
+def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
+    rates, said = stored(tmp_path, "cpu", 1), list[str]()
+    methods = {"central": tiny_run.run_spec("central"), "mm": tiny_run.run_spec("superfed_mm")}
+    wordy = Workload("stacked_lstm", (4,), "words", 9, "next_word", 2)
+    unknown = Workload("next_char_lstm", (1, 2, 2), "bytes", 3, "classification", 2)
+    wanted = {each.key: each for each in (SMALL, wordy, unknown)}
+    failed = calibrate(rates, wanted, methods, 100, said.append)
+    assert failed.keys() == {unknown.key}  # takes no images
+    assert rates.models[SMALL.key].parameters == 4 * 3 + 3
+    assert all(0 < rate.step_seconds < 1 for rate in rates.models.values())
+    assert all(rate.memory_bytes > 2**26 for rate in rates.models.values())
+    assert rates.methods["central"].pooled and not rates.methods["mm"].pooled
+    assert rates.methods["mm"].mixes and not rates.methods["central"].mixes
+    rates.save(tmp_path)
+    again = stored(tmp_path, "cpu", 1)
+    assert again == rates
+    said.clear()
+    calibrate(again, wanted, methods, 100, said.append)
+    assert said == [unknown.key]
+    assert stored(tmp_path, "cpu", 2).models == {}  # another way to compute
+
+
+def test_nothing_is_begun_after_the_limit() -> None:
+    rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
+    methods = {"fedavg": tiny_run.run_spec()}
+    failed = calibrate(rates, {SMALL.key: SMALL}, methods, -1.0)
+    assert failed == dict.fromkeys(("fedavg", SMALL.key), LATER)
+    assert not rates.models and not rates.methods
+
+
+def test_a_factor_is_by_fedavg_of_the_same_epochs() -> None:
+    """FedAvg's own seconds are taken from those given, where they are known."""
+    assert measure_method(tiny_run.run_spec(), "cpu", 1, {2: 1e6}).factor < 1e-3
+
+
+def test_methods_share_what_does_not_change_their_work() -> None:
+    mild, strong = (
+        tiny_run.run_spec("fedprox", hyperparameters={"fedprox": {"mu": mu, "unused": True}})
+        for mu in (0.1, 1.0)
+    )
+    assert key_of_method(mild) == key_of_method(strong) == "fedprox fedprox.unused=true epochs 2"

@@ -1,0 +1,197 @@
+"""What targets cost, derived by hand from stored rates; nothing is measured or trained here."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.run import fingerprint
+from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.amounts import Data, Shares, estimated_shares
+from fedrepro.workflow.cost import Bill, Line, chosen
+from support.places import ROOT
+from support.project import CONFIG, EXPERIMENT
+
+LOGISTIC = "logistic 1x28x28 bytes 10 batch 100"
+AVERAGE, PROX = Run("ima/tiny", "fedavg", 1), Run("ima/tiny", "fedprox", 1)
+# 4,000 samples, 4 equal clients: 10 mini-batches of 100 each. 2 rounds of 2 clients: 40 steps.
+# 40 * .5 for steps, 2 * 2 * .25 for clients, 2 * 1,000 * .001 + 2 * .1 for scores, 3 to start.
+AVERAGE_SECONDS = 20 + 1 + 2.2 + 3
+PROX_SECONDS = 2 * (20 + 1) + 2.2 + 3
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workbench]:
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/config.yaml").write_text(CONFIG)
+    (tmp_path / "config/experiments/ima.yaml").write_text(EXPERIMENT)
+    catalogue = (ROOT / "config/datasets.yaml").read_text(encoding="utf-8")
+    (tmp_path / "config/datasets.yaml").write_text(catalogue, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return load(tmp_path)
+
+
+@pytest.fixture
+def rates(bench: Workbench) -> Rates:
+    """A calibration, as it is stored."""
+    made = stored(bench.root, "cpu", 1)
+    made.start_seconds = 3.0
+    made.models = {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
+    made.methods = {
+        "fedavg epochs 1": MethodRate(1.0, pooled=False, mixes=False),
+        "fedprox epochs 1": MethodRate(2.0, pooled=False, mixes=False),
+    }
+    made.save(bench.root)
+    return stored(bench.root, "cpu", 1)
+
+
+def bill_of(bench: Workbench, *names: str) -> Bill:
+    return Bill(bench, chosen(bench, names, None))
+
+
+def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], Line]:
+    bill = bill_of(bench)
+    return {(line.kind, line.name): line for line in bill.lines(bill.costs(rates))}
+
+
+def test_sums_count_shared_runs_once(bench: Workbench, rates: Rates) -> None:
+    found = lines(bench, rates)
+    hours = {key: line.hours * 3600 for key, line in found.items()}
+    both = AVERAGE_SECONDS + PROX_SECONDS
+    assert hours == pytest.approx(
+        {
+            ("table", "ima/table_1"): both,
+            ("table", "ima/table_2"): AVERAGE_SECONDS,
+            ("method", "ima fedavg"): AVERAGE_SECONDS,
+            ("method", "ima fedprox"): PROX_SECONDS,
+            ("system", "ima"): both,
+            ("all", "all"): both,
+        }
+    )
+    everything = found["all", "all"]
+    assert (everything.runs, everything.done, everything.unknown) == (2, 0, 0)
+    assert everything.steps == 80
+    # Parameters, and two rounds with a row for each of two clients.
+    assert everything.disk == 2 * (4 * 7850 + 100 * 2 * 2)
+    # A process, 5,000 images with their labels, two clients' reports.
+    assert everything.memory == 500_000_000 + 5_000 * (784 + 8) + 2 * 4 * 7850
+
+
+def test_what_is_finished_is_left_out_and_said(
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = bench.run_spec("ima/tiny", "fedavg", 1)
+    folder = bench.root / AVERAGE.folder
+    folder.mkdir(parents=True)
+    manifest = {
+        "config_hash": fingerprint.of_config(spec), "code": fingerprint.of_code(spec),
+        "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
+    }  # fmt: skip
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    found = lines(bench, rates)
+    assert found["all", "all"].hours * 3600 == pytest.approx(PROX_SECONDS)
+    assert [found["table", f"ima/table_{n}"].done for n in (1, 2)] == [1, 1]
+    assert main(["plan"]) == 0
+    assert "Finished already and left out: 1 runs." in capsys.readouterr().out
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "code": "another"}))
+    assert lines(bench, rates)["all", "all"].done == 0
+
+
+def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) -> None:
+    setting = bench.setting("ima/tiny")
+    labels = np.arange(250) % 10
+    made = make_partition(labels, None, setting.partition, 1)  # 62 or 63 samples each
+    made.save(bench.root / setting.partition_path(1))
+    bill = bill_of(bench)
+    cost = bill.cost(AVERAGE, rates)
+    assert cost.counted and cost.steps == 2 * 2 * 1
+    assert bill.as_json(rates)["estimated_partitions"] == 0
+
+
+def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: Rates) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    text = file.read_text().replace("clients: 4}", "clients: 4, test_fraction: 0.2}")
+    file.write_text(
+        text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
+    )
+    rates.methods["fedavg epochs 1"] = MethodRate(1.0, pooled=False, mixes=True)
+    rates.methods["fedprox epochs 1"] = MethodRate(1.0, pooled=True, mixes=False)
+    bill = bill_of(load(bench.root))
+    # 8 mini-batches a client: 32 steps. Twice 1,000 + 800 samples in 1 + 4 scores; after the last
+    # round 800 samples of 4 clients at 11 mixtures.
+    samples, scores = 2 * 1_800 + 11 * 800, 2 * 5 + 11 * 4
+    expected = 32 * 0.5 + 4 * 0.25 + samples * 0.001 + scores * 0.1 + 3
+    assert bill.cost(AVERAGE, rates).seconds == pytest.approx(expected)
+    # One client with all 3,200 samples.
+    pooled = 2 * 32 * 0.5 + 2 * 0.25 + 2 * 1_800 * 0.001 + 2 * 5 * 0.1 + 3
+    assert bill.cost(PROX, rates).seconds == pytest.approx(pooled)
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [
+        ("{scheme: iid, clients: 3}", Shares(3, 1000, 0, 3 * 4, False)),
+        # Two in ten natural clients, a tenth of whose samples is held out: 90 each.
+        ("{scheme: natural, clients: 2, test_fraction: 0.1}", Shares(2, 180, 20, 2 * 1.4, False)),
+        ("{scheme: natural}", Shares(10, 1000, 0, 10 * 1.5, False)),
+        ("{scheme: dirichlet, clients: 5, alpha: 1}", Shares(5, 1000, 0, 5 * 2.5, False)),
+    ],
+)
+def test_estimated_shares(bench: Workbench, partition: str, expected: Shares) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    file.write_text(file.read_text().replace("{scheme: iid, clients: 4}", partition))
+    setting = load(bench.root).setting("ima/tiny")
+    assert estimated_shares(setting, Data(1000, 0, (1,), "bytes", 2, 10, False)) == expected
+
+
+def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
+    (missing,) = bill_of(bench).missing()
+    assert (missing.name, missing.runs, missing.fetch) == ("mnist5k", 2, "to download")
+    assert (missing.download, missing.unsized) == (1_106_785, 0)
+    assert missing.disk == 5_000 * (784 + 8)
+    assert bill_of(bench).jobs() == {
+        "download": 1, "prepare": 1, "partition": 1, "run": 2, "analysis": 0,
+    }  # fmt: skip
+
+
+def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:
+    file = bench.root / "config/datasets.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert "    holds: {train: 4000, " in text
+    file.write_text(text.replace("    holds: {train: 4000, ", "    # holds: {train: 4000, "))
+    bench = load(bench.root)
+    total = lines(bench, rates)["all", "all"]
+    assert (total.unknown, total.hours) == (2, 0)
+    assert bill_of(bench).workloads() == {}
+
+
+def test_output_for_scripts(
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "ima/table_2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["lines"][-1]["hours"] * 3600 == pytest.approx(AVERAGE_SECONDS)
+    assert found["estimated_partitions"] == 1
+    assert main(["plan", "ima"]) == 0
+    header, first, *_ = capsys.readouterr().out.splitlines()
+    assert header.split("\t")[:6] == ["kind", "name", "runs", "done", "steps", "hours"]
+    assert first.split("\t")[:6] == ["table", "ima/table_1", "2", "0", "80", "0.02"]
+
+
+def test_a_target_that_is_none(bench: Workbench) -> None:
+    with pytest.raises(UserError, match=r"TARGET: 'ima/table_3'.*did you mean 'ima/table_"):
+        chosen(bench, ["ima/table_3"], None)
+
+
+def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:
+    (bench.root / rates.path).write_text("{}")
+    with pytest.raises(UserError, match=r"calibration/cpu-.*\.json: damaged: .*: delete it"):
+        stored(bench.root, "cpu", 1)
