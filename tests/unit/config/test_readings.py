@@ -1,5 +1,6 @@
 """A setting's released reading: what it holds, how one asks for it, what a run of it does."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def test_tables_ask_for_either_reading(bench: Workbench) -> None:
             assert (f"superfed/mnist-{clients}{reading}", "pfedme@released") in needed
     demo = bench.table("superfed", "table_2_3_released", "demo")
     assert {run.setting for run in demo.runs} == {"superfed/mnist5k-demo"}
+
+
+def test_the_workflow_s_folders_may_be_named_so(bench: Workbench) -> None:
+    rules = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8")
+    found = re.search(r'setting=r"(.*)"', rules)
+    assert found and all(re.fullmatch(found[1], name) for name in bench.settings)
 
 
 def asked_for(bench: Workbench, name: str) -> str:
@@ -173,7 +180,7 @@ def test_participations_are_those_of_the_stream(tmp_path: Path) -> None:
 
 
 def test_the_cohorts_that_superfed_s_scripts_drew() -> None:
-    """Of 100 clients in round 500, told by someone who ran the scripts' own two calls."""
+    """Of 100 clients in round 500, found beside the released scripts (item 45 of the ledger)."""
     world = federation("fedavg")
     known = replace(
         world,
