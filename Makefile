@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce test test-slurm check fuzz mutants bench lock clean
+.PHONY: help setup slurm reproduce reference test test-slurm check fuzz mutants bench lock clean
 
 PYTHON ?=
 UV := .tools/bin/uv
@@ -28,6 +28,9 @@ slurm: setup ## add Snakemake's plug-in for SLURM to .venv (docs/cluster.md)
 reproduce: setup ## run the whole workflow at the configured scale and say where the site is
 	@snakemake --cores all
 	@python scripts/where.py $(SITE)
+
+reference: setup ## compute what reports/papers/reference.yaml lists and is missing: hours, one core
+	@python scripts/reference.py --cores $(or $(CORES),1)
 
 test: setup ## all tests, on two cores
 	@scripts/chromium

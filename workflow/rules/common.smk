@@ -9,7 +9,7 @@ GRAPH = open_graph(config)
 wildcard_constraints:
     dataset=r"[A-Za-z0-9_.-]+",
     partition=r"[A-Za-z0-9_.-]+",
-    setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+",
+    setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.@-]+",
     method=r"[A-Za-z0-9_.@+-]+",
     seed=r"[0-9]+",
     scale=r"demo|paper",

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fedrepro.config.tables import Column, Metric, Place, Row, Summary, named_settings
-from fedrepro.config.values import Composition, Name, Scale
+from fedrepro.config.values import Composition, Scale, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, Whole
 
 Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
@@ -97,8 +97,8 @@ class HeatMap(FigureSpec):
     """
 
     kind: Literal["heat_map"]
-    setting: Name
-    demo: Name | None = None
+    setting: SettingName
+    demo: SettingName | None = None
     metric: Metric = "accuracy"
     summary: Summary = Summary()
     x: Axis
@@ -163,8 +163,8 @@ class Landscape(FigureSpec):
     kind: Literal["landscape"]
     analysis = "landscapes"
     first_seed_only = True
-    setting: Name
-    demo: Name | None = None
+    setting: SettingName
+    demo: SettingName | None = None
     columns: list[Column] = Field(min_length=1)
 
     def needs(self, scale: Scale) -> Needs:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fedrepro.config.products import expand
-from fedrepro.config.settings import Config, GivenRun, Overrides
+from fedrepro.config.settings import RELEASED, Config, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import ClientStatistics, named_settings
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
@@ -97,13 +97,16 @@ def _check_references(
             raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
     for name, setting in experiment.settings.items():
         for need, source in setting.given.items():
-            if isinstance(source, GivenRun) and source.setting not in experiment.settings:
+            if isinstance(source, GivenRun) and source.setting not in experiment.readings:
                 where = f"settings.{name}.given.{need}.setting"
-                known = experiment.settings
+                known = experiment.readings
                 raise bad_value(shown, where, source.setting, "a setting of this file", known)
     for where, value in _named_settings(experiment):
-        if value is not None and value not in experiment.settings:
-            raise bad_value(shown, where, value, "a setting of this file", experiment.settings)
+        if value is not None and value not in experiment.readings:
+            wanted, choices = "a setting of this file", experiment.readings
+            if value.removesuffix(RELEASED) in experiment.settings:
+                raise bad_value(shown, where, value, f"{wanted} with `released` keys")
+            raise bad_value(shown, where, value, wanted, choices)
     sections: dict[str, Iterable[str]] = {
         "tables": experiment.tables,
         "computed": experiment.computed,

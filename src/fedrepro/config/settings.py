@@ -19,11 +19,14 @@ from fedrepro.config.values import (
     PositiveWhole,
     Scale,
     Seed,
+    SettingName,
     Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
+
+RELEASED = "@released"
 
 
 class Seeds(Typed):
@@ -121,7 +124,7 @@ class Noise(Typed):
 class GivenRun(Typed):
     """What another run left."""
 
-    setting: Name = Field(description="A setting of this file.")
+    setting: SettingName = Field(description="A setting of this file.")
     method: Composition
     seed: Seed | None = Field(default=None, description="Default: the seed of the run itself.")
 
@@ -151,6 +154,33 @@ GivenSource = Annotated[
 ]
 
 
+class Cohorts(Typed):
+    """Cohorts as a released code draws them, whatever the run's seed.
+
+    ``numpy_legacy``: numpy.random.seed(seed) before the first round, then in every round
+    numpy.random.choice(clients, size, replace=False), with no other draw between.
+    """
+
+    stream: Literal["numpy_legacy"]
+    seed: Seed
+
+
+DecayFrom = Annotated[Literal[0, 1], expected("0 or 1")]
+
+
+class Otherwise(Typed):
+    """Keys of a setting that the released code has otherwise; those not given stay."""
+
+    partition: PartitionSpec | None = None
+    rounds: PositiveWhole | None = None
+    optimizer: OptimizerSpec | None = None
+    lr_decay: Decay | None = None
+    decay_from: DecayFrom | None = None
+    cohorts: Cohorts | None = None
+    noise: Noise | None = None
+    methods: dict[str, Hyperparameters] | None = None
+
+
 class Setting(Typed):
     """Data set + partition + model + optimisation + rounds."""
 
@@ -168,6 +198,10 @@ class Setting(Typed):
     lr_decay: Decay = Field(
         default=1.0, description="Factor on the learning rate per round, or every so many rounds."
     )
+    decay_from: DecayFrom = later(
+        0, "The decay's power in the first round: 1 where a code counts rounds from 1."
+    )
+    cohorts: Cohorts | None = later(None, "Instead of cohorts that the run's seed decides.")
     evaluate: Evaluate = Evaluate()
     noise: Noise | None = later(None)
     scaling: Literal["unit", "symmetric"] | None = later(
@@ -186,12 +220,33 @@ class Setting(Typed):
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )
+    released: dict[str, Otherwise] = Field(
+        default={},
+        exclude=True,
+        description="What the released code has otherwise, by the number of the discrepancy; "
+        "<name>@released asks for the setting so.",
+    )
     _name: str = PrivateAttr(default="")
+
+    @model_validator(mode="after")
+    def _each_key_once(self) -> Self:
+        keys = [key for part in self.released.values() for key in part.model_fields_set]
+        if len(set(keys)) < len(keys):
+            raise ValueError("a key under `released` once only")
+        return self
 
     @property
     def name(self) -> str:
-        """``<system>/<setting>``."""
+        """``<system>/<setting>``, with ``@released`` where it is read so."""
         return self._name
+
+    def as_released(self) -> "Setting":
+        """The setting with what the released code has otherwise."""
+        parts = self.released.values()
+        keys = {key: getattr(part, key) for part in parts for key in part.model_fields_set}
+        reading = self.model_copy(update={**keys, "released": {}})
+        reading._name = self._name + RELEASED
+        return reading
 
     def partition_path(self, seed: int) -> Path:
         """Where the shares of the clients are, the same file for all methods."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Tag
 
-from fedrepro.config.values import Composition, Name, PositiveWhole, Scale
+from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
 from fedrepro.support.typed_yaml import Typed, plain_or
 
 
@@ -61,8 +61,8 @@ class Place(Typed):
     """One setting of a figure; at scale demo the setting named by ``demo`` stands in for it."""
 
     label: str
-    setting: Name
-    demo: Name | None = None
+    setting: SettingName
+    demo: SettingName | None = None
 
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
@@ -128,7 +128,7 @@ class ClientStatistics(Typed):
 
     kind: Literal["client_statistics"]
     title: str
-    settings: dict[str, Name] = Field(description="The setting of each printed data set.")
+    settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
 
 
 Computed = Annotated[Responses | ClientStatistics, Field(discriminator="kind")]

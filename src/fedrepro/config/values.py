@@ -32,6 +32,12 @@ Name = Annotated[
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80),
     expected("a name of letters, digits, '_', '-' and '.'"),
 ]
+# A setting as it is addressed: `@released` asks for what the released code has otherwise.
+SettingName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
+    expected("the name of a setting, or it and '@released'"),
+]
 Composition = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from fedrepro.config.figures import Figure
 from fedrepro.config.run_spec import Execution, FileSpec, RunSpec, Source
-from fedrepro.config.settings import Config, GivenFile, GivenRun, Seeds, Setting
+from fedrepro.config.settings import RELEASED, Config, GivenFile, GivenRun, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
@@ -39,6 +39,16 @@ class Experiment(Typed):
     computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
     figures: dict[Name, Figure] = Field(default={})
 
+    @cached_property
+    def readings(self) -> dict[str, Setting]:
+        """The settings by name, and as ``<name>@released`` where the released code differs."""
+        released = {
+            f"{name}{RELEASED}": setting.as_released()
+            for name, setting in self.settings.items()
+            if setting.released
+        }
+        return {**self.settings, **released}
+
 
 @dataclass(frozen=True)
 class Workbench:
@@ -54,20 +64,24 @@ class Workbench:
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
-        """All settings by full name, ``<system>/<setting>``."""
+        """All settings, in all readings, by full name, ``<system>/<setting>[@released]``."""
         return {
             setting.name: setting
             for experiment in self.experiments.values()
-            for setting in experiment.settings.values()
+            for setting in experiment.readings.values()
         }
 
     def setting(self, name: str) -> Setting:
-        """The setting of a full name such as ``ima/fmnist-shards2``.
+        """The setting of a full name such as ``ima/fmnist-shards2``, in the reading it asks for.
 
         Raises:
             UserError: when there is none, with the nearest name.
         """
         if name not in self.settings:
+            base = name.removesuffix(RELEASED)
+            if base in self.settings:
+                wanted = f"a setting with `released` keys, which {base} has not"
+                raise bad_value(self.files[base.partition("/")[0]], "setting", name, wanted)
             raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
         return self.settings[name]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,6 +53,7 @@ class Federation:
         batch_size: of local training.
         seed: of all randomness.
         flips: whether clients see each image mirrored half of the times.
+        cohort_seed: of cohorts as numpy's legacy generator draws them; None: by ``seed``.
     """
 
     method: Method
@@ -62,11 +64,26 @@ class Federation:
     seed: int
     execute: Executor = sequential
     flips: bool = False
+    cohort_seed: int | None = None
 
     @cached_property
     def initial(self) -> Tree:
         """The parameters before the first round."""
         return self.context.net.init(stream(self.seed, "init"))
+
+    @cached_property
+    def legacy_cohorts(self) -> list[list[int]]:
+        """The cohort of every round, where ``cohort_seed`` is given.
+
+        As SuPerFed's released code draws them (discrepancy 46): one generator, seeded once, one
+        draw a round. So a round's cohort needs all draws before it.
+        """
+        generator = np.random.RandomState(self.cohort_seed)
+        everyone, size = self.context.clients, self.cohort_size
+        return [
+            sorted(generator.choice(everyone, size, replace=False).tolist())
+            for _ in range(self.context.rounds)
+        ]
 
 
 @dataclass
@@ -100,6 +117,8 @@ def choose_cohort(federation: Federation, round: int) -> list[int]:
     everyone = federation.context.clients
     if federation.cohort_size == everyone:
         return list(range(everyone))
+    if federation.cohort_seed is not None:
+        return federation.legacy_cohorts[round]
     rng = stream(federation.seed, "cohort", round)
     drawn = torch.randperm(everyone, generator=rng)
     return sorted(drawn[: federation.cohort_size].tolist())

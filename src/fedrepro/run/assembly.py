@@ -163,7 +163,7 @@ def make_plan(
         epochs=setting.epochs,
         optimizer=_optimizer(setting.optimizer),
         server_optimizer=server_optimizer.build(),
-        schedule=schedule(setting.optimizer.lr, setting.lr_decay),
+        schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
         given={name: _given(each, scaling, device) for name, each in (given or {}).items()},
         nets=nets,
@@ -178,6 +178,7 @@ def make_plan(
         seed=spec.seed,
         execute=EXECUTORS[executor],
         flips=setting.augment == "flip",
+        cohort_seed=setting.cohorts.seed if setting.cohorts else None,
     )
     return Plan(
         spec,
@@ -216,8 +217,12 @@ def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
     return models.LearnedWeights(entry.name, content), digest
 
 
-def schedule(rate: float, decay: float | StepDecay) -> Callable[[int], float]:
-    """The learning rate of a round, counted from 0."""
+def schedule(rate: float, decay: float | StepDecay, first: int = 0) -> Callable[[int], float]:
+    """The learning rate of a round, counted from 0.
+
+    Args:
+        first: the number of that round for the decay.
+    """
     if isinstance(decay, StepDecay):
-        return lambda round: rate * decay.factor ** (round // decay.every)
-    return lambda round: rate * decay**round
+        return lambda round: rate * decay.factor ** ((round + first) // decay.every)
+    return lambda round: rate * decay ** (round + first)

@@ -55,7 +55,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         file = workbench.files[system]
         sections = {"methods": experiment.methods} | {
             f"settings.{name}.methods": setting.methods
-            for name, setting in experiment.settings.items()
+            for name, setting in experiment.readings.items()
         }
         for key, section in sections.items():
             for part, values in section.items():

@@ -32,6 +32,9 @@ def resolved(bench: Workbench) -> Iterator[tuple[str, str]]:
                     yield f"{system}.{key}.{name}", digest(item)
             else:
                 yield f"{system}.{key}", digest(value)
+        for name in sorted(experiment.readings.keys() - experiment.settings.keys()):
+            reading = experiment.readings[name].model_dump(mode="json")
+            yield f"{system}.settings.{name}", digest(reading)
     for scale in SCALES:
         for (system, item), target in bench.targets(scale).items():
             specs = [bench.run_spec(run.setting, run.method, run.seed) for run in target.runs]

@@ -78,7 +78,11 @@ def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
 def rows_of(
     counts: Mapping[tuple[str, str], Counter[str]], published: Published
 ) -> list[dict[str, Any]]:
-    """The counts with their sums, as rows."""
+    """The counts with their sums, as rows.
+
+    Further readings of printed tables, such as table_2_3_released, come after a system's own; their
+    cells are in no sum, which would count them twice.
+    """
     rows = []
     everything: Counter[str] = Counter()
     for system in published.systems:
@@ -88,6 +92,10 @@ def rows_of(
             if owner == system and counted["printed"]:
                 rows.append(_row(system, item, counted))
                 whole += counted
+        further = sorted(counts.keys() - published.tables.keys())
+        rows += [
+            _row(system, item, counts[owner, item]) for owner, item in further if owner == system
+        ]
         rows.append(_row(system, ALL, whole))
         everything += whole
     rows.append(_row(ALL, ALL, everything))

@@ -1,0 +1,190 @@
+"""Compute the runs that reports/papers/reference.yaml lists, and keep them as reference results.
+
+What is missing is planned and its cost estimated, in the list's order; then Snakemake makes it.
+What was broken off goes on where it stopped. Finished runs are copied, without their models, into
+reports/papers/<system>/reference/.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import RELEASED, Setting
+from fedrepro.config.targets import Run
+from fedrepro.config.values import Seed
+from fedrepro.config.workbench import Workbench
+from fedrepro.run.results import PAPERS, RunRecord, landed_folder, landed_runs, read_run
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import write_atomically
+from fedrepro.support.typed_yaml import Typed, read_yaml, validate
+
+LIST = PAPERS / "reference.yaml"
+MODEL = "model.safetensors"
+
+
+class Wanted(Typed):
+    """Rows of a table, ``<system>/<item>``, at scale paper, with some seeds."""
+
+    table: str
+    rows: str
+    seeds: tuple[Seed, ...] = Field(min_length=1)
+
+    @property
+    def title(self) -> str:
+        seeds = " and ".join(map(str, self.seeds))
+        return f"{self.table}, {self.rows}, seed{'s' if len(self.seeds) > 1 else ''} {seeds}"
+
+
+class List(Typed):
+    """reports/papers/reference.yaml."""
+
+    runs: list[Wanted]
+
+
+def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
+    """All runs of some rows, by seed, then row by row, each once.
+
+    Raises:
+        UserError: for a table or rows that are not there.
+    """
+    target = bench.table(*wanted.table.split("/", 1), "paper")
+    cells = [cell for cell in target.cells if fnmatch.fnmatch(cell.row.label, wanted.rows)]
+    if not cells:
+        labels = [row.label for row in target.table.rows]
+        raise bad_value(LIST, "rows", wanted.rows, f"rows of {wanted.table}", labels)
+    return list(
+        dict.fromkeys(
+            Run(cell.setting, method, seed)
+            for seed in wanted.seeds
+            for cell in cells
+            for method in cell.methods
+        )
+    )
+
+
+def is_current(bench: Workbench, record: RunRecord) -> bool:
+    """Whether a result is there, of today's configuration."""
+    run = record.run
+    today = bench.run_spec(run.setting, run.method, run.seed).description()
+    return bool(record.manifest) and record.manifest["run"] == json.loads(json.dumps(today))
+
+
+def work(setting: Setting) -> float:
+    """What training costs in a setting, but for a factor that its data and model decide."""
+    steps = setting.rounds * setting.participation * setting.epochs / setting.batch_size
+    return steps * (1 - setting.partition.test_fraction)
+
+
+def likeness(bench: Workbench, run: Run, other: Run) -> tuple[bool, bool] | None:
+    """How well another run's time says what a run takes; None: not at all."""
+    if other.setting not in bench.settings:
+        return None
+    ours, theirs = bench.setting(run.setting), bench.setting(other.setting)
+    if (ours.dataset, ours.model) != (theirs.dataset, theirs.model):
+        return None
+    same_method = run.method.replace(RELEASED, "") == other.method.replace(RELEASED, "")
+    same_setting = run.setting.removesuffix(RELEASED) == other.setting.removesuffix(RELEASED)
+    return same_method, same_setting
+
+
+def seconds(bench: Workbench, run: Run, timed: Iterable[RunRecord]) -> float | None:
+    """The CPU time that a run will take, from the timing of those most like it.
+
+    Of the same data set and model: first those of the same method, then those in the same setting;
+    in proportion to samples times epochs over the size of a batch. None without any.
+    """
+    alike: dict[tuple[bool, bool], list[float]] = {}
+    for record in timed:
+        kind = likeness(bench, run, record.run)
+        if kind is not None:
+            rate = float(record.timing["cpu_seconds"]) / work(bench.setting(record.run.setting))
+            alike.setdefault(kind, []).append(rate)
+    if not alike:
+        return None
+    rates = alike[max(alike)]
+    return sum(rates) / len(rates) * work(bench.setting(run.setting))
+
+
+def keep(run: Run) -> Path:
+    """Copy a finished run's files, but for its model, to where reference results are committed."""
+    folder = landed_folder(run)
+    for file in sorted(run.folder.iterdir()):
+        if file.name != MODEL:
+            with write_atomically(folder / file.name) as temporary:
+                shutil.copyfile(file, temporary)
+    return folder
+
+
+def keep_finished(bench: Workbench, runs: Iterable[Run]) -> Iterator[Run]:
+    """Keep those that are finished and not kept yet; yields the others."""
+    for run in runs:
+        if is_current(bench, read_run(Path(), run, landed=True)):
+            continue
+        if is_current(bench, read_run(Path(), run)):
+            print(f"kept: {keep(run)}", flush=True)
+        else:
+            yield run
+
+
+def in_words(bench: Workbench, runs: list[Run], timed: list[RunRecord]) -> str:
+    """How many runs, and what they will cost."""
+    found = [seconds(bench, run, timed) for run in runs]
+    known = [value for value in found if value is not None]
+    text = f"{len(runs)} runs to make" if len(runs) != 1 else "1 run to make"
+    if known:
+        text += f", some {sum(known) / 3600:.1f} hours of one core"
+    unknown = [run for run, value in zip(runs, found, strict=True) if value is None]
+    for name in dict.fromkeys(run.setting for run in unknown):
+        setting, count = bench.setting(name), sum(run.setting == name for run in unknown)
+        text += (
+            f"; no run like {count} in {name} has been timed: {setting.rounds} rounds each, "
+            f"{setting.participation:g} of {setting.dataset}, {setting.epochs} epochs in batches "
+            f"of {setting.batch_size}"
+        )
+    return text
+
+
+def main(arguments: argparse.Namespace) -> None:
+    bench, wanted = load(), validate(List, read_yaml(LIST), LIST).runs
+    groups: list[tuple[Wanted, list[Run]]] = []
+    planned: set[Run] = set()
+    for each in wanted:
+        left = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
+        planned.update(left)
+        groups.append((each, left))
+    records = (read_run(Path(), run) for each in wanted for run in runs_of(bench, each))
+    timed = [record for record in (*landed_runs(Path()), *records) if record.timing]
+    for each, left in groups:
+        print(f"{each.title}: {in_words(bench, left, timed) if left else 'all there'}")
+    print(f"All of it: {in_words(bench, [run for _, left in groups for run in left], timed)}.")
+    if arguments.plan:
+        return
+    os.nice(19)
+    for _, left in groups:
+        if not left:
+            continue
+        files = [str(run.folder / "manifest.json") for run in left]
+        subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
+        for run in keep_finished(bench, left):
+            print(f"missing: {run.folder}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", action="store_true", help="say what is missing, and stop")
+    parser.add_argument("--cores", type=int, default=1)
+    try:
+        main(parser.parse_args())
+    except UserError as error:
+        sys.exit(f"reference: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)  # checkpoints stay

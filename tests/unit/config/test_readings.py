@@ -1,0 +1,194 @@
+"""A setting's released reading: what it holds, how one asks for it, what a run of it does."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Setting
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.partition.schemes import Dirichlet
+from fedrepro.engine.round import choose_cohort
+from fedrepro.report.papers import published
+from fedrepro.run.assembly import schedule
+from fedrepro.support.errors import UserError
+from fedrepro.support.typed_yaml import validate
+from support.places import ROOT
+from support.tiny_run import carry_out, run_spec
+from support.worlds import federation
+
+SUPERFED = Path("config/experiments/superfed.yaml")
+
+
+@pytest.fixture(scope="module")
+def bench() -> Workbench:
+    return load(ROOT)
+
+
+def test_the_text_has_99_percent_and_the_scripts_999_per_mille(bench: Workbench) -> None:
+    text, released = (
+        bench.run_spec(f"superfed/mnist-500{reading}", "pfedme@released", 1).description()
+        for reading in ("", "@released")
+    )
+    # The text's runs are what they were before there were readings.
+    assert not {"released", "cohorts", "decay_from"} & text.keys()
+    assert {key: value for key, value in released.items() if text.get(key) != value} == {
+        "setting": "superfed/mnist-500@released",
+        "lr_decay": 0.999,
+        "decay_from": 1,
+        "cohorts": {"stream": "numpy_legacy", "seed": 5959},
+    }
+
+
+def test_a_setting_takes_over_what_is_released_of_the_one_it_extends(bench: Workbench) -> None:
+    for data, decay in (
+        ("femnist", 0.995),
+        ("shakespeare", 0.995),
+        ("tiny_imagenet-alpha10", 0.999),
+    ):
+        setting = bench.setting(f"superfed/{data}@released")
+        assert (setting.lr_decay, setting.decay_from, setting.cohorts) == (decay, 1, None)
+    noisy = bench.setting("superfed/cifar10-noise-symmetric0.6@released")
+    assert noisy.noise and (noisy.noise.kind, noisy.noise.rate) == ("pair", 0.6)
+    assert noisy.noise.everywhere and noisy.lr_decay == 0.999
+    assert isinstance(noisy.partition, Dirichlet) and noisy.partition.alpha == 100
+    late = bench.setting("superfed/cifar10-start0.2@released")
+    assert late.rounds == 300 and late.methods["superfed_mm"] == {"start": 0.2, "nu": 1.0}
+
+
+def test_every_number_stands_in_the_ledger(bench: Workbench) -> None:
+    known = {(entry.system, entry.number) for entry in published.load(ROOT).ledger}
+    stated = {
+        (system, number)
+        for system, experiment in bench.experiments.items()
+        for setting in experiment.settings.values()
+        for number in setting.released
+    }
+    assert len(stated) >= 5
+    assert stated <= known
+
+
+def test_tables_ask_for_either_reading(bench: Workbench) -> None:
+    table = bench.table("superfed", "table_2_3_released", "paper")
+    needed = {(run.setting, run.method) for run in table.runs}
+    for clients in (50, 100, 500):
+        for reading in ("", "@released"):
+            assert (f"superfed/mnist-{clients}{reading}", "pfedme@released") in needed
+    demo = bench.table("superfed", "table_2_3_released", "demo")
+    assert {run.setting for run in demo.runs} == {"superfed/mnist5k-demo"}
+
+
+def test_the_workflow_s_folders_may_be_named_so(bench: Workbench) -> None:
+    rules = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8")
+    found = re.search(r'setting=r"(.*)"', rules)
+    assert found and all(re.fullmatch(found[1], name) for name in bench.settings)
+
+
+def asked_for(bench: Workbench, name: str) -> str:
+    with pytest.raises(UserError) as caught:
+        bench.setting(name)
+    return str(caught.value)
+
+
+def test_a_reading_that_is_not_there(bench: Workbench, tmp_path: Path) -> None:
+    assert asked_for(bench, "ima/fmnist-shards2@released") == (
+        "config/experiments/ima.yaml: setting: 'ima/fmnist-shards2@released': expected a setting "
+        "with `released` keys, which ima/fmnist-shards2 has not"
+    )
+    assert asked_for(bench, "superfed/mnist-500@relased").endswith(
+        "did you mean 'superfed/mnist-500@released'?"
+    )
+    written = (ROOT / SUPERFED).read_text(encoding="utf-8")
+    row = 'setting: "mnist-{clients}@released"\n        demo: mnist5k-demo'
+    assert row in written
+    (tmp_path / SUPERFED.parent).mkdir(parents=True)
+    for name in ("config.yaml", "datasets.yaml"):
+        (tmp_path / "config" / name).symlink_to(ROOT / "config" / name)
+    wrong = written.replace(row, row + "@released", 1)
+    (tmp_path / SUPERFED).write_text(wrong, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load(tmp_path)
+    assert str(caught.value) == (
+        f"{SUPERFED}: tables.table_2_3_released.rows.MNIST, 50 clients, released settings.demo: "
+        "'mnist5k-demo@released': expected a setting of this file with `released` keys"
+    )
+
+
+@pytest.mark.parametrize(
+    ("released", "line"),
+    [
+        ({"22": {"lr_decy": 0.9}}, "released.22.lr_decy: unknown key"),
+        ({"22": {"lr_decay": 2}}, "released.22.lr_decay: 2: expected a number above 0"),
+        ({"22": {"decay_from": 2}}, "released.22.decay_from: 2: expected 0 or 1"),
+        (
+            {"22": {"rounds": 3}, "30": {"rounds": 4}},
+            "expected a key under `released` once only",
+        ),
+    ],
+)
+def test_faults_are_one_line(released: object, line: str) -> None:
+    values = {"lr": 0.1}
+    setting = {
+        "dataset": "a", "partition": {"scheme": "iid", "clients": 2}, "model": "b", "rounds": 1,
+        "participation": 1, "epochs": 1, "batch_size": 1, "optimizer": values,
+    }  # fmt: skip
+    with pytest.raises(UserError) as caught:
+        validate(Setting, setting | {"released": released}, "x.yaml")
+    assert line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_rates_from_the_first_round_on() -> None:
+    rates = schedule(0.01, 0.999, first=1)
+    assert [rates(round) for round in (0, 499)] == pytest.approx([0.00999, 0.01 * 0.999**500])
+    assert schedule(0.01, 0.99)(0) == 0.01
+
+
+def test_a_run_has_these_rates_and_cohorts(tmp_path: Path) -> None:
+    spec = run_spec(
+        "fedavg",
+        lr_decay=0.5,
+        decay_from=1,
+        rounds=4,
+        cohorts={"stream": "numpy_legacy", "seed": 7},
+        evaluate={"every": 1, "clients": False},
+    )
+    carry_out(tmp_path / "x", spec)
+    rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
+    assert rounds["learning_rate"].tolist() == [0.05, 0.025, 0.0125, 0.00625]
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    drawn = np.random.RandomState(7)
+    wanted = [sorted(drawn.choice(6, 3, replace=False)) for _ in range(4)]
+    assert [group["client"].tolist() for _, group in clients.groupby("round")] == wanted
+
+
+def test_participations_are_those_of_the_stream(tmp_path: Path) -> None:
+    spec = run_spec(
+        "fedavg",
+        rounds=4,
+        cohorts={"stream": "numpy_legacy", "seed": 7},
+        evaluate={"every": 4, "clients": True},
+    )
+    carry_out(tmp_path / "x", spec)
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    drawn = np.random.RandomState(7)
+    cohorts = np.concatenate([drawn.choice(6, 3, replace=False) for _ in range(4)])
+    assert clients["participations"].tolist() == np.bincount(cohorts, minlength=6).tolist()
+
+
+def test_the_cohorts_that_superfed_s_scripts_drew() -> None:
+    """Of 100 clients in round 500, found beside the released scripts (item 45 of the ledger)."""
+    world = federation("fedavg")
+    known = replace(
+        world,
+        context=replace(world.context, clients=100, rounds=500),
+        cohort_size=5,
+        cohort_seed=5959,
+    )
+    assert choose_cohort(known, 499) == [6, 66, 80, 87, 97]
+    assert len({tuple(choose_cohort(known, round)) for round in range(500)}) == 500
+    everyone = replace(known, cohort_size=100)
+    assert choose_cohort(everyone, 3) == list(range(100))

@@ -1,0 +1,99 @@
+"""What `make reference` plans, what it says that costs, and what it keeps."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.run.results import RunRecord, landed_folder
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+
+found = importlib.util.spec_from_file_location("reference", ROOT / "scripts/reference.py")
+assert found and found.loader
+reference = importlib.util.module_from_spec(found)
+found.loader.exec_module(reference)
+
+SETTING = "superfed/mnist-500@released"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Workbench:
+    return load(ROOT)
+
+
+def wanted(rows: str, *seeds: int) -> Any:
+    return reference.Wanted(table="superfed/table_2_3_released", rows=rows, seeds=seeds)
+
+
+def test_the_runs_of_some_rows(bench: Workbench) -> None:
+    runs = reference.runs_of(bench, wanted("MNIST, 500 clients, released settings", 1, 3))
+    assert {run.setting for run in runs} == {SETTING}
+    assert len(runs) == len(set(runs)) == 2 * len({run.method for run in runs})
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    with pytest.raises(UserError, match=r"reference.yaml: rows: 'MNIST, 5': expected rows of"):
+        reference.runs_of(bench, wanted("MNIST, 5", 1))
+
+
+def timed(setting: str, method: str, seconds: float) -> RunRecord:
+    run = Run(setting, method, 1)
+    timing = {"cpu_seconds": seconds}
+    return RunRecord(Path(), run, run.folder, True, "finished", timing=timing)
+
+
+def test_the_cost_is_that_of_the_runs_most_like_it(bench: Workbench) -> None:
+    run = Run(SETTING, "ditto@released", 1)
+
+    def cost(*records: RunRecord) -> float | None:
+        seconds: float | None = reference.seconds(bench, run, records)
+        return seconds
+
+    other_data = timed("ima/fmnist-shards2", "ditto", 1.0)
+    assert cost(other_data) is None
+    # With 100 clients a cohort of five has five times the samples.
+    other_method = timed("superfed/mnist-100", "fedavg", 1000.0)
+    assert cost(other_data, other_method) == pytest.approx(200.0)
+    same_setting = timed("superfed/mnist-500", "fedavg", 150.0)
+    assert cost(other_method, same_setting) == pytest.approx(150.0)
+    same_method = timed("superfed/mnist-100", "ditto", 2000.0)
+    assert cost(other_method, same_setting, same_method) == pytest.approx(400.0)
+    words = reference.in_words(bench, [run, Run("ima/fmnist-shards2", "fedavg", 1)], [same_method])
+    assert words == (
+        "2 runs to make, some 0.1 hours of one core; no run like 1 in ima/fmnist-shards2 has been "
+        "timed: 300 rounds each, 0.1 of fmnist, 5 epochs in batches of 50"
+    )
+
+
+def test_finished_runs_are_kept_without_their_model(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run, other = Run(SETTING, "fedavg", 1), Run(SETTING, "fedavg", 2)
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    described = spec.description()
+    run.folder.mkdir(parents=True)
+    (run.folder / "model.safetensors").write_bytes(b"large")
+    manifest = run.folder / "manifest.json"
+
+    def left(**changes: Any) -> list[Run]:
+        manifest.write_text(json.dumps({"run": {**described, **changes}}), encoding="utf-8")
+        return list(reference.keep_finished(bench, [run, other]))
+
+    assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's
+    assert not landed_folder(run).exists()
+    assert left() == [other]
+    assert [path.name for path in landed_folder(run).iterdir()] == ["manifest.json"]
+    manifest.unlink()
+    assert list(reference.keep_finished(bench, [run, other])) == [other]
+
+
+def test_the_list_is_of_rows_that_are_there(bench: Workbench) -> None:
+    path = ROOT / reference.LIST
+    each = reference.validate(reference.List, reference.read_yaml(path), path).runs
+    assert len(each) >= 5
+    assert all(reference.runs_of(bench, rows) for rows in each)
