@@ -1,12 +1,13 @@
 """A small federation in float64 on which every property of a method can be seen."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -77,6 +78,28 @@ def data() -> Data:
     return Data(clients)
 
 
+def given(needs: Iterable[str], clients: int) -> dict[str, Given]:
+    """Small stand-ins of what methods need."""
+    rng = stream(8, "given")
+    critic = Net(nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid()).double())
+    maker = Net(nn.Sequential(nn.Linear(2, FEATURES), nn.Tanh()).double())
+    x, _ = data().at(torch.arange(0, sum(SIZES), 4))
+    noise = torch.randn(x.shape, generator=rng, dtype=torch.float64)
+    made = {
+        "unlabelled": Given({"x": x + 0.1 * noise}),
+        "discriminators": Given(tree.stack([critic.init(rng) for _ in range(clients)]), critic),
+        "generator": Given(maker.init(rng), maker, {"latent": 2}),
+    }
+    return {need: made[need] for need in needs}
+
+
+# Defaults that would take too long here.
+QUICK: dict[str, dict[str, object]] = {
+    "fedtgp": {"server_epochs": 5},
+    **{name: {"server_epochs": 2} for name in ("feddf", "fedgo", "fedgkd_plus", "dafkd")},
+}
+
+
 def federation(
     composition: str = "fedavg",
     hyperparameters: dict[str, dict[str, object]] | None = None,
@@ -90,7 +113,7 @@ def federation(
     execute: Executor = sequential,
     seed: int = 3,
 ) -> Federation:
-    composed, server_optimizer = registry.compose(composition, hyperparameters)
+    composed, server_optimizer = registry.compose(composition, {**QUICK, **(hyperparameters or {})})
     chosen = method or composed
     clients = data()
     if chosen.pooled:
@@ -107,6 +130,7 @@ def federation(
         server_optimizer=server_optimizer.build(),
         schedule=lambda round: lr * 0.99**round,
         server_lr=server_optimizer.lr,
+        given=given([need for layer in chosen.layers() for need in layer.needs], everyone),
     )
     return Federation(
         method=chosen,

@@ -67,6 +67,7 @@ class Context:
         given: what the method's ``needs`` name, each as it was given.
         nets: the further networks of :meth:`fedrepro.engine.method.Method.nets`.
         seed: of all randomness; ask for it through :meth:`stream`.
+        flips: whether training sees each image mirrored half of the times.
         mode: for the engine: how clients side by side are compiled
             (:mod:`fedrepro.engine.executors`).
     """
@@ -89,6 +90,7 @@ class Context:
     given: Mapping[str, Given] = field(default_factory=dict)
     nets: Mapping[str, Net] = field(default_factory=dict)
     seed: int = 0
+    flips: bool = False
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
     def stream(self, purpose: str) -> torch.Generator:

@@ -3,7 +3,9 @@
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from fedrepro.engine.tree import Tree
 
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers of weights and a bias
 
@@ -17,6 +19,16 @@ def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
     module.weight.uniform_(-bound, bound, generator=rng)
     if module.bias is not None:
         module.bias.uniform_(-bound, bound, generator=rng)
+
+
+def fresh_linear(inputs: int, outputs: int, like: Tensor, rng: torch.Generator) -> Tree:
+    """Weight and bias of a linear layer by PyTorch's default rule, on the device of ``like``."""
+    bound = 1 / math.sqrt(inputs)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=like.dtype).uniform_(-bound, bound, generator=rng).to(like)
+
+    return {"weight": drawn(outputs, inputs), "bias": drawn(outputs)}
 
 
 def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:

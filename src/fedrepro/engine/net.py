@@ -72,9 +72,15 @@ class Net:
 
         For clients that run alone and for the server: what is mapped or compiled has neither.
         """
+        with self.testing():
+            return self(theta, x)
+
+    @contextmanager
+    def testing(self) -> Iterator[None]:
+        """While this lasts, dropout and BatchNorm are in their testing mode."""
         self.module.eval()
         try:
-            return self(theta, x)
+            yield
         finally:
             self.module.train()
 

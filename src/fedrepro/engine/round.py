@@ -133,6 +133,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
         base,
         initial=federation.initial,
         seed=federation.seed,
+        flips=federation.flips,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),

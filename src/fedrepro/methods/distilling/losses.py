@@ -33,7 +33,11 @@ def divergence(labels: Tensor, logits: Tensor, temperature: float = 1.0) -> Tens
 
 
 def towards_history(
-    past: Tensor, logits: Tensor, gamma: float = 0.001, temperature: float = 3.0
+    past: Tensor,
+    logits: Tensor,
+    gamma: float = 0.001,
+    temperature: float = 3.0,
+    real: Tensor | None = None,
 ) -> Tensor:
     """FedGKD's term of a client's loss (Yao et al., 2023): a scalar tensor.
 
@@ -42,9 +46,19 @@ def towards_history(
     Args:
         past: logits [n, classes] of the mean of the server's last models; they get no gradient.
         logits: the client's [n, classes].
+        real: [n], 1 for samples that count, 0 for padding; None: all count.
     """
     labels = (past.detach() / temperature).softmax(-1)
-    return gamma / 2 * temperature**2 * divergence(labels, logits, temperature)
+    guessed = (logits / temperature).log_softmax(-1)
+    each = functional.kl_div(guessed, labels, reduction="none").sum(-1)
+    return gamma / 2 * temperature**2 * mean_of_real(each, real)
+
+
+def mean_of_real(each: Tensor, real: Tensor | None) -> Tensor:
+    """The mean of ``each`` [n] over samples that count, a scalar tensor."""
+    if real is None:
+        return each.mean()
+    return (each * real).sum() / real.sum().clamp(min=1)
 
 
 def cosine(rate: float, round: int, rounds: int) -> float:

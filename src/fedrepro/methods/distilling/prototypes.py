@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.losses import mean_of_real
 
 
 def generated(net: Tree) -> Tensor:
@@ -58,12 +59,20 @@ def contrast(net: Tree, prototypes: Tensor, labels: Tensor, gap: Tensor) -> Tens
     return functional.cross_entropy(-(distances + own * gap), labels)
 
 
-def pull(features: Tensor, prototypes: Tensor, labels: Tensor, strength: float = 0.001) -> Tensor:
+def pull(
+    features: Tensor,
+    prototypes: Tensor,
+    labels: Tensor,
+    strength: float = 0.001,
+    real: Tensor | None = None,
+) -> Tensor:
     """A client's term: ``strength`` times the mean square of features less prototypes.
 
     Args:
         features: [n, features].
         prototypes: the server's [classes, features].
         labels: int64 [n].
+        real: [n], 1 for samples that count, 0 for padding; None: all count.
     """
-    return strength * functional.mse_loss(features, prototypes[labels])
+    each = (features - prototypes[labels]).square().mean(-1)
+    return strength * mean_of_real(each, real)

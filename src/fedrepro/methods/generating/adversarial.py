@@ -43,9 +43,16 @@ def generator_loss(scores: Tensor) -> Tensor:
     return -scores.mean()
 
 
-def discriminator_loss(real: Tensor, fake: Tensor) -> Tensor:
+def discriminator_loss(real: Tensor, fake: Tensor, counts: Tensor | None = None) -> Tensor:
     """Binary cross-entropy of what a discriminator gives, logits [n, 1], of reals and of fakes.
 
     The sum of both means. FedGO's Algorithm 3 prints the opposite sign (A4).
+
+    Args:
+        counts: [n], 1 for reals that count, 0 for padding; None: all count.
     """
-    return functional.softplus(-real).mean() + functional.softplus(fake).mean()
+    each = functional.softplus(-real)
+    if counts is None:
+        return each.mean() + functional.softplus(fake).mean()
+    mean = (each.flatten() * counts).sum() / counts.sum().clamp(min=1)
+    return mean + functional.softplus(fake).mean()

@@ -1,0 +1,106 @@
+"""DaFKD (Wang et al., CVPR 2023), as FedGO (Jang et al., ICML 2025) compares it.
+
+The paper is "DaFKD: domain-aware federated knowledge distillation". As FedDF, but a teacher counts
+on a sample in proportion to D_k, what its discriminator says of it. A discriminator is one linear
+layer on the classifier's body, trained with it on the client's samples against generated ones; a
+client also trains the generator against it, and the server averages all three, weighted by samples.
+
+Readings: classifier, discriminator and generator take their steps together, one of each per
+mini-batch; the discriminator looks through the body in testing mode, as it does on the server, so
+that generated samples do not move running statistics. The generator starts as the one that is
+given, since FedGO's Table 12 prints DaFKD at 100,000 generator steps, and its BatchNorm keeps the
+statistics that it has. Distillation is on the server's samples (A10).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.initialise import fresh_linear
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.weighting import domain_aware
+from fedrepro.methods.feddf import FedDF, in_batches
+from fedrepro.methods.generating.adversarial import discriminator_loss
+from fedrepro.support.errors import at_least
+
+
+@dataclass(frozen=True)
+class DaFKD(FedDF):
+    """DaFKD (Wang et al., CVPR 2023)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("unlabelled", "generator")
+
+    fakes: int = 64  # generated samples per mini-batch
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("dafkd", "fakes", self.fakes, 1)
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        generator = ctx.given["generator"]
+        assert generator.net is not None
+        weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
+        judge = fresh_linear(weight.shape[1], 1, weight, ctx.stream("initial discriminator"))
+        made = tree.copy(generator.net.trainable(generator.tensors))
+        return {**super().init(ctx, params), "judge": judge, "generator": made}
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        shared = {name: server[name] for name in ("judge", "generator")}
+        return {**super().send(ctx, server), **shared}
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        latent = ctx.given["generator"].about["latent"]
+        return {"noise": torch.randn(steps, self.fakes, latent, generator=rng)}
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        """The three losses; the graph of each ends where another network's begins."""
+        given, judge = ctx.given["generator"], theta["judge"]
+        assert given.net is not None
+        logits = ctx.net(theta["params"], batch["x"])
+        generator = {**given.tensors, **theta["generator"]}
+        made = given.net.predict(generator, batch["noise"].to(batch["x"]))
+        against = discriminator_loss(
+            self.scores(ctx, theta["params"], judge, batch["x"]),
+            self.scores(ctx, theta["params"], judge, made.detach()),
+            batch.get("real"),
+        )
+        stopped = tree.apply(Tensor.detach, {"params": theta["params"], "judge": judge})
+        fooled = functional.softplus(-self.scores(ctx, stopped["params"], stopped["judge"], made))
+        return ctx.task.loss(logits, batch) + against + fooled.mean()
+
+    def scores(self, ctx: Context, params: Tree, judge: Tree, x: Tensor) -> Tensor:
+        """What the discriminator gives of samples, a logit [n, 1]."""
+        with ctx.net.testing():
+            features = ctx.net.features(params, x)
+        return functional.linear(features.flatten(1), judge["weight"], judge["bias"])
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        start = {name: sent[name] for name in ("params", "judge", "generator")}
+        theta, _ = descend(ctx, self.gradient, sent, own, start, steps)
+        delta = tree.subtract(sent["params"], theta["params"])
+        return {"delta": delta, "judge": theta["judge"], "generator": theta["generator"]}, own
+
+    def judge(self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int) -> Tensor:
+        given, judge = ctx.given["unlabelled"], tree.take(reports["judge"], place)
+        rows = in_batches(given, ctx.net.device)
+        scores = [self.scores(ctx, teacher, judge, given.inputs(each)) for each in rows]
+        return torch.cat(scores).squeeze(-1)
+
+    def shares(
+        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
+    ) -> Tensor:
+        return domain_aware(judged)
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        after = super().step(ctx, server, reports, weights)
+        shared = {
+            name: tree.weighted_sum(reports[name], weights) for name in ("judge", "generator")
+        }
+        return {**after, **shared}

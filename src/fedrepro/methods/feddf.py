@@ -1,0 +1,137 @@
+"""FedDF (Lin et al., NeurIPS 2020, Algorithm 1), as FedGO (Jang et al., ICML 2025) runs it.
+
+The paper is "Ensemble distillation for robust model fusion in federated learning". After FedAvg's
+step the server's model becomes a student: for some epochs over unlabelled data it follows the mean
+of the logits of the round's clients.
+
+Where FedGO is silent: pseudo-labels are made once per round, of images that are not mirrored, by
+teachers in testing mode (A1; one at a time, so that no two are in memory); Adam starts anew in
+every round and its rate follows a cosine over the rounds, without FedDF's validation set, early
+stopping and clipping (A6); BatchNorm's statistics are averaged as weights are, and move with the
+student (A12). Where clients see mirrored images, so does the student.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.context import Context, Given
+from fedrepro.engine.descent import descend
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import differentiate
+from fedrepro.engine.optim import adam
+from fedrepro.engine.steps import Steps, shuffle
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.losses import cosine, divergence, pseudo_labels
+from fedrepro.methods.distilling.weighting import uniform
+from fedrepro.support.errors import UserError, at_least
+
+BATCH = 1000  # samples that a teacher judges at once
+
+
+class Labelled(NamedTuple):
+    """The server's samples with their pseudo-labels [n, classes]."""
+
+    given: Given
+    labels: Tensor
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.given.inputs(rows), self.labels[rows]
+
+
+def in_batches(given: Given, device: torch.device) -> list[Tensor]:
+    """The rows of all given samples, some at a time."""
+    return list(torch.arange(len(given), device=device).split(BATCH))
+
+
+def _towards_labels(ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    return differentiate(lambda theta: divergence(batch["y"], ctx.net(theta, batch["x"])), theta)
+
+
+@dataclass(frozen=True)
+class FedDF(Method):
+    """FedDF (Lin et al., NeurIPS 2020, Algorithm 1)."""
+
+    needs: ClassVar[tuple[str, ...]] = ("unlabelled",)
+
+    server_epochs: int = 10
+    server_rate: float = 0.001
+    server_batch: int = 64
+    decays: bool = True  # the server's rate, along a cosine
+
+    def __post_init__(self) -> None:
+        at_least("feddf", "server_epochs", self.server_epochs, 0)
+        at_least("feddf", "server_batch", self.server_batch, 1)
+
+    def check(self, ctx: Context) -> None:
+        if ctx.task.name != "classification":
+            raise UserError(
+                f"method feddf: task {ctx.task.name!r}: expected 'classification', as it distils "
+                "the probabilities of classes"
+            )
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        nothing = torch.zeros((), device=ctx.net.device)
+        return {**super().init(ctx, params), "distillation_loss": nothing}
+
+    def shares(
+        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
+    ) -> Tensor:
+        """How much each teacher counts on each sample [cohort, n].
+
+        Args:
+            logits: the teachers' [cohort, n, classes].
+            judged: from :meth:`judge`.
+            weights: the clients' mixing coefficients [cohort].
+        """
+        return uniform(logits)
+
+    def judge(self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int) -> Tensor:
+        """What else is asked of one teacher about the server's samples, [n] or empty."""
+        return torch.zeros(0, device=ctx.net.device)
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        moved = super().step(ctx, server, reports, weights)
+        if not self.server_epochs:
+            return moved
+        given = ctx.given["unlabelled"]
+        rows = in_batches(given, ctx.net.device)
+        logits, judged = [], []
+        for place in range(len(ctx.cohort)):
+            teacher = self.ended(ctx, server, reports, place)
+            logits.append(
+                torch.cat([ctx.net.predict(teacher, given.inputs(each)) for each in rows])
+            )
+            judged.append(self.judge(ctx, server, reports, teacher, place))
+        stacked = torch.stack(logits)
+        shares = self.shares(ctx, server, stacked, torch.stack(judged), weights)
+        labels = pseudo_labels(stacked, shares.to(stacked))
+        student = self.distilled(ctx, moved["params"], labels)
+        guessed = torch.cat([ctx.net.predict(student, given.inputs(each)) for each in rows])
+        loss = divergence(labels, guessed).to(server["distillation_loss"])
+        return {**moved, "params": student, "distillation_loss": loss}
+
+    def distilled(self, ctx: Context, params: Tree, labels: Tensor) -> Tree:
+        """``params`` after the server's epochs towards ``labels`` [n, classes]."""
+        everything = torch.arange(len(labels), device=labels.device)
+        rng = ctx.stream("distillation")
+        orders = shuffle(everything, self.server_epochs, rng)
+        flips = [torch.rand(len(labels), generator=rng) < 0.5 for _ in orders] if ctx.flips else []
+        steps = Steps(
+            Labelled(ctx.given["unlabelled"], labels),
+            orders,
+            self.server_batch,
+            {},
+            flips=[mask.to(labels.device) for mask in flips],
+        )
+        rate = self.server_rate
+        rate = cosine(rate, ctx.round, ctx.rounds) if self.decays else rate
+        theta, _ = descend(
+            replace(ctx, optimizer=adam(), lr=rate), _towards_labels, {}, {}, params, steps
+        )
+        return theta
+
+    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+        return {"distillation_loss": float(server["distillation_loss"])}

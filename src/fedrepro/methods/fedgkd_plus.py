@@ -1,0 +1,49 @@
+"""FedGKD+ (Yao et al., 2023), as FedGO (Jang et al., ICML 2025, Appendix E.2) runs it.
+
+FedGKD ("FedGKD: towards heterogeneous federated learning via global knowledge distillation") adds
+to a client's loss gamma / 2 tau^2 KL of the client's predictions from those of the mean of the
+server's last M models; the plus is FedDF's distillation on the server. While there are fewer than
+M models, those that there are. The historical model predicts in testing mode.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.losses import towards_history
+from fedrepro.methods.feddf import FedDF
+from fedrepro.methods.ima import full_window, mean_of, slide
+from fedrepro.support.errors import at_least
+
+
+@dataclass(frozen=True)
+class FedGKDPlus(FedDF):
+    """FedGKD+ (Yao et al., 2023, with FedDF's distillation)."""
+
+    gamma: float = 0.001
+    temperature: float = 3.0  # tau
+    models: int = 5  # M
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("fedgkd_plus", "gamma", self.gamma, 0)
+        at_least("fedgkd_plus", "models", self.models, 1)
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init(ctx, params), "past": full_window(params, self.models)}
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        past = mean_of(server["past"], min(ctx.round + 1, self.models))
+        return {**super().send(ctx, server), "past": past}
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        past = ctx.net.predict(sent["past"], batch["x"])
+        logits = ctx.net(theta, batch["x"])
+        term = towards_history(past, logits, self.gamma, self.temperature, batch.get("real"))
+        return ctx.task.loss(logits, batch) + term
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        after = super().step(ctx, server, reports, weights)
+        return {**after, "past": slide(server["past"], after["params"])}

@@ -1,0 +1,145 @@
+"""FedTGP (Zhang et al., AAAI 2024), on FedAvg as FedGO compares it.
+
+The paper is "FedTGP: trainable global prototypes with adaptive-margin-enhanced contrastive learning
+for data and model heterogeneity in federated learning". Clients report the mean features of each
+of their classes; the server trains a small network that makes one prototype a class from them, and
+from the second round on a client's features are pulled towards those prototypes.
+
+The paper trains models of its own at each client and predicts by the nearest prototype. FedGO says
+only that it evaluates the server's model: models are averaged as by FedAvg and scored with their
+head (A8). The server's network and its SGD are those of the released code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import descend
+from fedrepro.engine.initialise import fresh_linear
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import differentiate
+from fedrepro.engine.optim import sgd
+from fedrepro.engine.steps import Steps, shuffle, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.prototypes import contrast, generated, margin, pull
+from fedrepro.support.errors import UserError, at_least
+
+
+class Reported(NamedTuple):
+    """Clients' prototypes [n, features] and their classes [n]."""
+
+    prototypes: Tensor
+    labels: Tensor
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self.prototypes[rows], self.labels[rows]
+
+
+def fresh_net(classes: int, features: int, like: Tensor, rng: torch.Generator) -> Tree:
+    """The server's network at PyTorch's default initial weights, for :func:`generated`."""
+    layers = {name: fresh_linear(features, features, like, rng) for name in ("hidden", "output")}
+    embedding = torch.randn(classes, features, generator=rng, dtype=like.dtype).to(like)
+    return {"embedding": embedding, **layers}
+
+
+def class_means(
+    features: Tensor, labels: Tensor, classes: int, real: Tensor
+) -> Mapping[str, Tensor]:
+    """Mean features of each class [classes, features], and which classes are there [classes].
+
+    Args:
+        features: [n, features].
+        labels: int64 [n].
+        real: [n], 1 for samples that count, 0 for padding.
+    """
+    hits = (labels[:, None] == torch.arange(classes, device=labels.device)) * real[:, None]
+    counts = hits.sum(0)
+    means = hits.T.to(features) @ features / counts.clamp(min=1)[:, None].to(features)
+    return {"prototypes": means, "there": (counts > 0).to(features)}
+
+
+@dataclass(frozen=True)
+class FedTGP(Method):
+    """FedTGP (Zhang et al., AAAI 2024), on FedAvg."""
+
+    strength: float = 0.001  # lambda
+    margin: float = 100.0  # at most
+    server_epochs: int = 1000
+    server_rate: float = 0.005
+    server_batch: int = 10
+
+    def __post_init__(self) -> None:
+        at_least("fedtgp", "strength", self.strength, 0)
+        at_least("fedtgp", "server_epochs", self.server_epochs, 1)
+
+    def check(self, ctx: Context) -> None:
+        if ctx.task.name != "classification":
+            raise UserError(
+                f"method fedtgp: task {ctx.task.name!r}: expected 'classification', as it has a "
+                "prototype of each class"
+            )
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
+        classes, features = ctx.net.outputs(params), weight.shape[1]
+        net = fresh_net(classes, features, weight, ctx.stream("initial prototypes"))
+        known = torch.zeros((), device=weight.device)
+        return {
+            **super().init(ctx, params),
+            "net": net,
+            "prototypes": generated(net),
+            "known": known.to(weight),
+        }
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        shared = {name: server[name] for name in ("prototypes", "known")}
+        return {**super().send(ctx, server), **shared}
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        features, logits = ctx.net.features_and_output(theta, batch["x"])
+        term = pull(
+            features.flatten(1), sent["prototypes"], batch["y"], self.strength, batch.get("real")
+        )
+        known: Tensor = sent["known"]
+        return ctx.task.loss(logits, batch) + known * term
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        report, own = super().local(ctx, sent, own, steps)
+        theta = {name: leaf - report["delta"][name] for name, leaf in sent["params"].items()}
+        epoch = some_epochs(steps, ctx.epochs, 0, 1)
+        if isinstance(epoch, Steps):
+            x, y = epoch.samples.at(epoch.orders[0])
+            real = torch.ones_like(y)
+        else:
+            x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
+        with torch.no_grad(), ctx.net.testing():
+            features = ctx.net.features(theta, x).flatten(1)
+        classes = len(sent["prototypes"])
+        return {**report, **class_means(features, y, classes, real)}, own
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        after = super().step(ctx, server, reports, weights)
+        there = reports["there"] > 0
+        gap = margin(reports["prototypes"], there, self.margin)
+        labels = torch.arange(there.shape[1], device=there.device).expand(there.shape)[there]
+        reported = Reported(reports["prototypes"][there], labels)
+        everything = torch.arange(len(labels), device=there.device)
+        orders = shuffle(everything, self.server_epochs, ctx.stream("prototypes"))
+
+        def gradient(ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+            return differentiate(lambda net: contrast(net, batch["x"], batch["y"], gap), theta)
+
+        net, _ = descend(
+            replace(ctx, optimizer=sgd(), lr=self.server_rate),
+            gradient,
+            {},
+            {},
+            server["net"],
+            Steps(reported, orders, self.server_batch, {}),
+        )
+        known = torch.ones_like(server["known"])
+        return {**after, "net": net, "prototypes": generated(net), "known": known}

@@ -1,0 +1,160 @@
+"""WGAN-GP (Gulrajani et al., NeurIPS 2017, Algorithm 1), FedGO's generator G1.
+
+The paper is "Improved training of Wasserstein GANs". One client, the server itself, holds the
+unlabelled samples (partition scheme ``at_server``). Every mini-batch is a step of the critic; after
+``critic_steps`` of them the generator takes one, on as many fresh samples. Both have the setting's
+optimizer, whose state is carried on from round to round, at a constant rate (A21).
+
+A round that leaves numbers which are no numbers is not taken over: the run ends there as diverged,
+keeps the last good networks, and as any run that did not finish is given to no other.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, Product
+from fedrepro.engine.net import Net
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
+from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.rng import stream
+
+PARTS = ("generator", "critic")
+SHOWN = 64  # images of a sample sheet
+
+
+def part_of(params: Tree, name: str) -> Tree:
+    """One of the two networks, under its own names."""
+    prefix = f"{name}."
+    return {
+        key.removeprefix(prefix): leaf for key, leaf in params.items() if key.startswith(prefix)
+    }
+
+
+class _Player:
+    """One of the two networks while it is trained: copies that are moved in place."""
+
+    def __init__(self, ctx: Context, name: str, params: Tree, state: Tree) -> None:
+        self.net = Net(ctx.net.module.get_submodule(name))
+        self.theta = tree.copy(part_of(params, name))
+        moving = self.net.trainable(self.theta)
+        self.leaves = [leaf.requires_grad_() for leaf in tree.leaves(moving)]
+        self.state = tree.copy(tree.ordered_as(state, moving))
+        assert ctx.optimizer.advance is not None
+        memory = [leaf.detach() for leaf in self.leaves]
+        self._advance = ctx.optimizer.advance(memory, tree.leaves(self.state))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.net(self.theta, x)
+
+    def follow(self, loss: Tensor, rate: float) -> None:
+        """Take a step down ``loss``."""
+        self._advance(list(torch.autograd.grad(loss, self.leaves)), rate)
+
+
+@dataclass(frozen=True)
+class WganGp(Method):
+    """WGAN-GP (Gulrajani et al., NeurIPS 2017, Algorithm 1)."""
+
+    classifies: ClassVar[bool] = False
+    outputs: ClassVar[int | None] = 1
+    carries: ClassVar[bool] = True  # the optimizers' states, from round to round
+
+    critic_steps: int = 5
+    penalty: float = 10.0
+
+    def __post_init__(self) -> None:
+        at_least("wgan_gp", "critic_steps", self.critic_steps, 1)
+        at_least("wgan_gp", "penalty", self.penalty, 0)
+
+    def check(self, ctx: Context) -> None:
+        if not isinstance(getattr(ctx.net.module, "latent", None), int):
+            raise UserError(
+                "method wgan_gp: model: expected one with a generator and a critic: "
+                "wgan_gp_resnet or wgan_gp_small"
+            )
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}
+
+    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+        trainable = ctx.net.trainable(ctx.initial)
+        states = {name: ctx.optimizer.init(part_of(trainable, name)) for name in PARTS}
+        taken = torch.zeros((), dtype=torch.long, device=ctx.net.device)
+        return {"optimizers": states, "taken": taken}
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        # A seed: how many samples a mini-batch has is not known here.
+        return {"seed": torch.randint(2**62, (steps,), generator=rng)}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        if not isinstance(steps, Steps):
+            raise UserError(
+                "executor: 'vectorised': expected 'sequential', as a generator and its critic "
+                "take turns"
+            )
+        generator, critic = (
+            _Player(ctx, name, sent["params"], own["optimizers"][name]) for name in PARTS
+        )
+        taken, rate, losses = int(own["taken"]), float(ctx.lr), torch.zeros(len(steps), 2)
+        with torch.enable_grad():
+            for place, batch in enumerate(steps):
+                real = batch["x"]
+                rng = torch.Generator().manual_seed(int(batch["seed"]))
+                with torch.no_grad():
+                    fake = generator(self.noise(ctx, len(real), rng).to(real))
+                places = torch.rand(len(real), generator=rng).to(real)
+                loss = critic_loss(critic, real, fake, places, self.penalty)
+                critic.follow(loss, rate)
+                losses[place, 0] = loss.detach()
+                taken += 1
+                if taken % self.critic_steps == 0:
+                    made = generator(self.noise(ctx, len(real), rng).to(real))
+                    loss = generator_loss(critic(made))
+                    generator.follow(loss, rate)
+                    losses[place, 1] = loss.detach()
+        theta = {
+            f"{name}.{key}": leaf.detach()
+            for name, player in zip(PARTS, (generator, critic), strict=True)
+            for key, leaf in player.theta.items()
+        }
+        delta = tree.subtract(sent["params"], ctx.net.ordered(theta))
+        turns = max(1, taken // self.critic_steps - int(own["taken"]) // self.critic_steps)
+        means = losses.sum(0) / torch.tensor([len(steps), turns])
+        report = {"delta": delta, "losses": means.to(ctx.net.device)}
+        if not self.carries:
+            return report, own
+        optimizers = {"generator": generator.state, "critic": critic.state}
+        return report, {"optimizers": optimizers, "taken": torch.full_like(own["taken"], taken)}
+
+    def noise(self, ctx: Context, samples: int, rng: torch.Generator) -> Tensor:
+        """What the generator makes samples of, [samples, latent]."""
+        latent = cast(int, ctx.net.module.latent)
+        return torch.randn(samples, latent, generator=rng)
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        losses = tree.weighted_sum(reports["losses"], weights)
+        if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(reports["delta"])):
+            return {**server, "losses": torch.full_like(losses, torch.nan)}
+        return {**super().step(ctx, server, reports, weights), "losses": losses}
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        about = {"latent": cast(int, ctx.net.module.latent)}
+        return Product(part_of(server["params"], "generator"), part="generator", about=about)
+
+    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+        critic, generator = server["losses"].tolist()
+        return {"critic_loss": critic, "generator_loss": generator}
+
+    def images(self, ctx: Context, server: Tree) -> Tensor:
+        """Samples of the same noise in every round."""
+        noise = self.noise(ctx, SHOWN, stream(ctx.seed, "shown")).to(ctx.net.device)
+        net = Net(ctx.net.module.get_submodule("generator"))
+        with torch.no_grad():
+            return net.predict(part_of(server["params"], "generator"), noise)
