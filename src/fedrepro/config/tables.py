@@ -90,7 +90,10 @@ class Column(Typed):
     label: str
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
     demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
-    published: str | None = Field(default=None, description="The printed name of the column.")
+    published: str | dict[str, str] | None = Field(
+        default=None,
+        description="The printed name of the column, or what differs from the printed row.",
+    )
     mix: Mix | None = Field(default=None, description="Instead of the metric's mixture.")
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Centralised training: the upper bound that federated methods are measured against.
 
-One client holds all training data and trains it in mini-batches; a round is ``epochs`` passes. The
-optimizer's state is carried from round to round, as in ordinary training.
+One client holds all training data and trains it in mini-batches; a round is the setting's passes,
+or the first ``epochs`` of them. The optimizer's state is carried from round to round, as in
+ordinary training. FedGO does not say how long it trains: 100 epochs along a cosine (A22).
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps
+from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.distilling.losses import cosine
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,23 @@ class Central(Method):
 
     pooled: ClassVar[bool] = True
 
+    epochs: int = 0  # of a round; 0: the setting's
+    cosine: bool = False  # the learning rate goes to 0 over the rounds, not as the setting has it
+
+    def check(self, ctx: Context) -> None:
+        enough_epochs("central", "epochs", self.epochs, ctx.epochs)
+
+    def learning_rate(self, ctx: Context, round: int) -> float:
+        if not self.cosine:
+            return super().learning_rate(ctx, round)
+        return cosine(ctx.schedule(0), round, ctx.rounds)
+
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"optimizer": ctx.optimizer.init(ctx.net.trainable(ctx.net.init(rng)))}
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        if self.epochs:
+            steps = some_epochs(steps, ctx.epochs, 0, self.epochs)
         theta, state = descend(
             ctx, self.gradient, sent, own, sent["params"], steps, own["optimizer"]
         )

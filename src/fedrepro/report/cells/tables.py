@@ -74,7 +74,9 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     """The printed cell that a cell of an experiment file answers, if it names one."""
     if target.table.published is None or cell.column.published is None or not cell.row.published:
         return None
-    wanted = {**cell.row.published, "method": cell.column.published}
+    named = cell.column.published
+    own = {"method": named} if isinstance(named, str) else named
+    wanted = {**cell.row.published, **own}
     return published.find(target.system, target.table.published.table, wanted)
 
 
