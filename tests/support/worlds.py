@@ -113,7 +113,13 @@ def federation(
     execute: Executor = sequential,
     seed: int = 3,
 ) -> Federation:
-    composed, server_optimizer = registry.compose(composition, {**QUICK, **(hyperparameters or {})})
+    composed, server_optimizer = registry.compose(
+        composition,
+        {
+            part: {**QUICK.get(part, {}), **(hyperparameters or {}).get(part, {})}
+            for part in {*QUICK, *(hyperparameters or {})}
+        },
+    )
     chosen = method or composed
     clients = data()
     if chosen.pooled:

@@ -1,0 +1,200 @@
+"""What must hold of FedDF, FedGO, FedGKD+, DaFKD and FedTGP by their definitions."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context, Given
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import Federation, begin, context_of, play_round
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.dafkd import DaFKD
+from fedrepro.methods.distilling.losses import divergence
+from fedrepro.methods.feddf import FedDF
+from fedrepro.methods.fedgkd_plus import FedGKDPlus
+from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
+from fedrepro.methods.fedtgp import class_means
+from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
+from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
+
+
+def end(world: Federation) -> Tree:
+    return play(world)[0]["params"]
+
+
+def test_feddf_without_server_epochs_is_fedavg_to_the_bit() -> None:
+    world = federation("feddf", {"feddf": {"server_epochs": 0}})
+    assert_close(end(world), end(federation("fedavg")), 0)
+    assert not all(
+        torch.equal(end(federation("feddf"))[name], leaf) for name, leaf in end(world).items()
+    )
+
+
+def test_fedgo_uniform_is_feddf() -> None:
+    uniform = federation("fedgo", {"fedgo": {"weighting": "uniform"}})
+    assert_close(end(uniform), end(federation("feddf")), 0)
+
+
+def with_equal_critics(world: Federation) -> Federation:
+    given = world.context.given["discriminators"]
+    alike = tree.apply(lambda leaf: leaf[:1].expand(leaf.shape).clone(), given.tensors)
+    every = {**world.context.given, "discriminators": replace(given, tensors=alike)}
+    return replace(world, context=replace(world.context, given=every))
+
+
+class BySize(FedDF):
+    """FedDF with weights n_k."""
+
+    def shares(
+        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
+    ) -> Tensor:
+        return (ctx.sizes / ctx.sizes.sum())[:, None].expand(logits.shape[:2])
+
+
+def test_fedgo_with_equal_discriminators_counts_samples() -> None:
+    by_size = federation("feddf", method=BySize(server_epochs=2))
+    assert_close(end(with_equal_critics(federation("fedgo"))), end(by_size), 1e-7)
+
+
+def test_fedgkd_plus_with_gamma_0_is_feddf() -> None:
+    world = federation("fedgkd_plus", {"fedgkd_plus": {"gamma": 0.0}})
+    assert_close(end(world), end(federation("feddf")), 1e-12)
+    strong = federation("fedgkd_plus", {"fedgkd_plus": {"gamma": 1.0}})
+    apart = tree.subtract(end(strong), end(world))
+    assert float(tree.square_norm(apart)) > 1e-6
+
+
+def test_fedgkd_plus_sends_the_mean_of_the_last_models() -> None:
+    world = federation("fedgkd_plus", method=FedGKDPlus(models=3, server_epochs=1), rounds=5)
+    server, owns, models = begin(world), Memory(), [world.initial]
+    for round in range(5):
+        ctx = context_of(world, round, [0])
+        past = world.method.send(ctx, server)["past"]
+        expected = tree.apply(lambda leaf: leaf.mean(0), tree.stack(models[-3:]))
+        assert_close(past, expected)
+        server, _ = play_round(world, server, owns, round)
+        models.append(server["params"])
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_weights_of_fedgo_sum_to_one(weighting: str) -> None:
+    world = federation("fedgo", {"fedgo": {"weighting": weighting}})
+    ctx, server = context_of(world, 0, [0, 2, 5]), begin(world)
+    method = world.method
+    assert isinstance(method, FedGO)
+    logits = torch.randn(
+        3, len(ctx.given["unlabelled"]), CLASSES, dtype=torch.float64,
+        generator=torch.Generator().manual_seed(1),
+    )  # fmt: skip
+    shares = method.shares(ctx, server, logits, torch.zeros(3, 0), ctx.sizes / ctx.sizes.sum())
+    torch.testing.assert_close(shares.sum(0), torch.ones_like(shares[0]))
+    assert (weighting == "uniform") == bool((shares[0] == shares[1]).all())
+
+
+def test_a_weighting_that_is_not_known_is_refused() -> None:
+    with pytest.raises(UserError, match=r"weighting: 'odd'.*odds"):
+        FedGO(weighting="odd")
+
+
+def test_weights_of_dafkd_sum_to_one_and_are_those_of_its_discriminators() -> None:
+    world = federation("dafkd")
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    class Watched(DaFKD):
+        def shares(
+            self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
+        ) -> Tensor:
+            found = super().shares(ctx, server, logits, judged, weights)
+            seen.append((judged, found))
+            return found
+
+    server, _, _ = play(replace(world, method=Watched(server_epochs=1)), until=2)
+    for judged, found in seen:
+        torch.testing.assert_close(found.sum(0), torch.ones_like(found[0]))
+        torch.testing.assert_close(found, judged.sigmoid() / judged.sigmoid().sum(0))
+    assert len(seen) == 2 and not torch.equal(seen[0][0], seen[1][0])
+    before = begin(world)
+    for part in ("judge", "generator"):  # both learn
+        assert float(tree.square_norm(tree.subtract(server[part], before[part]))) > 0
+
+
+def test_labels_are_made_once_by_teachers_in_testing_mode_and_the_student_follows_them() -> None:
+    """With one teacher, whose logits are then the ensemble's, the loss falls."""
+    few = federation("feddf", method=FedDF(server_epochs=1, decays=False), cohort=3)
+    many = federation("feddf", method=FedDF(server_epochs=40, decays=False), cohort=3)
+    after = [play(world, until=1)[0]["distillation_loss"] for world in (few, many)]
+    assert 0 <= float(after[1]) < float(after[0])
+
+
+def batchnorm_world(method: FedDF) -> Federation:
+    world = federation("feddf", method=method, cohort=3, rounds=1)
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Tanh())
+    net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
+    # Full mini-batches: a single sample has no variance.
+    return replace(world, context=replace(world.context, net=net), batch_size=32)
+
+
+def test_running_statistics_are_averaged_by_samples_then_move_with_the_student() -> None:
+    """A12, by hand: the statistics that the student starts from, and that it has moved."""
+    still = batchnorm_world(FedDF(server_epochs=0))
+    server, played = play_round(still, begin(still), Memory(), 0)
+    ctx = context_of(still, 0, played.cohort)
+    name = "body.1.running_mean"
+    ends = [
+        still.method.ended(ctx, begin(still), played.reports, place)[name] for place in range(3)
+    ]
+    expected = torch.stack(ends).mul((ctx.sizes / ctx.sizes.sum())[:, None]).sum(0)
+    torch.testing.assert_close(server["params"][name], expected)
+    assert not torch.equal(ends[0], ends[1])
+    moved, _, _ = play(batchnorm_world(FedDF(server_epochs=1)))
+    assert not torch.equal(moved["params"][name], server["params"][name])
+
+
+def test_teachers_do_not_change_while_they_judge() -> None:
+    """BatchNorm's statistics of a teacher are those that it was trained to."""
+    world = batchnorm_world(FedDF(server_epochs=1))
+    server = begin(world)
+    _, played = play_round(world, server, Memory(), 0)
+    again = [leaf.clone() for leaf in tree.leaves(played.reports["delta"])]
+    ctx = context_of(world, 0, played.cohort)
+    with torch.no_grad():
+        world.method.step(ctx, server, played.reports, ctx.sizes / ctx.sizes.sum())
+    assert all(map(torch.equal, again, tree.leaves(played.reports["delta"])))
+
+
+def test_only_the_student_sees_mirrored_images() -> None:
+    """An image whose halves differ, and a net that tells them apart."""
+    images = torch.zeros(40, 1, 2, 4)
+    images[..., :2] = 1
+    net = Net(Classifier(nn.Flatten(), nn.Linear(8, 2)))
+    ctx = Context(net=net, given={"unlabelled": Given({"x": images})}, flips=True)
+    seen: list[Tensor] = []
+    handle = net.module.register_forward_hook(lambda module, inputs, out: seen.append(inputs[0]))
+    labels = torch.full((40, 2), 0.5)
+    FedDF(server_epochs=1).distilled(ctx, net.init(torch.Generator().manual_seed(0)), labels)
+    handle.remove()
+    left = torch.cat(seen)[:, 0, 0, 0]
+    assert 5 < int(left.sum()) < 35
+    assert divergence(labels, torch.zeros(40, 2)) == 0
+
+
+def test_prototypes_are_class_means() -> None:
+    features = torch.tensor([[1.0, 0.0], [3.0, 2.0], [5.0, 5.0], [9.0, 9.0]])
+    labels, real = torch.tensor([0, 0, 2, 1]), torch.tensor([1, 1, 1, 0])
+    found = class_means(features, labels, 3, real)
+    assert found["prototypes"].tolist() == [[2, 1], [0, 0], [5, 5]]
+    assert found["there"].tolist() == [1, 0, 1]
+
+
+def test_fedtgp_pulls_from_the_second_round_on() -> None:
+    """With nothing to pull it is FedAvg; its first round is so with any strength."""
+    weak = federation("fedtgp", {"fedtgp": {"strength": 0.0, "server_epochs": 1}})
+    assert_close(end(weak), end(federation("fedavg")), 1e-12)
+    strong = federation("fedtgp", {"fedtgp": {"strength": 1.0, "server_epochs": 1}})
+    first, _, _ = play(strong, until=1)
+    assert_close(first["params"], play(federation("fedavg"), until=1)[0]["params"], 1e-12)
+    assert not torch.allclose(end(strong)["head.weight"], end(weak)["head.weight"])
