@@ -1,12 +1,12 @@
 """Tables of experiment files: rows of settings, columns of methods, and what is measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
-from fedrepro.support.typed_yaml import Typed, plain_or
+from fedrepro.support.typed_yaml import Real, Typed, expected
 
 
 class PublishedTable(Typed):
@@ -43,10 +43,23 @@ class OverClients(Typed):
     )
 
 
+class RoundsTo(Typed):
+    """The first evaluated round after which the test accuracy is at least so many percent."""
+
+    rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+
+
+def _tag_of_metric(value: object) -> str:
+    if isinstance(value, RoundsTo) or (isinstance(value, Mapping) and "rounds_to" in value):
+        return "RoundsTo"
+    return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
+
+
 Metric = Annotated[
     Annotated[Literal["accuracy", "loss"], Tag("plain")]
-    | Annotated[OverClients, Tag("OverClients")],
-    plain_or(OverClients),
+    | Annotated[OverClients, Tag("OverClients")]
+    | Annotated[RoundsTo, Tag("RoundsTo")],
+    Discriminator(_tag_of_metric),
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.config.tables import Metric, Mix, OverClients
+from fedrepro.config.tables import Metric, Mix, OverClients, RoundsTo
 from fedrepro.run import over_clients
 from fedrepro.run.results import RunRecord
 
@@ -55,18 +55,22 @@ class Measure:
         unit: of its printed values, or "".
         rising: whether more is better.
         series: a run's (round, value in printed units) of every evaluated round.
+        without: what to say of a finished run that has no value, or "".
     """
 
     words: str
     unit: str
     rising: bool
     series: Callable[[RunRecord], Series]
+    without: str = ""
 
 
 def measure_of(metric: Metric) -> Measure:
     """The measure of a metric of an experiment file."""
     if isinstance(metric, OverClients):
         return _over_clients(metric)
+    if isinstance(metric, RoundsTo):
+        return _rounds_to(metric.rounds_to)
     if metric == "loss":
         return Measure("loss", "", False, lambda record: _by_round(record, "test_loss", 1.0))
     return Measure("accuracy", "%", True, lambda record: _by_round(record, "test_accuracy", 100.0))
@@ -75,6 +79,18 @@ def measure_of(metric: Metric) -> Measure:
 def _by_round(record: RunRecord, column: str, factor: float) -> Series:
     rounds, values = record.rounds.get("round", []), record.rounds.get(column, [])
     return [(number, factor * value) for number, value in zip(rounds, values, strict=False)]
+
+
+def _rounds_to(target: float) -> Measure:
+    """One value: the first evaluated round that reaches ``target`` percent."""
+
+    def series(record: RunRecord) -> Series:
+        accuracies = _by_round(record, "test_accuracy", 100.0)
+        # In shares the target is met to rounding: 0.6 is 59.999999999999993 %.
+        return [(number, number) for number, value in accuracies if value >= target - 1e-9][:1]
+
+    words = f"rounds until the accuracy is {target:g} %"
+    return Measure(words, "rounds", False, series, f"never reached {target:g} %")
 
 
 def _over_clients(metric: OverClients) -> Measure:

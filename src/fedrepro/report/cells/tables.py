@@ -209,12 +209,12 @@ def result_of(
 def _run(workbench: Workbench, run: Run, measure: Measure, rounds: int) -> CellRun:
     record = find_run(workbench.root, run)
     value = value_of(record, measure, rounds)
-    short = "" if value is None else fewer(measure.series(record), rounds)
+    short = measure.without if value is None else fewer(measure.series(record), rounds)
     return CellRun(
         method=run.method,
         seed=run.seed,
         state=record.state,
-        why=record.why or short,
+        why=record.why or (short if record.state == "finished" else ""),
         value=value,
         landed=record.landed,
         changed=_changed(workbench, record) if record.manifest else (),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedrepro.config.tables import RoundsTo
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
@@ -92,6 +93,8 @@ def scene_of(
         return None
     setting = next(iter(results.values())).setting
     metric = target.table.metric_of(target.table.rows[cells[0].row])
+    of_rounds = isinstance(metric, RoundsTo)  # has no curve: the accuracy's is shown
+    metric = "accuracy" if of_rounds else metric
     measure = measure_of(metric)
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
@@ -101,7 +104,8 @@ def scene_of(
             runs = curves_of(workbench.root, results.get(column), measure)
             seeds = max(seeds, len(runs))
             printed = next((cell.printed for cell in cells if cell.column == column), None)
-            level = printed.mean if printed and scale == "paper" else None
+            has_level = printed and scale == "paper" and not of_rounds
+            level = printed.mean if printed and has_level else None
             line = curves.average(name, runs, level) if runs else None
             if line:
                 lines.append(line)

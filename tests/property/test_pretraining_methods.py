@@ -1,0 +1,183 @@
+"""WGAN-GP, FedGAN and the clients' discriminators: what they leave, resume and refuse."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import eager
+from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import adam
+from fedrepro.engine.round import Federation, begin, context_of, play_round
+from fedrepro.methods._registry import parts
+from fedrepro.methods.discriminators import Discriminators
+from fedrepro.methods.fedgan import FedGAN
+from fedrepro.methods.wgan_gp import WganGp, part_of
+from fedrepro.support.errors import UserError
+from support.worlds import FEATURES, Data, Memory, assert_close, data, federation, play
+
+LATENT = 3
+
+
+class Pair(nn.Module):
+    """A generator with BatchNorm and a critic, of vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = nn.Sequential(
+            nn.Linear(LATENT, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, FEATURES)
+        )
+        self.critic = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.latent = LATENT
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.critic(x)  # type: ignore[no-any-return]
+
+
+def world(method: Method, module: nn.Module, lr: float = 0.01, rounds: int = 4) -> Federation:
+    base = federation("fedavg", method=method, cohort=6, lr=lr, rounds=rounds)
+    context = replace(base.context, net=Net(module.double()), optimizer=adam(0.5, 0.9))
+    return replace(base, context=context, batch_size=16)
+
+
+def of_server(method: WganGp, **changes: float) -> Federation:
+    """All samples at one client; 96 are six full mini-batches an epoch."""
+    made = world(method, Pair(), **changes)  # type: ignore[arg-type]
+    x, y = (torch.cat(parts) for parts in zip(*data().tensors, strict=True))
+    context = replace(made.context, clients=1)
+    return replace(made, clients=Data([(x, y)]), cohort_size=1, context=context)
+
+
+def critic_world(rounds: int = 4) -> Federation:
+    critic = nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid())
+    return world(Discriminators(fakes=8), critic, lr=0.1, rounds=rounds)
+
+
+WORLDS = {
+    "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
+    "fedgan": lambda: replace(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
+    "discriminators": critic_world,
+}
+
+
+def test_all_of_them_are_listed_as_pre_training() -> None:
+    found = {name for name, part in parts().items() if part.kind == "pre-training"}
+    assert found == set(WORLDS)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_resuming_changes_no_bit_and_arguments_stay(name: str) -> None:
+    made = WORLDS[name]()
+    whole, owns, _ = play(made)
+    half, half_owns, done = play(made, until=2)
+    kept = tree.copy(half), {client: tree.copy(own) for client, own in half_owns.known.items()}
+    state = torch.get_rng_state()
+    resumed, resumed_owns, _ = play(made, state=(half, half_owns, done))
+    assert torch.equal(state, torch.get_rng_state())
+    assert_close(resumed, whole, 0)
+    assert_close(half, kept[0], 0)
+    for client, own in owns.known.items():
+        assert_close(resumed_owns.known[client], own, 0)
+        assert_close(half_owns.known[client], kept[1][client], 0)
+    other, _, _ = play(replace(made, seed=4), until=1)
+    once, _, _ = play(made, until=1)
+    pairs = zip(tree.leaves(once), tree.leaves(other), strict=True)
+    assert any(not torch.equal(one, another) for one, another in pairs)
+
+
+def test_the_generator_steps_once_in_so_many_steps_across_rounds() -> None:
+    """12 steps a round of 5 each: the second round's first turn comes after three more."""
+    made = of_server(WganGp(critic_steps=5), rounds=3)
+    _, owns, _ = play(made)
+    own = owns.known[0]
+    assert int(own["taken"]) == 36
+    assert float(own["optimizers"]["critic"]["steps"]) == 36
+    assert float(own["optimizers"]["generator"]["steps"]) == 7
+
+
+def test_a_generator_comes_near_the_samples() -> None:
+    made = of_server(WganGp(critic_steps=3), lr=0.02, rounds=40)
+    x = made.clients.samples.at(torch.arange(96))[0]  # type: ignore[attr-defined]
+    noise = torch.randn(500, LATENT, generator=torch.Generator().manual_seed(1)).double()
+
+    def away(server: tree.Tree) -> float:
+        net = Net(made.context.net.module.get_submodule("generator"))
+        fake = net.predict(part_of(server["params"], "generator"), noise)
+        return float((fake.mean(0) - x.mean(0)).norm())
+
+    assert away(play(made)[0]) < 0.5 * away(begin(made))
+
+
+def test_its_product_is_the_generator_and_it_shows_samples() -> None:
+    made = of_server(WganGp())
+    server, _, _ = play(made, until=1)
+    ctx = context_of(made, 0, [0])
+    product = made.method.product(ctx, server)
+    assert product.part == "generator" and product.about == {"latent": LATENT}
+    assert product.tensors.keys() == Net(Pair().generator).init(torch.Generator()).keys()
+    shown = made.method.images(ctx, server)
+    assert shown is not None and shown.shape == (64, FEATURES)
+    assert torch.equal(shown, made.method.images(ctx, server))  # type: ignore[arg-type]
+    assert set(made.method.numbers(ctx, server)) == {"critic_loss", "generator_loss"}
+
+
+def test_networks_that_are_no_numbers_are_not_taken_over() -> None:
+    """The state is not finite, so that the run ends; its networks are the last good ones."""
+    made = of_server(WganGp())
+    server, owns, _ = play(made, until=1)
+    broken = replace(made, context=replace(made.context, schedule=lambda round: float("nan")))
+    after, _ = play_round(broken, server, owns, 1)
+    assert_close(after["params"], server["params"], 0)
+    assert not after["losses"].isfinite().any()
+
+
+def test_side_by_side_is_refused() -> None:
+    with pytest.raises(UserError, match="executor: 'vectorised'"):
+        play(replace(of_server(WganGp()), execute=eager), until=1)
+
+
+def test_a_model_without_a_generator_is_refused() -> None:
+    with pytest.raises(UserError, match="wgan_gp_resnet or wgan_gp_small"):
+        WganGp().check(federation().context)
+
+
+def test_fedgan_averages_by_samples() -> None:
+    made = WORLDS["fedgan"]()
+    server, played = play_round(made, begin(made), Memory(), 0)
+    ctx = context_of(made, 0, played.cohort)
+    ends = [made.method.ended(ctx, begin(made), played.reports, place) for place in range(6)]
+    mean = tree.weighted_sum(tree.stack(ends), ctx.sizes / ctx.sizes.sum())
+    assert_close(server["params"], mean)
+
+
+def test_discriminators_are_the_clients_own() -> None:
+    """Each carries its network and optimizer on; what is left is theirs, in the clients' order."""
+    made = critic_world()
+    server, owns, _ = play(made)
+    ctx = context_of(made, 3, list(range(6)))
+    product = made.method.product(ctx, server)
+    assert product.each_client
+    for client, own in owns.known.items():
+        assert_close(tree.take(product.tensors, client), own["params"], 0)
+    assert not torch.equal(product.tensors["0.weight"][0], product.tensors["0.weight"][1])
+    stacked, _, _ = play(replace(made, execute=eager))
+    assert_close(server, stacked)
+
+
+def test_a_discriminator_tells_samples_from_generated_ones() -> None:
+    made = critic_world(rounds=30)
+    server, _, _ = play(made)
+    ctx: Context = made.context
+    given = ctx.given["generator"]
+    assert given.net is not None
+    noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(2)).double()
+    fakes = given.net.predict(given.tensors, noise)
+    for client in range(6):
+        critic = tree.take(server["critics"], client)
+        real, fake = ctx.net(critic, data().load(client)[0]), ctx.net(critic, fakes)
+        assert float(fake.min()) >= 0 and float(real.max()) <= 1
+        assert float(real.mean()) > float(fake.mean()) + 0.2
