@@ -1,10 +1,12 @@
 import fcntl
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.tables import RoundsTo, Summary
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
@@ -122,6 +124,24 @@ def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> 
     assert first.trouble == "seed 1 is the mean of 9 evaluated rounds, not of 10"
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
     assert cells(bench, papers, "paper")[1].paper.trouble == ""
+
+
+def with_metric(bench: Workbench, metric: object) -> Workbench:
+    experiment = bench.experiments["ima"]
+    table = experiment.tables["table_1"]
+    changed = table.model_copy(update={"metric": metric, "summary": Summary()})
+    tables = {**experiment.tables, "table_1": changed}
+    return replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
+
+
+def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
+    """The first round that has it, also where a later one falls back; fewer is better."""
+    bench = with_metric(bench, RoundsTo(rounds_to=60))
+    write_run(bench, Run(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
+    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5999))
+    first, second = cells(bench, papers, "paper")[:2]
+    assert first.paper.mean == 2
+    assert second.paper.hole == "never reached 60 %"
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
