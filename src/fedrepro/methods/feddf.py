@@ -28,7 +28,7 @@ from fedrepro.methods.distilling.losses import cosine, divergence, pseudo_labels
 from fedrepro.methods.distilling.weighting import uniform
 from fedrepro.support.errors import UserError, at_least
 
-BATCH = 1000  # samples that a teacher judges at once
+BATCH = 250  # samples that a teacher judges at once
 
 
 class Labelled(NamedTuple):

@@ -141,7 +141,7 @@ def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5999))
     first, second = cells(bench, papers, "paper")[:2]
     assert first.paper.mean == 2
-    assert second.paper.hole == "never reached 60 %"
+    assert second.paper.hole == "seed 1 never reached 60 %"
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
