@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import Run
 from support.project import ROOT, Project
 
@@ -30,8 +31,15 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
 
 
 def runs_of(scale: str) -> set[Run]:
-    """Every run that some table or figure needs, each once."""
-    return {run for target in load(ROOT).targets(scale).values() for run in target.runs}
+    """Every run that some table or figure needs, each once; with those that they are given."""
+    bench = load(ROOT)
+    runs = {run for target in bench.targets(scale).values() for run in target.runs}
+    specs = [bench.run_spec(run.setting, run.method, run.seed) for run in runs]
+    while specs:
+        spec = specs.pop()
+        runs.add(Run(spec.setting.name, spec.method, spec.seed))
+        specs += [each for each in spec.given.values() if isinstance(each, RunSpec)]
+    return runs
 
 
 def test_the_demo_needs_only_packages(project: Project) -> None:
@@ -50,6 +58,12 @@ def test_the_whole_at_scale_paper(project: Project) -> None:
     assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
     assert len(ima) == 4 * 14 * 3  # settings x methods x seeds
+    fedgo = {run for run in runs_of("paper") if run.setting.startswith("fedgo/")}
+    made_before = Counter(
+        run.method for run in fedgo if run.method in ("discriminators", "wgan_gp")
+    )
+    assert made_before == {"discriminators": 6 * 5, "wgan_gp": 3}  # a generator serves all seeds
+    assert len(fedgo) == 6 * 11 * 5 + 6 * 5 + 3
 
 
 def test_one_page_by_its_name(project: Project) -> None:
