@@ -130,7 +130,7 @@ def test_finished_runs(tmp_path: Path) -> None:
         damaged(tmp_path / run.folder, whole, name, lambda content: mutated(content, how))
         with watched(tmp_path):
             record = results.read_run(tmp_path, run)
-            assert record.state in ("finished", "diverged", "stopped early")
+            assert record.state in ("finished", "diverged", "stopped early", "damaged")
             for table in (record.rounds, record.clients, record.decisions, record.mixtures):
                 assert all(isinstance(value, float) for each in table.values() for value in each)
 

@@ -69,6 +69,8 @@ def started(project: Project, *arguments: str, **variables: str) -> "subprocess.
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Ctrl-C as at a terminal: the background of a shell, which ignores it, is handed on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -130,7 +130,7 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
     entry = give(tmp_path, content, CACHED)
     for name in ("efficientnet_b0", "efficientnet_b0_redrawn"):
         plan = plan_with(name, entry)
-        data = data_of(plan, dataset(), partition())
+        data = data_of(plan, dataset(), partition(), {})
         assert data["weights_sha256"] == hashlib.sha256(content).hexdigest()
         model = plan.federation.context.net.module
         assert model.body.keeps_weights

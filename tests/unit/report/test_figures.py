@@ -24,6 +24,7 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
 from fedrepro.workflow.graph import Graph, of_paper
 from support.figure_world import (
     SETTINGS,
@@ -173,7 +174,8 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert set(made["bound"]) == {None} and None not in made["regret"]
     json.dumps(made, allow_nan=False)
     (tmp_path / run.folder / "decisions.parquet").unlink()
-    assert regret_as_json(tmp_path, run)["round"] == []
+    with pytest.raises(UserError, match=r"damaged: decisions.parquet is missing: expected a fini"):
+        regret_as_json(tmp_path, run)
     with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run aagg"):
         regret_as_json(tmp_path, replace(run, seed=2))
 
@@ -199,6 +201,9 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
     table = pd.read_parquet(folder / "decisions.parquet")
     table.loc[4, "loss"] = np.inf  # of round 2
     table.to_parquet(folder / "decisions.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"]["decisions.parquet"] = sha256_of(folder / "decisions.parquet")
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     found = regret_of(read_run(tmp_path, run))
     assert found is not None
     assert found.rounds["round"].tolist() == [1, *range(3, 13)]

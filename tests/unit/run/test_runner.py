@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,6 +225,15 @@ def test_how_data_are_read_is_part_of_what_a_run_is(
     assert seen[0] == 1
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Ctrl-C as at a terminal: the background of a shell, which ignores it, is handed on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
     tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
@@ -249,6 +259,7 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
         assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
 
 
+@pytest.mark.usefixtures("_ctrl_c")
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     def twice(progress: runner.Progress) -> None:
         if progress.round == 5:
