@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -169,6 +170,9 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         return
     os.nice(19)
+    # Where Linux shares out time by terminal first, the above counts inside of this one only.
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     for _, left in groups:
         if not left:
             continue

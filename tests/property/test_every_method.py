@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedrepro.engine import tree
-from fedrepro.engine.executors import eager
+from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.round import context_of
 from fedrepro.methods import _registry as registry
 from fedrepro.run.store import ClientStore, load_tree, save_tree
@@ -50,6 +50,14 @@ def test_executors_agree(name: str) -> None:
     assert owns.known.keys() == stacked_owns.known.keys()
     for client, own in owns.known.items():
         assert_close(own, stacked_owns.known[client])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_dealt_out_to_processes_no_bit_changes(name: str) -> None:
+    server, owns, _ = play(federation(name), until=2)
+    dealt, dealt_owns, _ = play(federation(name, execute=Parallel(3)), until=2)
+    assert_close(server, dealt, 0)
+    assert_close(dict(owns.known), dict(dealt_owns.known), 0)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -32,7 +32,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_run(parser)
     parser.add_argument(
-        "--executor", help="auto, sequential or vectorised (default: as in config/config.yaml)"
+        "--executor",
+        help="auto, sequential, parallel or vectorised (default: as in config/config.yaml)",
     )
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:<number> (default: as in config/config.yaml)"

@@ -57,6 +57,9 @@ class Plan:
         client_tests: those that each client holds out, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
         weights_sha256: of the file that the model starts from; None: it starts from its own draw.
+        executor: whose numbers the run's are: those of "parallel" are "sequential"'s.
+        threads: that torch uses.
+        workers: processes that clients are dealt out to.
     """
 
     spec: RunSpec
@@ -67,16 +70,13 @@ class Plan:
     outputs: int
     scaling: Scaling
     weights_sha256: str | None
+    executor: str
+    threads: int
+    workers: int
 
     @property
     def personal(self) -> bool:
         return bool(self.client_tests)
-
-    @property
-    def executor(self) -> str:
-        """The name of the executor that was chosen."""
-        chosen = self.federation.execute
-        return next(name for name, execute in EXECUTORS.items() if execute is chosen)
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -152,8 +152,16 @@ def make_plan(
         * setting.epochs
         * steps_per_epoch(round(mean_size), setting.batch_size)
     )
-    family = models.find(setting.model).family
-    executor = choose(spec.execution.executor, family, device.partition(":")[0], client_steps)
+    threads = spec.execution.threads
+    executor = choose(
+        spec.execution.executor,
+        models.find(setting.model).family,
+        device.partition(":")[0],
+        client_steps,
+        setting.rounds,
+        threads,
+    )
+    dealt = executor == "parallel"
 
     context = Context(
         net=net,
@@ -176,7 +184,7 @@ def make_plan(
         cohort_size=cohort,
         batch_size=setting.batch_size,
         seed=spec.seed,
-        execute=EXECUTORS[executor],
+        execute=EXECUTORS[executor](threads),
         flips=setting.augment == "flip",
         cohort_seed=setting.cohorts.seed if setting.cohorts else None,
     )
@@ -189,6 +197,9 @@ def make_plan(
         outputs=outputs,
         scaling=scaling,
         weights_sha256=weights_sha256,
+        executor="sequential" if dealt else executor,
+        threads=1 if dealt else threads,
+        workers=threads if dealt else 1,
     )
 
 

@@ -29,7 +29,7 @@ def subject(plan: Plan, code: str) -> dict[str, Any]:
         "code": code,
         "executor": plan.executor,
         "device": execution.device,
-        "threads": execution.threads,
+        "threads": plan.threads,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
         "hardware": hardware(execution.device),
@@ -67,8 +67,8 @@ def hardware(device: str) -> dict[str, Any]:
     return facts
 
 
-def timing(state: State) -> dict[str, float]:
-    """What differs between equal runs: seconds, bytes of memory."""
+def timing(plan: Plan, state: State) -> dict[str, float]:
+    """What differs between equal runs: seconds, bytes of memory, processes."""
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     return {
         "wall_seconds": state.wall_seconds,
@@ -76,4 +76,5 @@ def timing(state: State) -> dict[str, float]:
         "rounds_per_second": state.done / state.wall_seconds if state.wall_seconds else 0.0,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
         "resumed": state.resumed,
+        "workers": plan.workers,
     }

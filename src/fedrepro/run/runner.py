@@ -8,6 +8,7 @@ nothing had happened.
 import json
 import math
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,9 +74,10 @@ def run(
         UserError: for bad input, a full disk, or a second process on the same run.
         Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
-    torch.set_num_threads(spec.execution.threads)
+    torch.set_num_threads(1)  # none but this one, in case that the run is dealt out to forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
+    torch.set_num_threads(plan.threads)
     partial = folder.with_name(f"{folder.name}.partial")
     with only_one(partial, busy="another process is working on this run"):
         try:
@@ -146,7 +148,7 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
         fingerprint.of_config(plan.spec),
         plan.executor,
         execution.device,
-        execution.threads,
+        plan.threads,
         code,
         data,
         torch.__version__,
@@ -170,14 +172,14 @@ def _play(
 ) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _cpu_seconds()
     while state.done < rounds and state.diverged_at is None:
         before = state.server
         state.server, played = play_round(plan.federation, before, state.owns, state.done)
         state.done += 1
         scoring.record(plan, state, played)
         _keep(scoring.beside(plan, state, before, played), partial)
-        now, now_cpu = time.perf_counter(), time.process_time()
+        now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
         wall, cpu = now, now_cpu
@@ -197,6 +199,12 @@ def _play(
                 "the same command goes on from there",
                 signal_number,
             )
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it started and that ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
@@ -231,7 +239,7 @@ def _finish(
         file.rename(staged / file.name)
     described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
-    _write_json(staged / "timing.json", manifest.timing(state))
+    _write_json(staged / "timing.json", manifest.timing(plan, state))
     for file in staged.iterdir():
         flush(file)
     flush(staged)

@@ -1,5 +1,6 @@
 """Runs whose clients keep something: local models, mixtures of two, parts of a model."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def test_resuming_keeps_every_local_model(tmp_path: Path, composition: str) -> N
     assert (tmp_path / "whole" / "mixtures.parquet").exists() == mixes
     for file in (*FILES, *(["mixtures.parquet"] if mixes else [])):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes()
+
+
+@pytest.mark.parametrize("composition", ["superfed_lm", "ima+fedper"])
+def test_workers_leave_the_same_bytes(tmp_path: Path, composition: str) -> None:
+    """Also where other numbers of them begin a run and go on with it."""
+    carry_out(tmp_path / "one", personal(composition, executor="sequential"))
+    broken_off(tmp_path / "many", personal(composition, executor="parallel", threads=3), 7)
+    carry_out(tmp_path / "many", personal(composition, executor="parallel", threads=2))
+    for file in (tmp_path / "one").iterdir():
+        if file.name != "timing.json":
+            assert file.read_bytes() == (tmp_path / "many" / file.name).read_bytes(), file.name
+    timing = json.loads((tmp_path / "many" / "timing.json").read_text())
+    assert timing["workers"] == 2 and timing["resumed"] == 1
 
 
 def test_every_client_at_every_mixture(tmp_path: Path) -> None:
