@@ -8,6 +8,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.pages import overview
+from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
@@ -75,6 +76,7 @@ def write_runs(
     """A page for each run. The partition's picture is drawn once for all runs that share it."""
     drawn: dict[Path, HeatMap | None] = {}
     uses = overview.tables_of_runs(workbench, published)
+    cells = cells_of_runs(workbench, published)
     for record in records:
         partition = None
         if record.run.setting in workbench.settings:
@@ -84,9 +86,8 @@ def write_runs(
                 there = (workbench.root / path).exists()
                 drawn[path] = draw_partition(workbench.root, path) if there else None
             partition = drawn[path]
-        renderer.write(
-            record.page, "run.html.j2", run_page(record, partition, uses.get(record.run, []))
-        )
+        content = run_page(record, partition, uses.get(record.run, []), cells.get(record.run, []))
+        renderer.write(record.page, "run.html.j2", content)
 
 
 def write_site(

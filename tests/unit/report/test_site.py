@@ -8,6 +8,7 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
@@ -67,6 +68,25 @@ def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:
             text = file.read_text(encoding="utf-8").replace("http://www.w3.org/", "")
             assert "http" not in text.replace("https://www.w3.org", ""), file
             assert "<script" not in text
+
+
+def test_every_linked_run_page_has_what_its_cell_takes_from_it(bench: Workbench) -> None:
+    table = read_table(bench.root, bench.table("ima", "table_1", "demo"))
+    seen = 0
+    for cell in table.cells:  # type: ignore[union-attr]
+        address = f"ima/table_1.html#row-{cell.row + 1}-{cell.column + 1}"
+        for result in filter(None, (cell.paper, cell.demo)):
+            for run in result.runs:
+                if run.page and run.value is not None:
+                    text = page(bench, run.page)
+                    answers = text[text.index('class="answers"') : text.index('id="curves-title"')]
+                    assert f"<strong>{run.value:.2f} %" in answers
+                    assert address in answers
+                    assert f"<dd>{run.value:.2f} <small>%</small></dd>" in text
+                    assert ('class="tag demo"' in answers) == (result is cell.demo)
+                    seen += 1
+        assert f'id="row-{cell.row + 1}-{cell.column + 1}"' in page(bench, "ima/table_1.html")
+    assert seen >= 2
 
 
 def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
