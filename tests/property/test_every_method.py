@@ -5,16 +5,21 @@ A new method gets these tests by being in its folder; nothing here names one.
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, eager
-from fedrepro.engine.round import context_of
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.methods import _registry as registry
+from fedrepro.models.classifier import Classifier
 from fedrepro.run.store import ClientStore, load_tree, save_tree
-from support.worlds import Memory, assert_close, federation, play
+from fedrepro.support.errors import UserError
+from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
 
 
 def compositions() -> Iterator[str]:
@@ -125,3 +130,31 @@ def test_another_seed_gives_another_result(name: str) -> None:
         not torch.equal(a, b)
         for a, b in zip(tree.leaves(one["params"]), tree.leaves(other["params"]), strict=True)
     )
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "+" not in name])
+def test_running_statistics_stay_among_those_of_the_clients(name: str) -> None:
+    """No gradient moves them: whatever steers the parameters, they are averaged."""
+    world = federation(name)
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
+    net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
+    # Mini-batches of 7: no client has a last one of a single sample.
+    world = replace(world, context=replace(world.context, net=net), batch_size=7)
+    if any(layer.needs for layer in world.method.layers()):
+        pytest.skip("its server trains, too")
+    try:
+        world.method.check(context_of(world, 0, [0]))
+    except UserError:
+        pytest.skip("refuses running statistics")
+    before = begin(world)
+    after, played = play_round(world, before, Memory(), 0)
+    if torch.equal(after["params"]["body.1.running_mean"], world.initial["body.1.running_mean"]):
+        pytest.skip("shares none")
+    ctx = context_of(world, 0, played.cohort)
+    places = range(len(played.cohort))
+    ended = [world.method.ended(ctx, before, played.reports, place) for place in places]
+    for buffer in ("body.1.running_mean", "body.1.running_var"):
+        each = torch.stack([model[buffer] for model in ended])
+        found = after["params"][buffer]
+        assert bool((found <= each.max(0).values + 1e-12).all())
+        assert bool((found >= each.min(0).values - 1e-12).all())

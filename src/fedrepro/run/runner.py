@@ -235,8 +235,8 @@ def _finish(
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *product)
-    for file in (partial / BESIDE).glob("*"):
-        file.rename(staged / file.name)
+    for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
+        shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(plan, state))

@@ -301,6 +301,9 @@ def test_the_servers_share_is_the_same_for_all_schemes_and_seeds(chosen: Partiti
         assert not np.isin(np.concatenate(each.train), each.server).any()
         assert each.fits(LABELS)
     assert alone.name == "at_server-share0.5" and len(alone.train) == 1
+    # What was trained on these samples elsewhere is given to others: always the same ones.
+    first = np.sort(RandomState([0, 2]).permutation(60)[:30])
+    assert np.array_equal(alone.train[0][:30], first)
 
 
 def test_the_servers_share_is_saved_and_leaves_what_was_there_as_it_was(tmp_path: Path) -> None:

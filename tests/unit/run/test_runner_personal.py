@@ -133,6 +133,8 @@ MIXTURES = {
     "test_samples": [10.0] * 3 + [5.0] * 3 + [0.0] * 3,
     "accuracy": [0.5, 0.6, 0.9, 0.8, 0.7, 0.1, np.nan, np.nan, np.nan],
     "ece": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan, np.nan, np.nan],
+    "accuracy_batch": [0.95, 0.6, 0.9, 0.7, 0.75, 0.1, np.nan, np.nan, np.nan],
+    "ece_batch": [0.3, 0.2, 0.9, 0.5, 0.6, 0.8, np.nan, np.nan, np.nan],
 }
 
 
@@ -147,3 +149,10 @@ def test_the_released_mixture() -> None:
     """Item 23: each client's best. Item 24: all else at the worst of what any client chose."""
     np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "released")[0], [0.9, 0.8, np.nan])
     np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])
+
+
+def test_what_is_counted_in_mini_batches_is_chosen_so() -> None:
+    found = mixed(MIXTURES, "accuracy_batch", "released")[0]
+    np.testing.assert_array_equal(found, [0.95, 0.75, np.nan])
+    # At the weights 0 and 0.5 that the clients chose, not at 1 and 0 as by plain accuracy.
+    np.testing.assert_array_equal(mixed(MIXTURES, "ece_batch", "released")[0], [0.3, 0.6, np.nan])

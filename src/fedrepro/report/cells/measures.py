@@ -136,21 +136,22 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     """Every client's value [clients] at a mixture other than the fixed one, and its test samples.
 
     ``columns`` are those of mixtures.parquet; :data:`fedrepro.config.tables.Mix` says what they
-    mean. Of equally good weights the least counts.
+    mean. Of equally good weights the least counts. What is a mean over mini-batches is at the
+    mixture that is best in accuracies so counted.
     """
     weights = np.unique(columns["weight"])
 
     def by_client(name: str) -> np.ndarray:
         return np.array(columns[name]).reshape(-1, len(weights))
 
-    guides = ("accuracy", "accuracy_batch")
-    accuracy, values = by_client(of if of in guides else "accuracy"), by_client(of)
+    guide = "accuracy_batch" if of.endswith("_batch") else "accuracy"
+    accuracy, values = by_client(guide), by_client(of)
     sizes = by_client("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
     # A client without test samples has no accuracy, and chooses nothing.
     chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
-    if of in guides:
+    if of == guide:
         return values[np.arange(len(values)), chosen], sizes
     return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes
 
