@@ -18,7 +18,8 @@ from fedrepro.methods._registry import parts
 from fedrepro.methods.discriminators import Discriminators
 from fedrepro.methods.fedevg import FedEvg
 from fedrepro.methods.fedgan import FedGAN
-from fedrepro.methods.wgan_gp import WganGp, part_of
+from fedrepro.methods.generating.parts import part_of
+from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.models.classifier import Classifier
 from fedrepro.models.energy import SpectralLinear
 from fedrepro.support.errors import UserError

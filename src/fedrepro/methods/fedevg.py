@@ -1,12 +1,11 @@
 """FedEvg (thesis chapter IV, Algorithms 4.1 and 4.2): a synthetic set refined by energies.
 
-The thesis of S. Hahn calls it federated learning of energy-based synthetic data. The server holds a
-small labelled set of images, at first normal noise, the same number of each class. In a round every
-client trains a classifier f of its own, as an energy-based model E(x, y) = -f(x)[y]: cross-entropy
-on its samples, ``synthetic`` times that on items of the set, and contrastive divergence from a copy
-of the set that moves along by Langevin steps. Of every item it reports the energy's gradient and
-exp(sgn f) = exp(-sgn E); no parameter is sent either way. The server takes one Langevin step on the
-energy of the clients' mixture (eqs. 4.13 and 4.14).
+The server holds a small labelled set of images, at first normal noise, the same number of each
+class. In a round every client trains a classifier f of its own, as an energy-based model
+E(x, y) = -f(x)[y]: cross-entropy on its samples, ``synthetic`` times that on items of the set, and
+contrastive divergence from a copy of the set that moves along by Langevin steps. Of every item it
+reports the energy's gradient and exp(sgn f) = exp(-sgn E); no parameter is sent either way. The
+server takes one Langevin step on the energy of the clients' mixture (eqs. 4.13 and 4.14).
 
 Where paper and released code differ: line 13 of Algorithm 4.2 has the contrastive term with the
 wrong sign, here it is as in the code (33); the steps' schedule and the server's noise (35); limits
@@ -37,7 +36,7 @@ from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import at_least
 
 
 def energies_of(outputs: Tensor, y: Tensor) -> Tensor:
@@ -86,9 +85,7 @@ class FedEvg(Method):
         )  # fmt: skip
         for key in lengths:
             at_least("fedevg", key, getattr(self, key), 0)
-        if self.schedule not in sets.SCHEDULES:
-            one_of = f"one of {', '.join(sets.SCHEDULES)}"
-            raise bad_value("method fedevg", "schedule", self.schedule, one_of, sets.SCHEDULES)
+        sets.one_of("fedevg", "schedule", self.schedule, tuple(sets.SCHEDULES))
 
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)

@@ -100,6 +100,10 @@ MODELS = {
     ),
     "fedevg_small": Model("energy", "fedevg_small", "convolutional", "demonstrations"),
     "fedevg_small_judge": Model("energy", "fedevg_small_judge", "convolutional", "demonstrations"),
+    "fedcgan": Model("conditional", "fedcgan", "convolutional", "FedEvg's released code"),
+    "fedcgan_small": Model("conditional", "fedcgan_small", "convolutional", "demonstrations"),
+    "fedcvae": Model("conditional", "fedcvae", "convolutional", "FedEvg's released code"),
+    "fedcvae_small": Model("conditional", "fedcvae_small", "convolutional", "demonstrations"),
     "distilbert": Model(
         "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
     ),

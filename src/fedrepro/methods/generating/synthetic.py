@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import SAMPLES, Product
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 SHOWN = 10  # images of a class on a sample sheet, at most
 
@@ -44,6 +44,12 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
             f"method {method}: partition: no client has a training sample of class {classes}: "
             "expected at least one of each class that images are to be made of"
         )
+
+
+def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises UserError unless a hyperparameter is one of ``choices``."""
+    if value not in choices:
+        raise bad_value(f"method {method}", key, value, f"one of {', '.join(choices)}", choices)
 
 
 def labels_of(classes: int, per_class: int, device: torch.device) -> Tensor:
