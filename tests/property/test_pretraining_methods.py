@@ -1,29 +1,26 @@
 """WGAN-GP, FedGAN and the clients' discriminators: what they leave, resume and refuse."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Inputs
-from fedrepro.engine.executors import Executor, eager, sequential
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import eager
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.methods._registry import parts
 from fedrepro.methods.discriminators import Discriminators
-from fedrepro.methods.fedevg import FedEvg
 from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.wgan_gp import WganGp
-from fedrepro.models.classifier import Classifier
-from fedrepro.models.energy import SpectralLinear
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, FEATURES, Data, Memory, assert_close, data, federation, play
+from support.image_worlds import adversaries, autoencoders, energies
+from support.worlds import FEATURES, Data, Memory, assert_close, data, federation, play
 
 LATENT = 3
 
@@ -62,18 +59,10 @@ def critic_world(rounds: int = 4) -> Federation:
     return world(Discriminators(fakes=8), critic, lr=0.1, rounds=rounds)
 
 
-def images(executor: Executor = sequential, rounds: int = 4, **options: Any) -> Federation:
-    """Images of 2 x 3 pixels, and clients that take their classifiers for energies."""
-    body = nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, 8), nn.SiLU())
-    module = Classifier(body, SpectralLinear(8, CLASSES))
-    made = world(FedEvg(**{"per_class": 4, "first_step": 1.0, **options}), module, rounds=rounds)
-    clients = Data([(x.reshape(-1, 1, 2, 3), y) for x, y in data().tensors])
-    context = replace(made.context, inputs=Inputs((1, 2, 3), CLASSES, (-4.0, 4.0)))
-    return replace(made, clients=clients, context=context, cohort_size=4, execute=executor)
-
-
 WORLDS = {
-    "fedevg": images,
+    "fedevg": energies,
+    "fedcgan": adversaries,
+    "fedcvae": autoencoders,
     "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
     "fedgan": lambda: replace(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
     "discriminators": critic_world,
@@ -197,13 +186,3 @@ def test_a_discriminator_tells_samples_from_generated_ones() -> None:
         real, fake = ctx.net(critic, data().load(client)[0]), ctx.net(critic, fakes)
         assert float(fake.min()) >= 0 and float(real.max()) <= 1
         assert float(real.mean()) > float(fake.mean()) + 0.2
-
-
-@pytest.mark.parametrize("reinitialise", [True, False])
-def test_clients_with_energies_agree_side_by_side(reinitialise: bool) -> None:
-    """Also where a client has fewer samples than the set has items."""
-    one, owns, _ = play(images(reinitialise=reinitialise))
-    other, stacked, _ = play(images(eager, reinitialise=reinitialise))
-    assert_close(one, other)
-    for client, own in owns.known.items():
-        assert_close(own, stacked.known[client])

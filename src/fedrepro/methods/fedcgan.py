@@ -1,11 +1,11 @@
 """FedCGAN: a generator of given classes, averaged by the server (thesis chapter IV's baseline).
 
 The network is AC-GAN (Odena et al., ICML 2017, "Conditional image synthesis with auxiliary
-classifier GANs"): a discriminator that also tells classes. Clients train it and the generator on their own
-samples, one step of each per mini-batch at the same time, with as many fakes of the same classes;
-the server averages both, weighted by samples. Optimizers start anew in every round. What is left is
-the set that the generator makes of noise drawn once for the run, the same number of images of each
-class.
+classifier GANs"): a discriminator that also tells classes. Clients train it and the generator on
+their own samples, one step of each per mini-batch at the same time, with as many fakes of the same
+classes; the server averages both, weighted by samples. Optimizers start anew in every round. What
+is left is the set that the generator makes of noise drawn once for the run, the same number of
+images of each class.
 
 In the released code the discriminator's classes of fakes are drawn by themselves, and so unrelated
 to those that the generator was told (43). Rounds and scaling are a setting's.
