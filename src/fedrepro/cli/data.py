@@ -118,6 +118,8 @@ def _partition(arguments: argparse.Namespace) -> None:
         f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "
         f"of {held.min()} to {held.max()} classes"
     )
+    if warning := partition.warning():
+        print(warning, file=sys.stderr)
 
 
 def _datasets(arguments: argparse.Namespace) -> None:

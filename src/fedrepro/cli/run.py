@@ -161,7 +161,10 @@ def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition
     if not path.exists() or not Partition.load(path).fits(data.y):
         made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
         made.save(path)
-    return Partition.load(path)
+    partition = Partition.load(path)
+    if warning := partition.warning():
+        _say(warning)
+    return partition
 
 
 def _span(seconds: float) -> str:

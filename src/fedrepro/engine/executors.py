@@ -134,6 +134,11 @@ def _stacked(
             "executor: 'vectorised': expected a model without dropout or stochastic depth, which "
             "clients side by side would have to share; use 'sequential'"
         )
+    if ctx.net.moves_buffers:
+        raise UserError(
+            "executor: 'vectorised': expected a model that keeps nothing between mini-batches, "
+            "not power iterations; use 'sequential', or an exact spectral norm"
+        )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
     return reports, _taken_apart(after, owns)
 

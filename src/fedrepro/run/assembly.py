@@ -16,7 +16,7 @@ from fedrepro.data.tensors.noise import with_noise
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, Given, Inputs
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
@@ -175,8 +175,10 @@ def make_plan(
         server_lr=server_optimizer.lr,
         given={name: _given(each, scaling, device) for name, each in (given or {}).items()},
         nets=nets,
+        inputs=_inputs(dataset, partition, scaling),
     )
     method.check(context)
+    scored = method.classifies or method.own_classifier
     federation = Federation(
         method=method,
         context=context,
@@ -192,7 +194,7 @@ def make_plan(
         spec,
         federation,
         test=Samples.of(dataset.test, scaling, device) if dataset.test else None,
-        client_tests=tests if setting.evaluate.clients and method.classifies else [],
+        client_tests=tests if setting.evaluate.clients and scored else [],
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,
@@ -207,6 +209,22 @@ def _optimizer(spec: OptimizerSpec) -> Optimizer:
     if spec.name == "adam":
         return adam(*spec.betas, spec.weight_decay)
     return sgd(spec.momentum, spec.weight_decay)
+
+
+def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
+    """What the samples look like, and which classes no client has any of."""
+    images = dataset.train.x.dtype == np.uint8
+    labels = dataset.train.y
+    classes = dataset.classes if labels.ndim == 1 else 0  # texts have a word at every place
+    held: set[int] = set()
+    for rows in partition.train if classes else []:
+        held.update(np.unique(labels[rows]).tolist())
+    return Inputs(
+        shape=tuple(dataset.input_shape),
+        classes=classes,
+        range=scaling.range if images else None,
+        unheld=tuple(sorted(set(range(classes)) - held)),
+    )
 
 
 def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
