@@ -85,6 +85,30 @@ def test_resuming_from_disk_changes_no_bit(name: str, tmp_path) -> None:  # type
         assert_close(own, resumed_owns.known[client], 0)
 
 
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("ima")])
+def test_a_wrapper_goes_on_from_the_method_that_it_begins_as(name: str) -> None:
+    """To the bit, from any round up to the last that it names; from later ones it is another."""
+    world = federation(name, {"ima": {"start": 0.7, "window": 3}})
+    inner, rounds = world.method.begins_as(world.context.rounds)
+    assert rounds == 2
+    server, owns, _ = play(world)
+    for until in (1, rounds, rounds + 2):
+        theirs, known, done = play(replace(world, method=inner), until=until)
+        begun = world.method.taken_over(context_of(world, 0, [0]), theirs)
+        resumed, resumed_owns, _ = play(world, state=(begun, known, done))
+        if until > rounds:
+            assert not torch.equal(flat(server["params"]), flat(resumed["params"]))
+        else:
+            assert_close(server["params"], resumed["params"], 0)
+            assert owns.known.keys() == resumed_owns.known.keys()
+            for client, own in owns.known.items():
+                assert_close(own, resumed_owns.known[client], 0)
+
+
+def flat(params: tree.Tree) -> torch.Tensor:
+    return torch.cat([leaf.flatten() for leaf in tree.leaves(params)])
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_hooks_leave_arguments_and_global_randomness_alone(name: str) -> None:
     world = federation(name)

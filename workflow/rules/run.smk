@@ -4,6 +4,9 @@
 rule run:
     input:
         GRAPH.inputs_of_run,
+        # To wait for. Not as `ancient`: of a run that waits for another that is made again,
+        # Snakemake then overlooks what else has changed.
+        trunk=GRAPH.trunk_of_run,
     output:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         rounds="results/runs/{setting}/{method}/seed{seed}/rounds.parquet",

@@ -77,7 +77,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         UserError: for whatever is wrong with the request.
     """
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.run import assembly, fingerprint, given, runner
+    from fedrepro.run import assembly, fingerprint, given, runner, trunk
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
@@ -102,9 +102,13 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         fingerprint.of_code(spec),
         report,
         given.load(workbench.root, spec, dataset, partition),
+        trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
     )
     if manifest["status"] == "diverged":
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+    began = manifest.get("went_on_from")
+    if began and played:
+        _say(f"{name}: went on from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
     _say(f"{name}: done{before}, in {run.folder}")
 

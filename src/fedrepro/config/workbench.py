@@ -11,11 +11,11 @@ from fedrepro.config.figures import Figure
 from fedrepro.config.run_spec import Execution, FileSpec, RunSpec, Source
 from fedrepro.config.settings import RELEASED, Config, GivenFile, GivenRun, Seeds, Setting
 from fedrepro.config.tables import Computed, Table
-from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._files import needs_of
+from fedrepro.methods._files import begins_as_inner, needs_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
@@ -248,6 +248,17 @@ class Workbench:
             parts.append(f"{base}{at}{fidelity}")
             hyperparameters[base] = {**inherited, **own}
         return "+".join(parts), hyperparameters
+
+    def trunk_of(self, run: Run) -> Run | None:
+        """The run that a run's first rounds may be: of the method that its outermost part wraps.
+
+        It follows from the run's own name and composition only, so that no other column of a table
+        changes what a run waits for.
+        """
+        composition, _ = self.compose(self.setting(run.setting), run.method)
+        if not begins_as_inner(composition):
+            return None
+        return Run(run.setting, run.method.partition("+")[2] or "fedavg", run.seed)
 
     def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
         cells = tuple(

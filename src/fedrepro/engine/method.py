@@ -83,6 +83,18 @@ class Method(Faithful):
         """
         return {}
 
+    # --- what another method's run can begin ------------------------------------------------
+    def begins_as(self, rounds: int) -> "tuple[Method, int]":
+        """A method, and for how many of a run's first ``rounds`` rounds this one is it to the bit.
+
+        A run of this one can go on from a run of that one after any number of rounds up to there.
+        """
+        return self, 0
+
+    def taken_over(self, ctx: Context, server: Tree) -> Tree:
+        """This method's server state, made of that of the method that it begins as."""
+        return server
+
     # --- state ------------------------------------------------------------------------------
     def init(self, ctx: Context, params: Tree) -> Tree:
         """The server's state before the first round."""

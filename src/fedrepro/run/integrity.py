@@ -50,6 +50,11 @@ class Check:
         yield from self._prepared()
         yield from self._partitions()
         yield from self._runs()
+        for path in sorted(self.results.glob("trunks/*/*/*/seed*/[!.]*/about.json")):
+            self.counts["kept checkpoints"] += 1
+            about, faults = _read_json(path)
+            changed = changed_files(path.parent, about)
+            yield from (*faults, *(f"{path.parent}: damaged: {fault}" for fault in changed))
         for kind in JSON_FOLDERS:
             for path in sorted((self.results / kind).rglob("[!.]*.json")):
                 self.counts[kind] += 1

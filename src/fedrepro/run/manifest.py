@@ -44,6 +44,7 @@ def describe(plan: Plan, state: State, code: str, staged: Path) -> dict[str, Any
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,
+        **({"went_on_from": state.began} if state.began else {}),
         "clients": plan.federation.context.clients,
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
@@ -69,11 +70,12 @@ def hardware(device: str) -> dict[str, Any]:
 
 def timing(plan: Plan, state: State) -> dict[str, float]:
     """What differs between equal runs: seconds, bytes of memory, processes."""
+    played = state.done - (state.began["round"] if state.began else 0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     return {
         "wall_seconds": state.wall_seconds,
         "cpu_seconds": state.cpu_seconds,
-        "rounds_per_second": state.done / state.wall_seconds if state.wall_seconds else 0.0,
+        "rounds_per_second": played / state.wall_seconds if state.wall_seconds else 0.0,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
         "resumed": state.resumed,
         "workers": plan.workers,

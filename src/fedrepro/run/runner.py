@@ -12,7 +12,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
+from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, only_one, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
@@ -58,6 +59,7 @@ def run(
     code: str,
     report: Report = lambda progress: None,
     given: Mapping[str, Loaded] | None = None,
+    sharing: Sharing = ALONE,
 ) -> dict[str, Any]:
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
@@ -66,6 +68,7 @@ def run(
         code: fingerprint of the code that defines the run.
         report: told after every round that is played.
         given: what the method needs.
+        sharing: rounds that it has in common with other runs; its result does not depend on them.
 
     Returns:
         The manifest.
@@ -91,7 +94,12 @@ def run(
             return before
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
-        _train(plan, state, partial, identity, report)
+        trunk = sharing.trunk
+        if trunk and state.done == 0:
+            theirs = _identity(replace(plan, spec=trunk.spec), trunk.code, data)
+            begun = checkpoint.take_over(trunk, plan, partial, theirs, sharing.note)
+            state = begun or state
+        _train(plan, state, partial, identity, report, sharing)
         try:
             product = plan.federation.method.product(
                 scoring.context_after(plan, state), state.server
@@ -157,18 +165,31 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     return fingerprint.of_text(json.dumps(shared))
 
 
-def _train(plan: Plan, state: State, partial: Path, identity: str, report: Report) -> None:
+def _train(
+    plan: Plan,
+    state: State,
+    partial: Path,
+    identity: str,
+    report: Report,
+    sharing: Sharing,
+) -> None:
     """Play the rounds that are left.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
     """
     with asked_to_stop() as stop:
-        _play(plan, state, partial, identity, report, stop)
+        _play(plan, state, partial, identity, report, sharing, stop)
 
 
 def _play(
-    plan: Plan, state: State, partial: Path, identity: str, report: Report, stop: StopRequest
+    plan: Plan,
+    state: State,
+    partial: Path,
+    identity: str,
+    report: Report,
+    sharing: Sharing,
+    stop: StopRequest,
 ) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
@@ -191,8 +212,13 @@ def _play(
         signal_number = stop.signal_number
         if state.done == rounds or state.diverged_at is not None:
             return
-        if state.done % every == 0 or signal_number:
+        shared = state.done in sharing.rounds
+        if state.done % every == 0 or signal_number or shared:
             checkpoint.save(state, partial, identity)
+        # Pictures of rounds before would be missing beside a run that goes on from here.
+        if shared and not any((partial / BESIDE).glob("*-images.*")):
+            folder = sharing.folder / f"round{state.done}"
+            checkpoint.keep(partial, folder, identity, plan.spec.execution.device)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "

@@ -132,6 +132,12 @@ class Graph:
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
 
+    def trunk_of_run(self, wildcards: Any) -> list[str]:
+        """The manifest of the run that the first rounds may be taken over from, if there is one."""
+        run = Run(wildcards.setting, wildcards.method, int(wildcards.seed))
+        trunk = self.bench.trunk_of(run)
+        return [str(trunk.folder / "manifest.json")] if trunk else []
+
     def run_code(self, wildcards: Any) -> str:
         return fingerprint.of_code(self._run_spec(wildcards))
 

@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
+from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
+from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
 from support.report_world import constant_run, fill, make_world, write_run
 
@@ -96,6 +100,18 @@ def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
     assert "274 026".replace(" ", templates.THIN) in text
     reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
     assert "A reference result" in reference
+
+
+@pytest.mark.parametrize("told", [{"method": "fedavg", "seed": 1, "round": 6}, "nonsense"])
+def test_a_run_page_says_what_the_run_went_on_from(tmp_path: Path, told: object) -> None:
+    bench = load(make_world(tmp_path))
+    run = bench.table("ima", "table_1", "demo").runs[1]
+    manifest = write_run(bench, run, [0.5, 0.6]) / "manifest.json"
+    found = json.loads(manifest.read_text()) | {"went_on_from": told}
+    manifest.write_text(json.dumps(found))
+    content = run_page(read_run(bench.root, run), None, [])
+    text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
+    assert ("It went on from fedavg, seed 1, at round 6" in text) is isinstance(told, dict)
 
 
 def test_pages_are_the_same_twice(bench: Workbench) -> None:
