@@ -77,6 +77,7 @@ tables:
 computed:
   counted: {kind: client_statistics, title: Counted, settings: {one: b}}
   formula: {kind: responses, title: Responses}
+  costs: {kind: costs, title: Costs}
 figures:
   lines:
     kind: lines
@@ -110,12 +111,13 @@ figures:
     title: Regret
     method: aaggff_s
     panels: [{label: C, setting: c}]
+  toy: {kind: regions, title: Toy}
 """
 
 SITE = {"reports/site/index.html"}
 PAGES = (
-    "table_1", "table_2", "counted", "formula",
-    "lines", "bars", "heat", "landscape", "mixtures", "regret",
+    "table_1", "table_2", "counted", "formula", "costs",
+    "lines", "bars", "heat", "landscape", "mixtures", "regret", "toy",
 )  # fmt: skip
 TABLES = ("table_1", "table_2")
 RUNS = (
@@ -126,6 +128,7 @@ PARTITIONS = (
     "two/iid-clients3-test0.2",
 )  # fmt: skip
 LANDSCAPE = {"results/landscapes/ima/d/fedavg/seed1.json"}
+COSTS, TOY = ({f"results/studies/fedgo_{name}.json"} for name in ("cost", "toy"))
 REGRETS = {f"results/regrets/ima/c/aaggff_s/seed{k}.json" for k in (1, 2)}
 
 
@@ -186,7 +189,8 @@ def world(complete: Project, tmp_path: Path) -> Project:
 
 def test_every_kind_of_target_was_made_and_nothing_is_due(complete: Project) -> None:
     made = {str(path.relative_to(complete.root)) for path in complete.root.rglob("*.*")}
-    assert pages(*PAGES) | runs(*RUNS) | partitions(*PARTITIONS) | LANDSCAPE | REGRETS <= made
+    analysed = LANDSCAPE | REGRETS | COSTS | TOY
+    assert pages(*PAGES) | runs(*RUNS) | partitions(*PARTITIONS) | analysed <= made
     assert complete.due() == set()
 
 
@@ -206,7 +210,10 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
     world.edit(world.experiment, "title: Landscape", "title: Hills")
     world.edit(world.experiment, "title: Regret", "title: Remorse")
     world.edit(world.experiment, "title: Responses", "title: Answers")
-    assert world.due() == pages("table_2", "bars", "landscape", "regret", "formula")
+    world.edit(world.experiment, "title: Costs", "title: Overheads")
+    world.edit(world.experiment, "title: Toy", "title: An example")
+    shown = ("table_2", "bars", "landscape", "regret", "formula", "costs", "toy")
+    assert world.due() == pages(*shown)
 
 
 def test_so_does_a_run_at_scale_paper_that_a_table_shows(world: Project) -> None:
@@ -245,10 +252,13 @@ def test_each_seed_and_each_way_of_sharing_has_a_partition_of_its_own(world: Pro
     assert world.due() == partitions("one/iid-clients6") | new | second | shown
 
 
-def test_the_code_of_a_model_redoes_the_runs_of_this_model(world: Project) -> None:
+def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Project) -> None:
     world.edit("src/fedrepro/models/superfed.py", "bias=False", "bias=True")
     world.edit("src/fedrepro/analysis/landscape.py", "_like_filters", "_as_filters")
-    assert world.due() == runs("b/fedavg", "b/strong") | LANDSCAPE | pages("heat", "landscape")
+    world.edit("src/fedrepro/models/discriminators.py", "LeakyReLU(0.2)", "LeakyReLU(0.1)")
+    world.edit("src/fedrepro/methods/distilling/weighting.py", "unbiased=False", "unbiased=True")
+    shown = pages("heat", "landscape", "costs", "toy")
+    assert world.due() == runs("b/fedavg", "b/strong") | LANDSCAPE | COSTS | TOY | shown
 
 
 def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> None:

@@ -1,4 +1,4 @@
-"""``fedrepro landscape`` and ``regret``: what a figure draws of a run, as JSON."""
+"""``fedrepro landscape``, ``regret`` and ``study``: what tables and figures show, as JSON."""
 
 import argparse
 import json
@@ -32,6 +32,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_run(regret)
     regret.set_defaults(handler=make_regret)
+    study = subparsers.add_parser(
+        "study",
+        help="what tables and figures show that is computed without a run",
+        description="Compute what a paper's tables or figures show without any run: the costs of "
+        "FedGO and its baselines (fedgo_cost), its toy example (fedgo_toy). "
+        "Writes results/studies/NAME.json.",
+        epilog="Example: fedrepro study fedgo_cost",
+    )
+    study.add_argument("name", metavar="NAME", help="such as fedgo_cost")
+    study.set_defaults(handler=make_study)
 
 
 def make_landscape(arguments: argparse.Namespace) -> None:
@@ -48,6 +58,15 @@ def make_regret(arguments: argparse.Namespace) -> None:
 
     workbench, run = requested(arguments)
     _write(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
+
+
+def make_study(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.studies import make
+    from fedrepro.config.loading import load
+    from fedrepro.config.targets import study_path
+
+    workbench = load()
+    _write(workbench.root / study_path(arguments.name), make(arguments.name))
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Tables of experiment files: rows of settings, columns of methods, and what is measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -147,4 +147,16 @@ class ClientStatistics(Typed):
     settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
 
 
-Computed = Annotated[Responses | ClientStatistics, Field(discriminator="kind")]
+class Costs(Typed):
+    """A table of what a paper's methods cost and disclose: counted in networks, nothing is run.
+
+    Attributes:
+        study: what it is read from (:mod:`fedrepro.analysis.studies`).
+    """
+
+    kind: Literal["costs"]
+    study: ClassVar[str] = "fedgo_cost"
+    title: str
+
+
+Computed = Annotated[Responses | ClientStatistics | Costs, Field(discriminator="kind")]

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Column, Computed, Row, Table
+from fedrepro.config.tables import Column, Computed, Costs, Row, Table
 from fedrepro.config.values import Scale
 
 
@@ -24,6 +24,11 @@ class Run:
     def analysis(self, kind: str) -> Path:
         """What an analysis found, such as ``landscapes``, if a figure asks for it."""
         return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
+
+
+def study_path(name: str) -> Path:
+    """Where a study is kept."""
+    return Path("results/studies") / f"{name}.json"
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,21 @@ class Target:
         """Every run that the page needs, each once."""
         return ()
 
+    @property
+    def study(self) -> Path | None:
+        """What the page needs that is computed without a run."""
+        return None
+
 
 @dataclass(frozen=True)
 class ComputedTarget(Target):
     """A table that needs no runs."""
 
     spec: Computed
+
+    @property
+    def study(self) -> Path | None:
+        return study_path(self.spec.study) if isinstance(self.spec, Costs) else None
 
 
 @dataclass(frozen=True)
@@ -88,6 +102,10 @@ class FigureTarget(Target):
         kind, first_only = self.figure.analysis, self.figure.first_seed_only
         runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
         return tuple(run.analysis(kind) for run in runs) if kind else ()
+
+    @property
+    def study(self) -> Path | None:
+        return study_path(self.figure.study) if self.figure.study else None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fedrepro.report.pages.row_figures import HeatMap, draw_partition
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, landed_runs, read_run
 from fedrepro.support.errors import UserError
 
@@ -42,7 +42,13 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     else:
         assert isinstance(target, ComputedTarget)
         cells = computed.compute(workbench, target, published)
-        content = computed_page(cells, target, published)
+        words = computed.compute_words(workbench, target, published)
+        parts = [
+            item
+            for system, item in workbench.targets()
+            if system == target.system and split_part(item)[0] == target.item != item
+        ]
+        content = computed_page(cells, words, parts, target, published)
         records, template = [], "computed.html.j2"
     renderer.write_assets()
     write_runs(workbench, published, renderer, records)

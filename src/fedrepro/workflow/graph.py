@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from fedrepro.analysis.studies import module_of
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import FileSpec, RunSpec
 from fedrepro.config.settings import Overrides
@@ -93,6 +94,11 @@ class Graph:
 
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
+
+    def study_code(self, wildcards: Any) -> str:
+        """The code of what is computed without a run."""
+        with _one_line():
+            return self.code(module_of(wildcards.study))
 
     def regret_code(self, wildcards: Any) -> str:
         """The code that plays a run's losses again, its rule's included."""
@@ -184,6 +190,8 @@ class Graph:
     def inputs_of_page(self, wildcards: Any) -> list[str]:
         """What a table's or figure's page is made from."""
         target = self.target(wildcards)
+        if target.study:
+            return [str(target.study)]
         if isinstance(target, ComputedTarget):
             return self._counted(target)
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
