@@ -42,7 +42,9 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         for name, model in MODELS.items()
         if model.weights in catalogue.weights
     }
-    return Workbench(root, config, experiments, catalogue.datasets, files, weights)
+    return Workbench(
+        root, config, experiments, catalogue.datasets, files, weights, catalogue.weights
+    )
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:
@@ -95,6 +97,10 @@ def _check_references(
         if setting.model not in MODELS:
             expectation = f"one of {', '.join(MODELS)}"
             raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
+        judge = setting.judge
+        if judge and judge.model not in MODELS:
+            where = f"settings.{name}.judge.model"
+            raise bad_value(shown, where, judge.model, f"one of {', '.join(MODELS)}", MODELS)
     for name, setting in experiment.settings.items():
         for need, source in setting.given.items():
             if isinstance(source, GivenRun) and source.setting not in experiment.readings:

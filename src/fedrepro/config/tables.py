@@ -49,7 +49,26 @@ class RoundsTo(Typed):
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
 
 
+class Quality(Typed):
+    """A number of what judges the synthetic set that a run left (:mod:`fedrepro.analysis.quality`).
+
+    ``accuracy`` is of a classifier trained on the set to convergence, on what clients hold out,
+    weighted by samples, and ``accuracy_std`` its spread over clients, unweighted (item 41);
+    ``one_epoch`` and ``one_epoch_std`` after a single epoch; ``test_accuracy`` and
+    ``test_one_epoch`` on the data set's test samples. ``stand_in`` is a Fréchet distance in the
+    features of a classifier trained here: no FID.
+    """
+
+    quality: Literal[
+        "accuracy", "accuracy_std", "one_epoch", "one_epoch_std", "test_accuracy", "test_one_epoch",
+        "fid", "stand_in", "precision", "recall", "diversity", "feature_diversity", "recognised",
+        "nearest", "membership", "megabytes", "fedavg_megabytes",
+    ]  # fmt: skip
+
+
 def _tag_of_metric(value: object) -> str:
+    if isinstance(value, Quality) or (isinstance(value, Mapping) and "quality" in value):
+        return "Quality"
     if isinstance(value, RoundsTo) or (isinstance(value, Mapping) and "rounds_to" in value):
         return "RoundsTo"
     return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
@@ -58,7 +77,8 @@ def _tag_of_metric(value: object) -> str:
 Metric = Annotated[
     Annotated[Literal["accuracy", "loss"], Tag("plain")]
     | Annotated[OverClients, Tag("OverClients")]
-    | Annotated[RoundsTo, Tag("RoundsTo")],
+    | Annotated[RoundsTo, Tag("RoundsTo")]
+    | Annotated[Quality, Tag("Quality")],
     Discriminator(_tag_of_metric),
 ]
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Column, Computed, Row, Table
+from fedrepro.config.tables import Column, Computed, Quality, Row, Table
 from fedrepro.config.values import Scale
 
 
@@ -22,7 +22,7 @@ class Run:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
     def analysis(self, kind: str) -> Path:
-        """What an analysis found, such as ``landscapes``, if a figure asks for it."""
+        """What an analysis found, such as ``landscapes``, if a figure or table asks for it."""
         return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
 
 
@@ -58,6 +58,11 @@ class Target:
         """Every run that the page needs, each once."""
         return ()
 
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        """What analyses found in its runs, where the runs' own files do not say what is shown."""
+        return ()
+
 
 @dataclass(frozen=True)
 class ComputedTarget(Target):
@@ -84,7 +89,6 @@ class FigureTarget(Target):
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """What analyses found in its runs, for a kind that draws that."""
         kind, first_only = self.figure.analysis, self.figure.first_seed_only
         runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
         return tuple(run.analysis(kind) for run in runs) if kind else ()
@@ -106,3 +110,14 @@ class TableTarget(Target):
     def runs(self) -> tuple[Run, ...]:
         found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
         return tuple(dict.fromkeys(found))
+
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        judged = (
+            run.analysis("quality")
+            for cell in self.cells
+            if isinstance(self.table.metric_of(cell.row), Quality)
+            for name in cell.methods
+            for run in cell.runs(name)
+        )
+        return tuple(dict.fromkeys(judged))
