@@ -6,7 +6,7 @@ from pathlib import Path
 from fedrepro.config.products import expand
 from fedrepro.config.settings import RELEASED, Config, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import ClientStatistics, named_settings
+from fedrepro.config.tables import ClientStatistics, named_settings, variants
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -130,6 +130,7 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
+        yield from variants(f"tables.{item}.columns", table.rows, table.columns)
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():

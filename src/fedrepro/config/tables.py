@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
-from fedrepro.support.typed_yaml import Real, Typed, expected
+from fedrepro.config.values import SCALES, Composition, Name, PositiveWhole, Scale, SettingName
+from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 
 class PublishedTable(Typed):
@@ -134,6 +134,29 @@ class Column(Typed):
         return (chosen,) if isinstance(chosen, str) else tuple(chosen)
 
 
+class VariantColumn(Column):
+    """A column whose methods need a setting of their own: another model, another scaling."""
+
+    variant: Name | None = later(
+        None, "The methods run in <setting>-<variant> instead of a row's <setting>."
+    )
+
+    def setting_of(self, place: Place, scale: Scale) -> str:
+        """The setting of a row in this column."""
+        setting = place.setting_at(scale)
+        return f"{setting}-{self.variant}" if self.variant else setting
+
+
+def variants(
+    key: str, places: Sequence[Place], columns: Sequence[VariantColumn]
+) -> Iterator[tuple[str, str | None]]:
+    """Where columns under a key name a setting, and which."""
+    for column in columns:
+        for place in places if column.variant else ():
+            for scale in SCALES:
+                yield f"{key}.{column.label}.variant", column.setting_of(place, scale)
+
+
 class Table(Typed):
     """A published table: rows of settings, columns of methods."""
 
@@ -142,7 +165,7 @@ class Table(Typed):
     metric: Metric = "accuracy"
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
-    columns: list[Column] = Field(min_length=1)
+    columns: list[VariantColumn] = Field(min_length=1)
 
     def metric_of(self, row: Row, column: Column | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""

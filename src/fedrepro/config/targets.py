@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Column, Computed, Quality, Row, Table
+from fedrepro.config.tables import Computed, Quality, Row, Table, VariantColumn
 from fedrepro.config.values import Scale
 
 
@@ -31,7 +31,7 @@ class Cell:
     """One cell of a table: a setting, the methods of which the best counts, the seeds."""
 
     row: Row
-    column: Column
+    column: VariantColumn
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]

@@ -256,7 +256,7 @@ class Workbench:
             Cell(
                 row,
                 column,
-                f"{system}/{row.setting_at(scale)}",
+                f"{system}/{column.setting_of(row, scale)}",
                 column.methods_at(scale),
                 self.seeds(scale, system),
             )
