@@ -164,6 +164,7 @@ def _over_clients(metric: OverClients) -> Measure:
         units.get(metric.over_clients, "%") if share else "",
         share and metric.over_clients not in ("gini", "gap"),
         series,
+        "has no scores of clients",
     )
 
 
