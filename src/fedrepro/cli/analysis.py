@@ -1,4 +1,4 @@
-"""``fedrepro landscape``, ``regret`` and ``study``: what tables and figures show, as JSON."""
+"""``fedrepro landscape``, ``regret``, ``quality``, ``study``: what pages show, as JSON."""
 
 import argparse
 import json
@@ -42,6 +42,17 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     study.add_argument("name", metavar="NAME", help="such as fedgo_cost")
     study.set_defaults(handler=make_study)
+    quality = subparsers.add_parser(
+        "quality",
+        help="what a finished run's synthetic set is worth",
+        description="Judge the synthetic set that a finished run left, as `judge` of its setting "
+        "says: a classifier trained on it, on what clients hold out and on the test set; Fréchet "
+        "distance, precision, recall and diversity; nearest real images and a membership attack. "
+        "Writes results/quality/SETTING/METHOD/seedSEED.json and, beside it, the nearest pairs.",
+        epilog="Example: fedrepro quality fedevg/digits-demo fedevg --seed 1",
+    )
+    add_run(quality)
+    quality.set_defaults(handler=make_quality)
 
 
 def make_landscape(arguments: argparse.Namespace) -> None:
@@ -67,6 +78,18 @@ def make_study(arguments: argparse.Namespace) -> None:
 
     workbench = load()
     _write(workbench.root / study_path(arguments.name), make(arguments.name))
+
+
+def make_quality(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.quality_of_run import quality_of
+    from fedrepro.run.store import save_tree
+
+    workbench, run = requested(arguments)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        found, pairs = quality_of(workbench, run, progress)
+    path = workbench.root / run.analysis("quality")
+    save_tree(path.with_suffix(".pairs.safetensors"), pairs)
+    _write(path, found)
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:

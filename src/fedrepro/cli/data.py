@@ -56,7 +56,7 @@ def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.support.files import sha256_of
 
     workbench = load()
-    weights = dict(workbench.weights.values())
+    weights = workbench.catalogue_weights
     if arguments.name in weights:
         from fedrepro.data.fetching.weights import fetch_weights
 

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
-from fedrepro.support.typed_yaml import Real, Typed, expected
+from fedrepro.config.values import SCALES, Composition, Name, PositiveWhole, Scale, SettingName
+from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 
 class PublishedTable(Typed):
@@ -49,7 +49,26 @@ class RoundsTo(Typed):
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
 
 
+class Quality(Typed):
+    """A number of what judges the synthetic set that a run left (:mod:`fedrepro.analysis.quality`).
+
+    ``accuracy`` is of a classifier trained on the set to convergence, on what clients hold out,
+    weighted by samples, and ``accuracy_std`` its spread over clients, unweighted (item 41);
+    ``one_epoch`` and ``one_epoch_std`` after a single epoch; ``test_accuracy`` and
+    ``test_one_epoch`` on the data set's test samples. ``stand_in`` is a Fréchet distance in the
+    features of a classifier trained here: no FID.
+    """
+
+    quality: Literal[
+        "accuracy", "accuracy_std", "one_epoch", "one_epoch_std", "test_accuracy", "test_one_epoch",
+        "fid", "stand_in", "precision", "recall", "diversity", "feature_diversity", "recognised",
+        "nearest", "membership", "megabytes", "fedavg_megabytes",
+    ]  # fmt: skip
+
+
 def _tag_of_metric(value: object) -> str:
+    if isinstance(value, Quality) or (isinstance(value, Mapping) and "quality" in value):
+        return "Quality"
     if isinstance(value, RoundsTo) or (isinstance(value, Mapping) and "rounds_to" in value):
         return "RoundsTo"
     return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
@@ -58,7 +77,8 @@ def _tag_of_metric(value: object) -> str:
 Metric = Annotated[
     Annotated[Literal["accuracy", "loss"], Tag("plain")]
     | Annotated[OverClients, Tag("OverClients")]
-    | Annotated[RoundsTo, Tag("RoundsTo")],
+    | Annotated[RoundsTo, Tag("RoundsTo")]
+    | Annotated[Quality, Tag("Quality")],
     Discriminator(_tag_of_metric),
 ]
 
@@ -114,6 +134,29 @@ class Column(Typed):
         return (chosen,) if isinstance(chosen, str) else tuple(chosen)
 
 
+class VariantColumn(Column):
+    """A column whose methods need a setting of their own: another model, another scaling."""
+
+    variant: Name | None = later(
+        None, "The methods run in <setting>-<variant> instead of a row's <setting>."
+    )
+
+    def setting_of(self, place: Place, scale: Scale) -> str:
+        """The setting of a row in this column."""
+        setting = place.setting_at(scale)
+        return f"{setting}-{self.variant}" if self.variant else setting
+
+
+def variants(
+    key: str, places: Sequence[Place], columns: Sequence[VariantColumn]
+) -> Iterator[tuple[str, str | None]]:
+    """Where columns under a key name a setting, and which."""
+    for column in columns:
+        for place in places if column.variant else ():
+            for scale in SCALES:
+                yield f"{key}.{column.label}.variant", column.setting_of(place, scale)
+
+
 class Table(Typed):
     """A published table: rows of settings, columns of methods."""
 
@@ -122,7 +165,7 @@ class Table(Typed):
     metric: Metric = "accuracy"
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
-    columns: list[Column] = Field(min_length=1)
+    columns: list[VariantColumn] = Field(min_length=1)
 
     def metric_of(self, row: Row, column: Column | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""

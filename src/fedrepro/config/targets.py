@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Column, Computed, Costs, Row, Table
+from fedrepro.config.tables import Computed, Costs, Quality, Row, Table, VariantColumn
 from fedrepro.config.values import Scale
 
 
@@ -22,7 +22,7 @@ class Run:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
     def analysis(self, kind: str) -> Path:
-        """What an analysis found, such as ``landscapes``, if a figure asks for it."""
+        """What an analysis found, such as ``landscapes``, if a figure or table asks for it."""
         return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
 
 
@@ -36,7 +36,7 @@ class Cell:
     """One cell of a table: a setting, the methods of which the best counts, the seeds."""
 
     row: Row
-    column: Column
+    column: VariantColumn
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -68,6 +68,11 @@ class Target:
         """What the page needs that is computed without a run."""
         return None
 
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        """What analyses found in its runs, where the runs' own files do not say what is shown."""
+        return ()
+
 
 @dataclass(frozen=True)
 class ComputedTarget(Target):
@@ -98,7 +103,6 @@ class FigureTarget(Target):
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """What analyses found in its runs, for a kind that draws that."""
         kind, first_only = self.figure.analysis, self.figure.first_seed_only
         runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
         return tuple(run.analysis(kind) for run in runs) if kind else ()
@@ -124,3 +128,14 @@ class TableTarget(Target):
     def runs(self) -> tuple[Run, ...]:
         found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
         return tuple(dict.fromkeys(found))
+
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        judged = (
+            run.analysis("quality")
+            for cell in self.cells
+            if isinstance(self.table.metric_of(cell.row), Quality)
+            for name in cell.methods
+            for run in cell.runs(name)
+        )
+        return tuple(dict.fromkeys(judged))

@@ -1,7 +1,7 @@
 """All of ``config/``, and the questions that one can ask of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -61,6 +61,8 @@ class Workbench:
     files: Mapping[str, Path]  # of each system
     # Name and entry of the weights that a model starts from, for those that start from some.
     weights: Mapping[str, tuple[str, Weights]]
+    # All entries of the catalogue's section `weights`.
+    catalogue_weights: Mapping[str, Weights] = field(default_factory=dict)
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -265,7 +267,7 @@ class Workbench:
             Cell(
                 row,
                 column,
-                f"{system}/{row.setting_at(scale)}",
+                f"{system}/{column.setting_of(row, scale)}",
                 column.methods_at(scale),
                 self.seeds(scale, system),
             )

@@ -46,6 +46,9 @@ class Model(NamedTuple):
     weights: str | None = None
 
 
+# Of models/inception.py, under `weights` in config/datasets.yaml: no model that a run could train.
+INCEPTION = "inception_v3"
+
 MODELS = {
     "logistic": Model("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
     "twonn": Model("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),

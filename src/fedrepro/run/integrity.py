@@ -20,7 +20,7 @@ from fedrepro.run.results import changed_files
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
-JSON_FOLDERS = ("tables", "landscapes", "regrets")
+JSON_FOLDERS = ("tables", "landscapes", "regrets", "quality")
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
 

@@ -312,12 +312,7 @@ class Bill:
         """How many jobs are left, but those of tables and pages, which take seconds."""
         missing = self.missing()
         partitions = {self.bench.setting(run.setting).partition_path(run.seed) for run in self.left}
-        analyses = {
-            path
-            for target in self.targets
-            if isinstance(target, FigureTarget)
-            for path in target.analyses
-        }
+        analyses = {path for target in self.targets for path in target.analyses}
         return {
             "download": sum(each.fetch != "downloaded" for each in missing),
             "prepare": len(missing),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.config.tables import Metric, Mix, OverClients, RoundsTo
+from fedrepro.config.tables import Metric, Mix, OverClients, Quality, RoundsTo
 from fedrepro.run import over_clients
 from fedrepro.run.results import RunRecord
 
@@ -56,6 +56,7 @@ class Measure:
         rising: whether more is better.
         series: a run's (round, value in printed units) of every evaluated round.
         without: what to say of a finished run that has no value, or "".
+        apart: why a printed number of this kind is none that ours could be held against, or "".
     """
 
     words: str
@@ -63,6 +64,7 @@ class Measure:
     rising: bool
     series: Callable[[RunRecord], Series]
     without: str = ""
+    apart: str = ""
 
 
 def measure_of(metric: Metric) -> Measure:
@@ -71,6 +73,8 @@ def measure_of(metric: Metric) -> Measure:
         return _over_clients(metric)
     if isinstance(metric, RoundsTo):
         return _rounds_to(metric.rounds_to)
+    if isinstance(metric, Quality):
+        return _quality(metric.quality)
     if metric == "loss":
         return Measure("loss", "", False, lambda record: _by_round(record, "test_loss", 1.0))
     return Measure("accuracy", "%", True, lambda record: _by_round(record, "test_accuracy", 100.0))
@@ -91,6 +95,47 @@ def _rounds_to(target: float) -> Measure:
 
     words = f"rounds until the accuracy is {target:g} %"
     return Measure(words, "rounds", False, series, f"never reached {target:g} %")
+
+
+# Name -> words, unit, whether more is better. Shares are given in percent.
+QUALITY: Mapping[str, tuple[str, str, bool]] = {
+    "accuracy": ("accuracy of a classifier trained on the synthetic set, over clients", "%", True),
+    "accuracy_std": ("spread of that accuracy over clients", "points", False),
+    "one_epoch": ("accuracy after one epoch on the synthetic set, over clients", "%", True),
+    "one_epoch_std": ("spread of that accuracy over clients", "points", False),
+    "test_accuracy": ("accuracy of a classifier trained on the synthetic set", "%", True),
+    "test_one_epoch": ("accuracy after one epoch on the synthetic set", "%", True),
+    "fid": ("Fréchet inception distance", "", False),
+    "stand_in": ("Fréchet distance in the features of a classifier of ours, no FID", "", False),
+    "precision": ("precision of samples", "%", True),
+    "recall": ("recall of samples", "%", True),
+    "diversity": ("distance within a class, of that of real images", "%", True),
+    "feature_diversity": ("the same in a classifier's features", "%", True),
+    "recognised": ("images that a classifier of real ones takes for their class", "%", True),
+    "nearest": ("distance to the nearest training image, of that of real images", "%", True),
+    "membership": ("area under the ROC curve of a membership attack", "%", False),
+    "megabytes": ("megabytes sent in a round", "MB", False),
+    "fedavg_megabytes": ("megabytes that FedAvg of the classifier would send", "MB", False),
+}
+APART = {
+    "fid": "The printed FID compares 100 images in [0, 1] with the first 128 test images in "
+    "[-1, 1] (item 40); ours takes the whole test set, on one scale.",
+    "stand_in": "It is no FID, but a distance in the features of a classifier of ours.",
+}
+
+
+def _quality(name: str) -> Measure:
+    """One value, of the set that the run left after its last round."""
+    words, unit, rising = QUALITY[name]
+    factor = 100.0 if unit in ("%", "points") else 1.0
+
+    def series(record: RunRecord) -> Series:
+        value = record.quality.get("numbers", {}).get(name)
+        number = float(record.manifest.get("rounds_done", 0))
+        return [] if value is None else [(number, factor * value)]
+
+    without = "has no FID" if name == "fid" else "has not been judged"
+    return Measure(words, unit, rising, series, without, APART.get(name, ""))
 
 
 def _over_clients(metric: OverClients) -> Measure:
@@ -119,6 +164,7 @@ def _over_clients(metric: OverClients) -> Measure:
         units.get(metric.over_clients, "%") if share else "",
         share and metric.over_clients not in ("gini", "gap"),
         series,
+        "has no scores of clients",
     )
 
 

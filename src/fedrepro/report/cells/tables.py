@@ -141,9 +141,10 @@ def _cell(
     residual = None
     if printed and _on_own_splits(printed, paper, published):
         residual = residuals.get((printed.row, _is_released(paper)))
-    verdict = _verdict(published, printed, paper, residual)
+    apart = measure_of(target.table.metric_of(cell.row, cell.column)).apart
+    verdict = _verdict(published, printed, paper, residual, apart)
     difference = None
-    if printed and printed.mean is not None and paper.mean is not None and verdict:
+    if printed and printed.mean is not None and paper.mean is not None and verdict and not apart:
         difference = paper.mean - printed.mean
     shown = Printed.of(printed) if printed else None
     return TableCell(*place, shown, paper, demo, _selection(target, cell), difference, verdict)
@@ -256,8 +257,9 @@ def _verdict(
     printed: PrintedCell | None,
     result: Result,
     residual: Residual | None,
+    apart: str,
 ) -> Verdict | None:
-    """None where there is nothing to compare."""
+    """None where there is nothing to compare; ``apart`` says why ours is another number."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
     if printed is None or not (result.n or diverged):
@@ -278,6 +280,8 @@ def _verdict(
             "not comparable",
             f"The printed number is the best of {wanted}; {there} of them {are} run.",
         )
+    if apart:
+        return Verdict("not comparable", apart, basis="apart")
     assert result.mean is not None
     ours = Estimate(result.n, result.mean, result.std, result.half_width)
     spread = published.systems[printed.system].spread

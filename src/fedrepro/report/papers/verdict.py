@@ -21,7 +21,7 @@ from fedrepro.report.papers.estimate import Estimate, Residual, student_t
 from fedrepro.report.papers.published import PrintedCell, Spread, Unit
 
 Word = Literal["agrees", "weak", "differs", "not comparable"]
-Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic"]
+Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "apart"]
 
 # In printed units. Near 0 or 100 % a point is much: the tolerance is a quarter of the error rate
 # (or of the rate itself) where that is less.
@@ -38,7 +38,8 @@ class Verdict:
 
     Attributes:
         limit: what the difference was held against.
-        basis: where the limit comes from; None without one.
+        basis: where the limit comes from; None without one. "apart": none could be, as the printed
+            number is of another kind; ours can be compared with each other.
         effect: what the paper claims between this cell and its rival, or None.
         seeds: how many of ours have a number.
     """
