@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedrepro.config.tables import wrapped
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
@@ -69,7 +70,8 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                     for row in table.rows:
                         setting = workbench.setting(f"{system}/{row.setting}")
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
-                        yield where, *workbench.compose(setting, method)
+                        (whole,) = wrapped(row.around, [method])
+                        yield where, *workbench.compose(setting, whole)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))
             for name, method in needs:
