@@ -109,6 +109,18 @@ class Evaluate(Typed):
 
     every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
     clients: bool = Field(default=False, description="Also on each client's own test split.")
+    groups: bool = later(
+        False, "The data set's groups, such as domains, by themselves: their mean counts."
+    )
+    per_class: PositiveWhole | None = later(
+        None, "At most so many test samples of a class in each of them, the first ones."
+    )
+
+    @model_validator(mode="after")
+    def _of_groups(self) -> Self:
+        if self.per_class and not self.groups:
+            raise ValueError("`per_class` with `groups` only")
+        return self
 
 
 class Noise(Typed):

@@ -47,6 +47,12 @@ class RoundsTo(Typed):
     """The first evaluated round after which the test accuracy is at least so many percent."""
 
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+    mean_of: PositiveWhole = later(
+        1, "The mean accuracy of so many evaluated rounds counts, not each round's own."
+    )
+    speed_up: bool = later(
+        False, "How many times as many rounds it takes without the row's wrapper (`around`)."
+    )
 
 
 class Quality(Typed):
@@ -108,12 +114,23 @@ def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str
         yield f"{key}.{place.label}.demo", place.demo
 
 
+AROUND = "A wrapper, such as ima, that is put around "
+
+
+def wrapped(around: str | None, methods: Sequence[str]) -> tuple[str, ...]:
+    """Methods in a wrapper, if there is one."""
+    return tuple(f"{around}+{method}" if around else method for method in methods)
+
+
 class Row(Place):
     """One setting of a table and what is measured there."""
 
+    around: Composition | None = later(None, AROUND + "the methods of all columns.")
     metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
-        default={}, description="The printed row: its values in reports/papers/."
+        default={},
+        description="The printed row: its values in reports/papers/. Its `method` is what the row "
+        "adds to the columns' printed names.",
     )
 
 
@@ -123,6 +140,7 @@ class Column(Typed):
     label: str
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
     demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
+    around: Composition | None = later(None, AROUND + "each of them.")
     published: str | dict[str, str] | None = Field(
         default=None,
         description="The printed name of the column, or what differs from the printed row.",
@@ -131,7 +149,7 @@ class Column(Typed):
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
-        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        return wrapped(self.around, (chosen,) if isinstance(chosen, str) else chosen)
 
 
 class VariantColumn(Column):

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedrepro.config.figures import Figure
 from fedrepro.config.run_spec import Execution, FileSpec, RunSpec, Source
 from fedrepro.config.settings import RELEASED, Config, GivenFile, GivenRun, Seeds, Setting
-from fedrepro.config.tables import Computed, Table
+from fedrepro.config.tables import Computed, RoundsTo, Table, wrapped
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -263,15 +263,19 @@ class Workbench:
         return Run(run.setting, run.method.partition("+")[2] or "fedavg", run.seed)
 
     def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
-        cells = tuple(
-            Cell(
-                row,
-                column,
-                f"{system}/{column.setting_of(row, scale)}",
-                column.methods_at(scale),
-                self.seeds(scale, system),
-            )
-            for row in table.rows
-            for column in table.columns
-        )
-        return TableTarget(system, item, scale, table, self.seeds(scale, system), cells)
+        cells = []
+        for row in table.rows:
+            for column in table.columns:
+                alone, metric = column.methods_at(scale), table.metric_of(row, column)
+                faster = isinstance(metric, RoundsTo) and metric.speed_up
+                cells.append(
+                    Cell(
+                        row,
+                        column,
+                        f"{system}/{column.setting_of(row, scale)}",
+                        wrapped(row.around, alone),
+                        self.seeds(scale, system),
+                        alone if faster else (),
+                    )
+                )
+        return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))

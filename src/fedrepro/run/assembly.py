@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import OptimizerSpec, StepDecay
+from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
@@ -54,6 +55,7 @@ class Plan:
         outputs: what the model gives of a sample.
         scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
+        group_tests: those of each of its groups, where groups are scored by themselves; else none.
         client_tests: those that each client holds out, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
         weights_sha256: of the file that the model starts from; None: it starts from its own draw.
@@ -65,6 +67,7 @@ class Plan:
     spec: RunSpec
     federation: Federation
     test: Samples | None
+    group_tests: list[Samples]
     client_tests: list[Samples]
     client_sizes: list[int]
     outputs: int
@@ -190,10 +193,12 @@ def make_plan(
         flips=setting.augment == "flip",
         cohort_seed=setting.cohorts.seed if setting.cohorts else None,
     )
+    test = Samples.of(dataset.test, scaling, device) if dataset.test else None
     return Plan(
         spec,
         federation,
-        test=Samples.of(dataset.test, scaling, device) if dataset.test else None,
+        test=test,
+        group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
         client_tests=tests if setting.evaluate.clients and scored else [],
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
@@ -203,6 +208,28 @@ def make_plan(
         threads=1 if dealt else threads,
         workers=threads if dealt else 1,
     )
+
+
+def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:
+    """The test samples of each group by which a setting scores, if it does so.
+
+    Raises:
+        UserError: when the test samples have no groups.
+    """
+    wanted, test = setting.evaluate, dataset.test
+    if not wanted.groups:
+        return []
+    if test is None or test.group is None:
+        expectation = f"false for {dataset.name}: its test samples have no groups"
+        raise bad_value(f"setting {setting.name}", "evaluate.groups", True, expectation)
+    classes = range(dataset.classes)
+    groups = (np.flatnonzero(test.group == group) for group in np.unique(test.group))
+    return [
+        np.sort(
+            np.concatenate([own[test.y[own] == label][: wanted.per_class] for label in classes])
+        )
+        for own in groups
+    ]
 
 
 def _optimizer(spec: OptimizerSpec) -> Optimizer:

@@ -91,8 +91,10 @@ def _record_scores(plan: Plan, state: State, played: Round, finite: bool) -> Non
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
     elif plan.test is not None:
         params = federation.method.model(ctx, state.server, {})
-        score = evaluate(ctx.net, ctx.task, params, plan.test, len(plan.test))
-        row |= {"test_loss": score.loss, "test_accuracy": score.accuracy}
+        parts = plan.group_tests or [plan.test]
+        scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
+        row["test_loss"] = float(np.mean([score.loss for score in scores]))
+        row["test_accuracy"] = float(np.mean([score.accuracy for score in scores]))
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
     state.rounds.add(row | dict(federation.method.numbers(ctx, state.server)))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedrepro.config.tables import wrapped
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
@@ -70,7 +71,8 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                         name = column.setting_of(row, "paper")
                         setting = workbench.setting(f"{system}/{name}")
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
-                        yield where, *workbench.compose(setting, method)
+                        (whole,) = wrapped(row.around, [method])
+                        yield where, *workbench.compose(setting, whole)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))
             for name, method in needs:

@@ -50,8 +50,8 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
         (
             "    rounds: 300\n",
             "",
-            "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds: missing: "
-            "expected values",  # the second extends the first
+            "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds, "
+            "settings.cifar100-vgg-pachinko.rounds: missing: expected values",  # they extend it
         ),
         (
             "participation: 0.1",
@@ -105,16 +105,17 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
             "such as ima+fedprox",
         ),
         (
-            "{ name: FedNova, method: fednova }",
-            "{ name: FedNova, method: 3 }",
+            "{ name: FedNova, method: fednova,",
+            "{ name: FedNova, method: 3,",
             "tables.table_1.columns.FedNova.method: 3: expected method names joined by '+', "
             "such as ima+fedprox",
         ),
         (
-            "{ name: FedNova, method: fednova }",
-            "{ name: FedNova, methd: fednova }",
-            "tables.table_1.columns.4.for.1: {'name': 'FedAdam', 'method': 'fedadam'}: expected "
-            "lists of values by name, or a list of mappings with the same names",
+            "{ name: FedASAM, method: fedasam,",
+            "{ name: FedASAM, methd: fedasam,",
+            "tables.table_1.columns.0.for.2: {'name': 'FedASAM', 'methd': 'fedasam', 'demo': "
+            "'fedasam'}: expected lists of values by name, or a list of mappings with the same "
+            "names",
         ),
         (
             "window: 5",

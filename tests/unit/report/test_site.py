@@ -66,6 +66,18 @@ def test_figures_have_words_and_no_colours_of_their_own(bench: Workbench) -> Non
     assert 'stroke="#' not in drawn
 
 
+def test_rows_with_the_same_runs_are_drawn_once(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path, rows=4, columns=2))  # two settings stand in for four rows
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    text = page(bench, "ima/table_1.html")
+    assert text.count('<figure class="curves">') == 2
+    third = text[text.index('<section id="row-3"') :]
+    assert 'stand under <a href="#row-1">FMNIST, #C=2</a>' in third[: third.index("</section>")]
+
+
 def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:
     for file in (bench.root / "reports/site").rglob("*"):
         if file.is_file():
@@ -196,7 +208,7 @@ def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
     bench = load(root)
     papers = published.load(root)
     target = bench.table("mine", "table_1", "demo")
-    write_run(bench, target.runs[0], [0.1234] * 20)
+    write_run(bench, target.runs[0], [0.1234] * 40)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
     assert "12.34" in page(bench, "mine/table_1.html")

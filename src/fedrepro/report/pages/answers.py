@@ -86,7 +86,7 @@ def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, 
             metric=target.table.metric_of(cell.row, cell.column),
             rounds=target.table.summary.rounds,
             seeds=cell.seeds,
-            demo=cell.setting != f"{target.system}/{cell.row.setting}",
+            demo=target.scale == "demo" and cell.row.demo is not None,
         )
         yield use, [run for method in cell.methods for run in cell.runs(method)]
 
