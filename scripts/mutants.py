@@ -59,7 +59,10 @@ TESTS = {
         "tests/unit/models",
         "tests/property/test_pretraining.py",
     ],
-    "run": ["tests/whole/test_runs.py", "tests/unit/run", "tests/golden/test_superfed_golden.py"],
+    "run": [
+        "tests/whole/test_runs.py", "tests/unit/engine/test_metrics.py", "tests/unit/run",
+        "tests/golden/test_superfed_golden.py",
+    ],
     "data": [
         "tests/whole/test_runs.py", "tests/golden/test_partition_golden.py", "tests/unit/data",
         "tests/golden/test_superfed_data_golden.py",
