@@ -67,7 +67,7 @@ TESTS = {
         "tests/whole/test_runs.py", "tests/golden/test_partition_golden.py", "tests/unit/data",
         "tests/golden/test_superfed_data_golden.py",
     ],
-    "report": ["tests/unit/report", "tests/unit/analysis", "tests/whole/test_pages.py"],
+    "report": ["tests/whole/test_pages.py", "tests/unit/report"],
     "config": [
         "tests/unit/config", "tests/whole/test_runs.py", "tests/unit/report/test_tables.py",
         "tests/unit/report/test_figures.py",
