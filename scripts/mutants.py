@@ -349,17 +349,8 @@ def kept() -> dict[str, str]:
     return {line["mutant"]: line["end"] for line in map(json.loads, lines)}
 
 
-def judge(mutants: list[Mutant], jobs: int) -> list[tuple[Mutant, str]]:
-    """What becomes of each mutant."""
-    ends = kept()
-    new = [m for m in mutants if ends.get(m.identity, "survived") == "survived"]
-    if new:
-        ends |= tried(new, jobs)
-    return [(mutant, ends[mutant.identity]) for mutant in mutants]
-
-
-def tried(mutants: list[Mutant], jobs: int) -> dict[str, str]:
-    """The ends of mutants by their identities, each kept as soon as it is known."""
+def judge(mutants: list[Mutant], jobs: int) -> None:
+    """Try mutants; each end is kept as soon as it is known."""
     rooms = sorted({mutant.room for mutant in mutants})
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
@@ -369,14 +360,12 @@ def tried(mutants: list[Mutant], jobs: int) -> dict[str, str]:
             room: 30 + 3 * math.ceil(seconds)
             for room, seconds in zip(rooms, pool.map(Worker.unchanged, rooms, 1), strict=True)
         }
-        ends = {}
         tasks = [(mutant, limits[mutant.room]) for mutant in mutants]
-        for mutant, end in zip(mutants, pool.imap(Worker.judge, tasks), strict=True):
-            ends[mutant.identity] = end
+        ends = enumerate(pool.imap(Worker.judge, tasks), 1)
+        for mutant, (number, end) in zip(mutants, ends, strict=True):
             with KEPT.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"mutant": mutant.identity, "end": end}) + "\n")
-            print(f"{len(ends)}/{len(mutants)} {end:8} {mutant}", flush=True)
-    return ends
+            print(f"{number}/{len(mutants)} {end:8} {mutant}", flush=True)
 
 
 # --- the report ---------------------------------------------------------------------------------
@@ -390,7 +379,8 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
         "# Seeded bugs",
         "",
         "Written by `make mutants`: single changes of the package, each run against the tests of",
-        f"its room (`scripts/mutants.py`). A sample, drawn with seed {SEED}.",
+        f"its room (`scripts/mutants.py`). A sample, drawn with seed {SEED}. What a test noticed",
+        "is not tried again while the changed file is the same; what none did is, at each call.",
         "",
         "| room | possible | tried | noticed | rate |",
         "|---|---|---|---|---|",
@@ -413,8 +403,14 @@ def main() -> None:
     every = find(given.rooms)
     for name in WARM:
         importlib.import_module(name)
-    judged = judge([m for room in given.rooms for m in every[room][: given.count]], given.jobs)
-    text = written(judged, every)
+    sample = [mutant for room in given.rooms for mutant in every[room][: given.count]]
+    ends = kept()
+    new = [m for m in sample if ends.get(m.identity, "survived") == "survived"]
+    if new:
+        judge(new, given.jobs)
+    ends = kept()
+    found = [m for room in given.rooms for m in every[room] if m.identity in ends]
+    text = written([(mutant, ends[mutant.identity]) for mutant in found], every)
     print(text)
     if given.report:
         given.report.write_text(text, encoding="utf-8")
