@@ -89,3 +89,8 @@ def write_zip(path: Path, members: dict[str, bytes]) -> Path:
         for name, content in members.items():
             file.writestr(name, content)
     return path
+
+
+def ends_whole(told: list[float]) -> bool:
+    """Whether what a reader told of its progress, if anything, rises to 1."""
+    return told == sorted(told) and told[-1:] in ([], [1.0])
