@@ -30,6 +30,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -363,16 +364,18 @@ def kept() -> dict[str, str]:
 def judge(mutants: list[Mutant], jobs: int) -> None:
     """Try mutants; each end is kept as soon as it is known."""
     rooms = sorted({mutant.room for mutant in mutants})
+    fork = multiprocessing.get_context("fork")
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        multiprocessing.get_context("fork").Pool(jobs, Worker.begin, [folder]) as pool,
+        # Not multiprocessing's own pool: what it starts may have no processes, as tests have.
+        ProcessPoolExecutor(jobs, fork, Worker.begin, (folder,)) as pool,
     ):
         limits = {
             room: 30 + 3 * math.ceil(seconds)
-            for room, seconds in zip(rooms, pool.map(Worker.unchanged, rooms, 1), strict=True)
+            for room, seconds in zip(rooms, pool.map(Worker.unchanged, rooms), strict=True)
         }
         tasks = [(mutant, limits[mutant.room]) for mutant in mutants]
-        ends = enumerate(pool.imap(Worker.judge, tasks), 1)
+        ends = enumerate(pool.map(Worker.judge, tasks), 1)
         for mutant, (number, end) in zip(mutants, ends, strict=True):
             with KEPT.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"mutant": mutant.identity, "end": end}) + "\n")
