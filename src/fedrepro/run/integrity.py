@@ -23,6 +23,8 @@ from fedrepro.support.files import sha256_of
 JSON_FOLDERS = ("tables", "landscapes", "regrets", "quality")
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
+OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # JSON of another shape
+
 
 @dataclass
 class Check:
@@ -65,9 +67,12 @@ class Check:
             self.counts["downloads"] += 1
             about, faults = _read_json(record)
             yield from faults
-            for name, each in about.get("files", {}).items():
-                if "size" in each:  # a user's own files stay where they are
-                    yield from self._file(record.with_name(name), each)
+            try:
+                for name, each in about.get("files", {}).items():
+                    if "size" in each:  # a user's own files stay where they are
+                        yield from self._file(record.parent / name, each)
+            except OTHERWISE:
+                yield f"{record}: damaged: it does not say what was downloaded"
 
     def _prepared(self) -> Iterator[str]:
         for path in sorted(self.results.glob("data/[!.]*/meta.json")):
@@ -75,16 +80,13 @@ class Check:
             try:
                 meta = read_meta(path.parent)
                 assert meta is not None
-                arrays = [
-                    each for split in meta["splits"].values() for each in split["arrays"].items()
-                ]
+                for split in meta["splits"].values():
+                    for key, about in split["arrays"].items():
+                        yield from self._file(path.parent / f"{key}.npy", about)
             except UserError as error:
                 yield str(error)
-            except (KeyError, AttributeError, TypeError):
+            except OTHERWISE:
                 yield f"{path}: damaged: it lists no arrays"
-            else:
-                for key, about in arrays:
-                    yield from self._file(path.with_name(f"{key}.npy"), about)
 
     def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
         """A file against its recorded ``size`` and, in a full check, ``sha256``."""

@@ -146,6 +146,8 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
             yield f"{name} is missing"
         except OSError as error:
             yield f"{name} can't be read: {error.strerror}"
+        except ValueError:  # a zero byte
+            yield f"{name!r} is no file's name"
         else:
             if found != sha256:
                 yield f"{name} is not what its manifest says"

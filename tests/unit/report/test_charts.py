@@ -22,7 +22,9 @@ def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, share: s
     )
     assert "rotate(-90" in text_of(svg, "upwards")
     assert "rotate" not in text_of(svg, "across")
-    framed = [tag for tag in re.findall(r"<path[^>]*>", svg) if 'stroke-width="1.5"' in tag]
-    assert len(framed) == 1 and f'fill-opacity="{share}"' in framed[0]
+    cells = [tag for tag in re.findall(r"<path[^>]*>", svg) if "stroke-width" in tag]
+    widths = [re.findall(r'stroke-width="([^"]*)"', tag)[0] for tag in cells]
+    assert sorted(widths) == ["0", "0", "0", "1.5"]
+    assert f'fill-opacity="{share}"' in cells[widths.index("1.5")]
     for text in ("1.00", "2.00", "3.00", "–"):
         assert text_of(svg, text)

@@ -112,6 +112,8 @@ def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
     assert "274 026".replace(" ", templates.THIN) in text
     reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
     assert "A reference result" in reference
+    assert "Test accuracy ends at 81.00 %" in reference  # its curves, told to who can't see them
+    assert "Test loss ends at " in reference
 
 
 @pytest.mark.parametrize("told", [{"method": "fedavg", "seed": 1, "round": 6}, "nonsense"])
@@ -191,6 +193,11 @@ def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
         (templates.size(274_026_000), f"274{templates.THIN}MB"),
         (templates.span(54.0), f"54{templates.THIN}s"),
         (templates.span(5400), f"1.5{templates.THIN}h"),
+        (templates.figure(0.0), "+0.00"),
+        (templates.figure(-0.01), "−0.01"),
+        (templates.figure(0.0099), "+0.0099"),
+        (templates.figure(99999.5), "+99999.50"),
+        (templates.figure(1e5), "+1e+05"),
         (templates.plain(True), "true"),
         (templates.plain(None), "null"),
     ],

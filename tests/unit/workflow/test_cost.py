@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
@@ -207,6 +208,32 @@ def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
     assert bill_of(bench).jobs() == {
         "download": 1, "prepare": 1, "partition": 1, "run": 2, "analysis": 0,
     }  # fmt: skip
+
+
+def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) -> None:
+    bill = bill_of(bench)
+    bill.data("mnist5k")  # as the catalogue has them, which is enough here
+    folder = bench.root / "results/data/mnist5k"
+    folder.mkdir(parents=True)
+    (folder / "meta.json").touch()
+    assert bill.missing() == []
+    assert (bill.jobs()["download"], bill.jobs()["prepare"]) == (0, 0)
+
+
+def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
+    """And a table that needs no runs is none of those that cost something."""
+    experiment = yaml.safe_load(EXPERIMENT)
+    experiment["settings"]["rare"] = {"extends": "tiny", "batch_size": 50}
+    rows = [{"label": "Rare", "setting": "rare"}, {"label": "Tiny", "setting": "tiny"}]
+    experiment["tables"]["table_2"]["rows"] = rows
+    experiment["tables"] = dict(reversed(experiment["tables"].items()))
+    experiment["computed"] = {"formula": {"kind": "responses", "title": "Responses"}}
+    file = bench.root / "config/experiments/ima.yaml"
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False))
+    bill = bill_of(load(bench.root))
+    assert [run.setting for run in bill.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
+    assert list(bill.workloads()) == [LOGISTIC, LOGISTIC.replace("100", "50")]
+    assert [target.item for target in bill.targets] == ["table_2", "table_1"]
 
 
 def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:
