@@ -218,8 +218,8 @@ def reusing_dirichlet(
             tries += 1
             if tries > DIRICHLET_TRIES:
                 raise UserError(
-                    f"partition: reusing_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} gave "
-                    f"a client no more than {least} samples of any class: lower `clients`"
+                    f"partition: reusing_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} "
+                    f"gave a client no more than {least} samples of any class: lower `clients`"
                 )
             proportions = _dirichlet_of_small(alpha * random.uniform(size=len(left)), random)
             drawn = random.choice(len(left), ideal, p=proportions)
