@@ -36,7 +36,7 @@ from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import synthetic as sets
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import UserError, at_least
 
 
 def energies_of(outputs: Tensor, y: Tensor) -> Tensor:
@@ -211,6 +211,9 @@ class FedEvg(Method):
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         """A client's own classifier; there is no other."""
         return own["params"] if own else ctx.initial
+
+    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        raise UserError("setting: keep: fedevg: expected no rounds, as clients send no models")
 
     def product(self, ctx: Context, server: Tree) -> Product:
         return sets.as_product(server["x"], server["y"], ctx.inputs.classes, {})
