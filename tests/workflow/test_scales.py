@@ -31,9 +31,10 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
 
 
 def runs_of(scale: str) -> set[Run]:
-    """Every run that some table or figure needs, each once; with those that they are given."""
+    """Every run that some table or figure needs, each once; with those that they wait for."""
     bench = load(ROOT)
     runs = {run for target in bench.targets(scale).values() for run in target.runs}
+    runs |= {trunk for run in runs if (trunk := bench.trunk_of(run))}
     specs = [bench.run_spec(run.setting, run.method, run.seed) for run in runs]
     while specs:
         spec = specs.pop()

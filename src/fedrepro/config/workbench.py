@@ -32,7 +32,8 @@ class Experiment(Typed):
     seeds: Seeds | None = Field(default=None, description="Instead of those of config.yaml.")
     methods: dict[str, Hyperparameters] = Field(
         default={},
-        description="Hyperparameters by part name; with the key 'use', a named variant of a part.",
+        description="Hyperparameters by part name; with the key 'use', a named variant of a part; "
+        "with 'trunk', the method whose run it may go on from.",
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})
@@ -234,33 +235,44 @@ class Workbench:
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
-        system = setting.name.partition("/")[0]
-        given = self.experiments[system].methods
-
-        def merged(part: str) -> Hyperparameters:
-            return {**given.get(part, {}), **setting.methods.get(part, {})}
-
         parts: list[str] = []
         hyperparameters: dict[str, Hyperparameters] = {}
         for part in method.split("+"):
             name, at, fidelity = part.partition("@")
-            own = merged(name)
-            base = str(own.pop("use", name))
-            inherited = merged(base) if base != name else {}
+            base, values = self._part(setting, name)
             parts.append(f"{base}{at}{fidelity}")
-            hyperparameters[base] = {**inherited, **own}
+            values.pop("trunk", None)
+            hyperparameters[base] = values
         return "+".join(parts), hyperparameters
+
+    def _part(self, setting: Setting, name: str) -> tuple[str, Hyperparameters]:
+        """What a part that is named stands for, and what is said of it."""
+        given = self.experiments[setting.name.partition("/")[0]].methods
+
+        def merged(part: str) -> Hyperparameters:
+            return {**given.get(part, {}), **setting.methods.get(part, {})}
+
+        own = merged(name)
+        base = str(own.pop("use", name))
+        inherited = merged(base) if base != name else {}
+        return base, {**inherited, **own}
 
     def trunk_of(self, run: Run) -> Run | None:
         """The run that a run's first rounds may be: of the method that its outermost part wraps.
 
-        It follows from the run's own name and composition only, so that no other column of a table
-        changes what a run waits for.
+        Or of that which its first part has as ``trunk``. It follows from what is said of the run's
+        own method only, so that no other column of a table changes what a run waits for.
         """
-        composition, _ = self.compose(self.setting(run.setting), run.method)
-        if not begins_as_inner(composition):
+        setting = self.setting(run.setting)
+        first, _, rest = run.method.partition("+")
+        name, at, fidelity = first.partition("@")
+        base, values = self._part(setting, name)
+        if begins_as_inner(base):
+            return Run(run.setting, rest or "fedavg", run.seed)
+        trunk = values.get("trunk")
+        if not trunk:
             return None
-        return Run(run.setting, run.method.partition("+")[2] or "fedavg", run.seed)
+        return Run(run.setting, "+".join(filter(None, (f"{trunk}{at}{fidelity}", rest))), run.seed)
 
     def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
         cells = []

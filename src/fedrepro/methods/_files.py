@@ -115,12 +115,11 @@ def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
 
 
 @lru_cache
-def begins_as_inner(composition: str) -> bool:
-    """Whether its outermost part is a wrapper that says how long it is what it wraps."""
-    outermost = module_files(composition.partition("+")[0])
+def begins_as_inner(part: str) -> bool:
+    """Whether a part is a wrapper that says how long it is what it wraps."""
     return any(
         isinstance(hook, ast.FunctionDef) and hook.name == "begins_as"
-        for file in outermost
+        for file in module_files(part)
         for cls in _parse(file).body
         if isinstance(cls, ast.ClassDef) and any(ast.unparse(b) == "Wrapper" for b in cls.bases)
         for hook in cls.body

@@ -92,6 +92,7 @@ class IMA(Wrapper):
         return self.first_of(ctx.rounds)
 
     def first_of(self, rounds: int) -> int:
+        """t_s, of so many rounds."""
         return int(self.start * rounds + 1e-9)
 
     def begins_as(self, rounds: int) -> tuple[Method, int]:

@@ -61,8 +61,13 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         for key, section in sections.items():
             for part, values in section.items():
                 base = str(values.get("use", experiment.methods.get(part, {}).get("use", part)))
-                given = {name: value for name, value in values.items() if name != "use"}
+                own = ("use", "trunk")
+                given = {name: value for name, value in values.items() if name not in own}
                 yield f"{file}: {key}.{part}", base, {base: given}
+                if values.get("trunk"):
+                    trunk = str(values["trunk"])
+                    known = experiment.methods.get(trunk, {}).get("use", trunk)
+                    yield f"{file}: {key}.{part}.trunk", str(known), {}
         for item, table in experiment.tables.items():
             for column in table.columns:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}

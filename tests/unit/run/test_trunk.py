@@ -18,10 +18,11 @@ from fedrepro.run.trunk import Sharing, Trunk, kept_in
 from support.places import TESTS
 from support.tiny_run import dataset, partition, run_spec
 
+SUPERFED = {"superfed_mm": {"start": 0.5}, "superfed_lm": {"start": 0.5}}
 # t_s is 4 of 6 rounds and the window 2: three rounds are the inner method's.
 VALUES: dict[str, Any] = {
     "rounds": 6, "epochs": 1, "model": "superfed_twonn", "checkpoint_every": 4,
-    "hyperparameters": {"ima": {"start": 0.67, "window": 2}, "fedrep": {"body_epochs": 0}},
+    "hyperparameters": {"ima": {"start": 0.67, "window": 2}, **SUPERFED},
 }  # fmt: skip
 SHARED = 3
 # With a server optimizer's state, states of clients, decisions, and numbers of clients.
@@ -61,9 +62,12 @@ def alone(folder: Path) -> Sharing:
 class World:
     """A trunk that has kept round 3, and its tail."""
 
-    def __init__(self, root: Path, inner: str = "fedavg", wrapper: str = "ima", **changes: Any):
+    def __init__(
+        self, root: Path, inner: str = "fedavg", tail: str | None = None, **changes: Any
+    ) -> None:
         self.root, self.notes = root, list[str]()
-        self.inner, self.tail = spec_of(inner, **changes), spec_of(f"{wrapper}+{inner}", **changes)
+        self.inner = spec_of(inner, **changes)
+        self.tail = spec_of(tail or f"ima+{inner}", **changes)
         self.kept = root / "trunks"
 
     def trunk(self, code: str = "code", **stop: Any) -> None:
@@ -92,12 +96,23 @@ class World:
         assert found == wanted
 
 
-@pytest.mark.parametrize(("inner", "changes"), INNER, ids=str)
-@pytest.mark.parametrize("wrapper", ["ima", "ima@released"])
+TAILS = [
+    (inner, f"{wrapper}+{inner}", changes)
+    for inner, changes in INNER
+    for wrapper in ("ima", "ima@released")
+]
+PERSONAL = {"evaluate": {"every": 2, "clients": True}}
+
+
+@pytest.mark.parametrize(
+    ("inner", "tail", "changes"),
+    [*TAILS, ("fedprox", "superfed_mm", PERSONAL), ("fedprox", "superfed_lm", PERSONAL)],
+    ids=str,
+)
 def test_a_tail_ends_with_the_same_bytes(
-    tmp_path: Path, inner: str, changes: dict[str, Any], wrapper: str
+    tmp_path: Path, inner: str, tail: str, changes: dict[str, Any]
 ) -> None:
-    world = World(tmp_path, inner, wrapper, **changes)
+    world = World(tmp_path, inner, tail, **changes)
     world.trunk()
     assert kept_in(world.kept) == [(SHARED, world.kept / "round3")]
     _, played = world.go_on()

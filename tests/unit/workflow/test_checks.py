@@ -29,6 +29,7 @@ def copy(tmp_path: Path) -> Path:
         ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
         ("ima: { period: 4", "ima: { priod: 4", "settings.fmnist-shards2-demo.methods.ima: ",
          "'period'"),
+        ("fedprox: { mu:", "fedprox: { trunk: fedavgg, mu:", "methods.fedprox.trunk: ", "'fedavg'"),
         ("method: fedavg,", "method: fedavgg,", COLUMN, "'fedavg'"),
         ("method: fedavg,", "method: ima+central,", COLUMN, ""),
         ("method: fedavg,", "method: fedavg+ima,", COLUMN, ""),
