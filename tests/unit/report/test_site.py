@@ -112,8 +112,8 @@ def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
     assert "274 026".replace(" ", templates.THIN) in text
     reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
     assert "A reference result" in reference
-    assert "Test accuracy ends at 81.00 %" in reference  # its curves, told to who can't see them
-    assert "Test loss ends at " in reference
+    assert "Accuracy ends at 81.00 %" in reference  # its curves, told to who can't see them
+    assert "Loss ends at " in reference
 
 
 @pytest.mark.parametrize("told", [{"method": "fedavg", "seed": 1, "round": 6}, "nonsense"])
