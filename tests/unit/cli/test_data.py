@@ -23,6 +23,23 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+REUSING = """\
+system: mine
+title: Samples held twice
+paper: none
+settings:
+  again:
+    dataset: mnist5k
+    partition: { scheme: reusing_dirichlet, clients: 9, alpha: 1.0 }
+    model: logistic
+    rounds: 1
+    participation: 1.0
+    epochs: 1
+    batch_size: 32
+    optimizer: { lr: 0.1 }
+"""
+
+
 def test_mnist5k_from_nothing_to_clients(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "mnist5k"]) == 0
     assert (
@@ -43,7 +60,10 @@ def test_mnist5k_from_nothing_to_clients(bench: Path, capsys: pytest.CaptureFixt
     assert len(partition.train) == histogram["clients"] == setting.partition.clients
     assert np.array_equal(partition.train_counts, histogram["train"])
 
-    capsys.readouterr()
+    assert "warning" not in capsys.readouterr().err
+    (bench / "config/experiments/mine.yaml").write_text(REUSING)
+    assert main(["partition", "mine/again", "--seed", "3"]) == 0
+    assert "warning: partition reusing_dirichlet-clients9-alpha1" in capsys.readouterr().err
     assert main(["datasets", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["mnist5k"]["state"] == "prepared"

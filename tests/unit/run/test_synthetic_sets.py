@@ -10,6 +10,7 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.round import begin
 from fedrepro.run.assembly import make_plan
@@ -90,3 +91,11 @@ def test_a_class_that_no_client_has_is_refused() -> None:
 def test_models_of_clients_can_t_be_kept(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="keep: fedevg: expected no rounds"):
         carry_out(tmp_path / "seed1", spec(keep={"fedevg": [1]}))
+
+
+def test_the_range_of_pixels_is_the_scaling_s() -> None:
+    ranges = [Scaling.of(dataset(), "cpu", kind).range for kind in ("unit", "symmetric", None)]
+    assert ranges == [(0.0, 1.0), (-1.0, 1.0), (0.0, 1.0)]
+    half = torch.tensor([0.5, 0.25]).view(-1, 1, 1)
+    assert Scaling(half, half).range is None
+    assert Scaling(half[1:], half[1:]).range == (-1.0, 3.0)
