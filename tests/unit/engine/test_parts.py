@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.executors import choose, eager
+from fedrepro.engine.executors import choose, eager, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
@@ -249,6 +249,9 @@ def test_without_a_compiler_runs_are_sequential_unless_asked(
     assert choose("auto", "linear", "cpu", 10_000_000) == "sequential"
     assert choose("auto", "linear", "cuda", 10_000_000) == "vectorised"
     assert choose("vectorised", "linear", "cpu", 1) == "vectorised"  # refused when it begins
+    world = federation()
+    with pytest.raises(UserError, match=r"expected a C\+\+ compiler"):
+        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
 
 
 def test_composition() -> None:
