@@ -355,10 +355,11 @@ class Worker:
         return end
 
 
-def kept() -> dict[str, str]:
-    """What earlier calls found, by the mutants' identities; the last word counts."""
+def kept(first: bool = False) -> dict[str, str]:
+    """What earlier calls found, by the mutants' identities: the last word, or the ``first``."""
     lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
-    return {line["mutant"]: line["end"] for line in map(json.loads, lines)}
+    found = [json.loads(line) for line in lines]
+    return {each["mutant"]: each["end"] for each in (reversed(found) if first else found)}
 
 
 def judge(mutants: list[Mutant], jobs: int) -> None:
@@ -389,6 +390,8 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
     survivors = [mutant for mutant, end in judged if end == "survived"]
     lost = Counter(mutant.room for mutant in survivors)
     tried = Counter(mutant.room for mutant, _ in judged)
+    before = kept(first=True)
+    missed = Counter(m.room for m, _ in judged if before[m.identity] == "survived")
     lines = [
         "# Seeded bugs",
         "",
@@ -397,13 +400,16 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
         "is not tried again while the changed file is the same; what none did is, at each call.",
         "How drawings look (colours, sizes, ticks) is left out: it is neither right nor wrong.",
         "",
-        "| room | possible | tried | noticed | rate |",
-        "|---|---|---|---|---|",
+        "| room | possible | tried | noticed when first tried | noticed now | rate |",
+        "|---|---|---|---|---|---|",
     ]
-    rows = [(room, len(every[room]), tried[room], tried[room] - lost[room]) for room in tried]
-    rows.append(("all", *(sum(row[i] for row in rows) for i in (1, 2, 3))))
-    lines += [f"| {a} | {b} | {c} | {d} | {d / c:.0%} |" for a, b, c, d in rows]
-    lines += ["", "Not noticed:", ""]
+    rows = [
+        (room, len(every[room]), tried[room], tried[room] - missed[room], tried[room] - lost[room])
+        for room in tried
+    ]
+    rows.append(("all", *(sum(row[i] for row in rows) for i in (1, 2, 3, 4))))
+    lines += [f"| {a} | {b} | {c} | {d} | {e} | {e / c:.0%} |" for a, b, c, d, e in rows]
+    lines += ["", "Not noticed:" if survivors else "Not noticed: none.", ""]
     lines += [f"- {mutant}: {reasons.get(str(mutant), NO_REASON)}" for mutant in survivors]
     return "\n".join([*lines, ""])
 
