@@ -8,16 +8,17 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarg
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC
+from fedrepro.report.pages.given import with_given
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
 
 def tables_of_runs(workbench: Workbench, papers: Published) -> dict[Run, list[dict[str, str]]]:
-    """Run -> the tables and figures that need it, at either scale."""
+    """Run -> the tables and figures that need it, or what is given it, at either scale."""
     found: dict[Run, dict[str, dict[str, str]]] = {}
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
-            for run in target.runs:
+            for run in with_given(workbench, target.runs):
                 use = _use(target, papers)
                 found.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in found.items()}
@@ -139,14 +140,17 @@ def _label_in(published: Published) -> Callable[[str, str], str]:
 
 
 def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
-    """All runs of this machine that tables need, at either scale, and that have been timed."""
-    runs = (
+    """All runs of this machine that tables need, at either scale, and that have been timed.
+
+    Those that others are given are among them.
+    """
+    runs = dict.fromkeys(
         run
         for scale in ("paper", "demo")
         for target in workbench.targets(scale).values()
         for run in target.runs
     )
-    records = (read_run(workbench.root, run) for run in dict.fromkeys(runs))
+    records = (read_run(workbench.root, run) for run in with_given(workbench, runs))
     return [record for record in records if record.timing]
 
 

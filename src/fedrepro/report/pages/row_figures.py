@@ -165,10 +165,10 @@ def draw_partition(root: Path, path: Path) -> HeatMap:
         raise UserError(f"{path}: damaged: {error}") from None
     spread = _span(min(sizes), max(sizes))
     middle = f" (median {statistics.median(sizes):.0f})" if min(sizes) < max(sizes) else ""
-    summary = (
-        f"{len(counts)} clients hold {spread} training samples each{middle}, of "
-        f"{_span(min(held), max(held))} of {classes} classes."
-    )
+    whose = f"{len(counts)} clients hold {spread} training samples each{middle}"
+    if len(counts) == 1:
+        whose = f"One place holds {spread} training samples"
+    summary = f"{whose}, of {_span(min(held), max(held))} of {classes} classes."
     svg = partition.draw(counts, description=f"Samples of each class at each client. {summary}")
     return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
 
