@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from fedrepro.report.drawing.style import HEAT, finish
 
 
-def draw(counts: Sequence[Sequence[int]], *, description: str) -> str:
+def draw(counts: Sequence[Sequence[int]], *, description: str, width: int = 720) -> str:
     """Clients from left to right, classes from top to bottom; darker is more samples.
 
-    ``counts`` are numbers of training samples, [clients][classes].
+    ``counts`` are numbers of training samples, [clients][classes]; ``width`` is how wide it will
+    be shown, in pixels, so that its words are as large as others.
     """
     import altair as alt
 
@@ -49,6 +50,6 @@ def draw(counts: Sequence[Sequence[int]], *, description: str) -> str:
             y2="y2:Q",
             fillOpacity=alt.FillOpacity("share:Q", scale=None),
         )
-        .properties(width=720, height=max(130, min(300, 15 * classes)))
+        .properties(width=width, height=max(130, min(300, 15 * classes)))
     )
     return finish(chart, description)

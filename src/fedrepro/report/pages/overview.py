@@ -90,8 +90,8 @@ def _table_state(
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
-        if target.study:
-            figure = {"run": int((workbench.root / target.study).exists()), "wanted": 0}
+        if not target.runs:
+            figure = {"run": int(_is_computed(workbench, target)), "wanted": 0}
     title = caption.title if caption else (_title_of(target) if target else "")
     return {
         "label": label_of(key[1], cells[0].table if cells else ""),
@@ -103,6 +103,17 @@ def _table_state(
         "demo": demo,
         "figure": figure,
     }
+
+
+def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:
+    """Whether all is there that a figure without runs is drawn from."""
+    names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
+    paths = [
+        workbench.setting(name).partition_path(target.seeds[0]).with_suffix(".json")
+        for name in names
+    ]
+    paths += [target.study] if target.study else []
+    return all((workbench.root / path).exists() for path in paths)
 
 
 def _title_of(target: Target) -> str:

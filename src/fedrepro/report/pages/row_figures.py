@@ -148,7 +148,7 @@ def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Result])
     return None
 
 
-def draw_partition(root: Path, path: Path) -> HeatMap:
+def draw_partition(root: Path, path: Path, width: int = 720) -> HeatMap:
     """A partition's histogram as a picture and a sentence.
 
     Raises:
@@ -169,7 +169,8 @@ def draw_partition(root: Path, path: Path) -> HeatMap:
     if len(counts) == 1:
         whose = f"One place holds {spread} training samples"
     summary = f"{whose}, of {_span(min(held), max(held))} of {classes} classes."
-    svg = partition.draw(counts, description=f"Samples of each class at each client. {summary}")
+    words = f"Samples of each class at each client. {summary}"
+    svg = partition.draw(counts, description=words, width=width)
     return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
 
 
