@@ -7,6 +7,7 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, T
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
+from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
@@ -14,7 +15,6 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
-from fedrepro.report.pages.row_figures import HeatMap, draw_partition
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer

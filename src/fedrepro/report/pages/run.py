@@ -7,9 +7,9 @@ from typing import Any
 from fedrepro.config.tables import Metric
 from fedrepro.report.cells.measures import Measure, measure_of
 from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
-from fedrepro.report.pages.row_figures import HeatMap
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
 
