@@ -52,6 +52,7 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
             "method": "aaggff_s",
             "panels": places,
         },
+        "figure_5": {"kind": "partitions", "title": "Partitions", "panels": places},
         "figure_9": {"kind": "lines", "title": "Curves", "rows": places, "columns": columns},
         "figure_10": {"kind": "bars", "title": "Bars", "rows": places, "columns": columns},
     }

@@ -35,6 +35,15 @@ def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
     return root
 
 
+def make_system(root: Path, system: str) -> Path:
+    """The committed files that one system's reports are made from."""
+    copy_inputs(root)
+    (root / "config/experiments").mkdir(parents=True)
+    for name in ("config.yaml", "datasets.yaml", f"experiments/{system}.yaml"):
+        shutil.copy(ROOT / "config" / name, root / "config" / name)
+    return root
+
+
 def copy_inputs(root: Path) -> None:
     """Templates and papers, without reference results."""
     ignore = shutil.ignore_patterns("reference", "site")

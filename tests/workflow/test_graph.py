@@ -121,12 +121,13 @@ figures:
     method: aaggff_s
     panels: [{label: C, setting: c}]
   toy: {kind: regions, title: Toy}
+  shares: {kind: partitions, title: Shares, panels: [{label: D, setting: d}]}
 """
 
 SITE = {"reports/site/index.html"}
 PAGES = (
     "table_1", "table_2", "table_3", "counted", "formula", "costs",
-    "lines", "bars", "heat", "landscape", "mixtures", "regret", "toy",
+    "lines", "bars", "heat", "landscape", "mixtures", "regret", "toy", "shares",
 )  # fmt: skip
 TABLES = ("table_1", "table_2", "table_3")
 RUNS = (
@@ -228,8 +229,9 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
     world.edit(world.experiment, "title: Toy", "title: An example")
     # How a synthetic set is judged is no part of the run that made it.
     world.edit(world.experiment, "epochs: 50", "epochs: 60")
-    shown = ("table_2", "table_3", "bars", "landscape", "regret", "formula", "costs", "toy")
-    assert world.due() == QUALITY | pages(*shown)
+    world.edit(world.experiment, "title: Shares", "title: Who holds what")
+    shown = ("bars", "landscape", "regret", "formula", "costs", "toy", "shares")
+    assert world.due() == QUALITY | pages("table_2", "table_3", *shown)
 
 
 def test_so_does_a_run_at_scale_paper_that_a_table_shows(world: Project) -> None:

@@ -37,6 +37,10 @@ class FigureSpec(Typed):
     def needs(self, scale: Scale) -> Needs:
         """The settings and methods that it is made from at a scale."""
 
+    def shared_out(self, scale: Scale) -> list[str]:
+        """The settings at a scale whose partitions it draws, beside its runs."""
+        return []
+
     @abstractmethod
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         """Where it names a setting, such as ``rows.0.demo``, and which."""
@@ -194,6 +198,23 @@ class Regions(FigureSpec):
         return iter(())
 
 
+class Partitions(FigureSpec):
+    """A panel for each setting: who holds what, for the first seed. No run is needed."""
+
+    kind: Literal["partitions"]
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return []
+
+    def shared_out(self, scale: Scale) -> list[str]:
+        return list(dict.fromkeys(place.setting_at(scale) for place in self.panels))
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
+
+
 Figure = Annotated[
-    Charts | Regret | HeatMap | Mixtures | Landscape | Regions, Field(discriminator="kind")
+    Charts | Regret | HeatMap | Mixtures | Landscape | Regions | Partitions,
+    Field(discriminator="kind"),
 ]

@@ -7,13 +7,14 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, T
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
+from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
 from fedrepro.report.pages.figure import figure_page
+from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
-from fedrepro.report.pages.row_figures import HeatMap, draw_partition
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
@@ -51,7 +52,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         content = computed_page(cells, words, parts, target, published)
         records, template = [], "computed.html.j2"
     renderer.write_assets()
-    write_runs(workbench, published, renderer, records)
+    write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
     return renderer.write(page, template, content)
 
 
@@ -76,6 +77,13 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
     return list(found.values())
 
 
+def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord]:
+    """What this machine's runs among some were given: it is made again before they are."""
+    own = [record.run for record in records if not record.landed]
+    runs = with_given(workbench, own)[len(own) :]
+    return [record for run in runs if (record := read_run(workbench.root, run)).manifest]
+
+
 def write_runs(
     workbench: Workbench, published: Published, renderer: Renderer, records: Iterable[RunRecord]
 ) -> None:
@@ -92,7 +100,12 @@ def write_runs(
                 there = (workbench.root / path).exists()
                 drawn[path] = draw_partition(workbench.root, path) if there else None
             partition = drawn[path]
-        content = run_page(record, partition, uses.get(record.run, []), cells.get(record.run, []))
+        given = {
+            need: read_run(workbench.root, run)
+            for need, run in given_to(workbench, record.run).items()
+        }
+        needed, asked = uses.get(record.run, []), cells.get(record.run, [])
+        content = run_page(record, partition, needed, asked, given)
         renderer.write(record.page, "run.html.j2", content)
 
 

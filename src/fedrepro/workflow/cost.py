@@ -313,6 +313,7 @@ class Bill:
         missing = self.missing()
         partitions = {self.bench.setting(run.setting).partition_path(run.seed) for run in self.left}
         analyses = {path for target in self.targets for path in target.analyses}
+        analyses.update(target.study for target in self.targets if target.study)
         return {
             "download": sum(each.fetch != "downloaded" for each in missing),
             "prepare": len(missing),

@@ -225,7 +225,7 @@ class Graph:
             return self._counted(target)
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
-            return found + [str(path) for path in target.analyses]
+            return [*found, *map(str, target.analyses), *self._shared_out(target)]
         assert isinstance(target, TableTarget)
         return [str(target.path), *found, *self._histograms(target)]
 
@@ -233,6 +233,12 @@ class Graph:
         """Of the partitions of a table's settings, for the first seed."""
         settings = dict.fromkeys(run.setting for run in table.runs)
         paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
+        return [str(path.with_suffix(".json")) for path in paths]
+
+    def _shared_out(self, target: FigureTarget) -> list[str]:
+        """Of the partitions that a figure draws, for the first seed."""
+        names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
+        paths = (self.bench.setting(name).partition_path(target.seeds[0]) for name in names)
         return [str(path.with_suffix(".json")) for path in paths]
 
     def _counted(self, target: ComputedTarget) -> list[str]:

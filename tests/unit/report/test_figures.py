@@ -34,7 +34,7 @@ from support.figure_world import (
     write_mixtures,
     write_regret,
 )
-from support.report_world import ROOT, make_world, write_run
+from support.report_world import ROOT, make_world, write_partition, write_run
 from support.tiny_run import carry_out, run_spec
 
 
@@ -120,6 +120,34 @@ def test_bars_and_lines_name_the_runs_that_are_missing(bench: Workbench) -> None
         assert len(page["drawn"].rows) == 2
         assert [hole["why"] for hole in page["holes"]] == ["not run", "not run"]
         assert "strong" in page["holes"][0]["name"]
+
+
+def test_partitions_are_drawn_without_runs(bench: Workbench) -> None:
+    target = figure(bench, "figure_5")
+    assert target.runs == ()
+    assert not content(bench, target)["drawn"].panels
+    write_partition(bench, f"ima/{SETTINGS[0]}", target.seeds[0])
+    drawn = content(bench, target)["drawn"]
+    (panel,) = drawn.panels  # the other one has not been shared out
+    assert panel.title == SETTINGS[0].upper() and "Samples of each class" in panel.svg
+    ((setting, seed, most, words),) = drawn.rows
+    assert (setting, seed, most) == (SETTINGS[0], str(target.seeds[0]), "56")
+    assert "of 1 to 2 of 10 classes" in words
+
+
+def test_rows_with_one_stand_in_are_one_panel(bench: Workbench) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    rows = [{"label": name.upper(), "setting": name, "demo": SETTINGS[0]} for name in SETTINGS]
+    loss = {"label": "LOSS", "setting": SETTINGS[1], "demo": SETTINGS[0], "metric": "loss"}
+    experiment["figures"]["figure_9"]["rows"] = [*rows, loss]
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    changed = load(bench.root)
+    target = figure(changed, "figure_9")
+    give_runs(changed, target, {"mild"})
+    one, other = content(changed, target)["drawn"].panels
+    labels = "; ".join(name.upper() for name in SETTINGS)
+    assert (one.title, other.title) == (f"{labels} ({SETTINGS[0]})", f"LOSS ({SETTINGS[0]})")
 
 
 def test_pages_of_figures_are_whole(bench: Workbench) -> None:

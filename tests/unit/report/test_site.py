@@ -123,7 +123,7 @@ def test_a_run_page_says_what_the_run_went_on_from(tmp_path: Path, told: object)
     manifest = write_run(bench, run, [0.5, 0.6]) / "manifest.json"
     found = json.loads(manifest.read_text()) | {"went_on_from": told}
     manifest.write_text(json.dumps(found))
-    content = run_page(read_run(bench.root, run), None, [], [])
+    content = run_page(read_run(bench.root, run), None, [], [], {})
     text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
     assert ("It went on from fedavg, seed 1, at round 6" in text) is isinstance(told, dict)
 

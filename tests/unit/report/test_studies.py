@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fedrepro.report.cells import computed, coverage
 from fedrepro.report.drawing import regions
 from fedrepro.report.papers import published
 from fedrepro.support.errors import UserError
-from support.report_world import ROOT, copy_inputs
+from support.report_world import make_system
 
 COSTS = Path("results/studies/fedgo_cost.json")
 TOY = Path("results/studies/fedgo_toy.json")
@@ -32,11 +31,7 @@ def counted() -> str:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
-    copy_inputs(tmp_path)
-    (tmp_path / "config/experiments").mkdir(parents=True)
-    for name in ("config.yaml", "datasets.yaml", "experiments/fedgo.yaml"):
-        shutil.copy(ROOT / "config" / name, tmp_path / "config" / name)
-    return load(tmp_path)
+    return load(make_system(tmp_path, "fedgo"))
 
 
 def write(bench: Workbench, path: Path, text: str) -> None:

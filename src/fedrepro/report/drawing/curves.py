@@ -67,7 +67,10 @@ def draw(
         "value:Q",
         title=None,
         scale=alt.Scale(domain=domain, zero=False, nice=not limits),
-        axis=alt.Axis(tickCount=5, labelExpr=f"datum.label + '{' %' if unit == '%' else ''}'"),
+        # The page's face may be wider than the one that the library measures labels with.
+        axis=alt.Axis(
+            tickCount=5, minExtent=44, labelExpr=f"datum.label + '{' %' if unit == '%' else ''}'"
+        ),
     )
     colour = alt.Color(
         "series:N",
@@ -190,4 +193,5 @@ def _marks(line: Line) -> list[Mapping[str, Any]]:
 
 
 def _short(value: float) -> float:
-    return round(value, 3)
+    """Three decimals, or of what is near 0 three digits."""
+    return round(value, 3) if abs(value) >= 0.1 else float(f"{value:.3g}")

@@ -28,6 +28,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "drawn": drawn,
         "scale": target.scale,
         "study": target.figure.study,
+        "of_runs": bool(target.runs),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),

@@ -8,16 +8,17 @@ from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarg
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC
+from fedrepro.report.pages.given import with_given
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
 
 def tables_of_runs(workbench: Workbench, papers: Published) -> dict[Run, list[dict[str, str]]]:
-    """Run -> the tables and figures that need it, at either scale."""
+    """Run -> the tables and figures that need it, or what is given it, at either scale."""
     found: dict[Run, dict[str, dict[str, str]]] = {}
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
-            for run in target.runs:
+            for run in with_given(workbench, target.runs):
                 use = _use(target, papers)
                 found.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in found.items()}
@@ -89,8 +90,8 @@ def _table_state(
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
-        if target.study:
-            figure = {"run": int((workbench.root / target.study).exists()), "wanted": 0}
+        if not target.runs:
+            figure = {"run": int(_is_computed(workbench, target)), "wanted": 0}
     title = caption.title if caption else (_title_of(target) if target else "")
     return {
         "label": label_of(key[1], cells[0].table if cells else ""),
@@ -102,6 +103,17 @@ def _table_state(
         "demo": demo,
         "figure": figure,
     }
+
+
+def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:
+    """Whether all is there that a figure without runs is drawn from."""
+    names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
+    paths = [
+        workbench.setting(name).partition_path(target.seeds[0]).with_suffix(".json")
+        for name in names
+    ]
+    paths += [target.study] if target.study else []
+    return all((workbench.root / path).exists() for path in paths)
 
 
 def _title_of(target: Target) -> str:
@@ -139,14 +151,17 @@ def _label_in(published: Published) -> Callable[[str, str], str]:
 
 
 def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
-    """All runs of this machine that tables need, at either scale, and that have been timed."""
-    runs = (
+    """All runs of this machine that tables need, at either scale, and that have been timed.
+
+    Those that others are given are among them.
+    """
+    runs = dict.fromkeys(
         run
         for scale in ("paper", "demo")
         for target in workbench.targets(scale).values()
         for run in target.runs
     )
-    records = (read_run(workbench.root, run) for run in dict.fromkeys(runs))
+    records = (read_run(workbench.root, run) for run in with_given(workbench, runs))
     return [record for record in records if record.timing]
 
 

@@ -1,10 +1,7 @@
 """A row's figures: learning curves side by side, and who holds what."""
 
-import json
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from fedrepro.config.tables import RoundsTo
 from fedrepro.config.targets import TableTarget
@@ -12,11 +9,11 @@ from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, TableCell
 from fedrepro.report.cells.measures import measure_of
-from fedrepro.report.drawing import curves, partition
+from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
-from fedrepro.support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -27,17 +24,6 @@ class Curves:
     key: tuple[tuple[str, Style], ...]
     seeds: int
     levels: bool
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """How samples are shared out in a setting."""
-
-    svg: str
-    partition: str
-    seed: int
-    summary: str
-    most: int
 
 
 @dataclass(frozen=True)
@@ -146,32 +132,3 @@ def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Result])
         if (workbench.root / path).exists():
             return draw_partition(workbench.root, path)
     return None
-
-
-def draw_partition(root: Path, path: Path) -> HeatMap:
-    """A partition's histogram as a picture and a sentence.
-
-    Raises:
-        UserError: when the file is damaged.
-    """
-    try:
-        histogram = json.loads((root / path).read_text(encoding="utf-8"))
-        counts: list[list[int]] = histogram["train"]
-        sizes = [sum(row) for row in counts]
-        held = [sum(count > 0 for count in row) for row in counts]
-        name, seed = str(histogram["name"]), int(histogram["seed"])
-        classes = len(counts[0])
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
-    spread = _span(min(sizes), max(sizes))
-    middle = f" (median {statistics.median(sizes):.0f})" if min(sizes) < max(sizes) else ""
-    summary = (
-        f"{len(counts)} clients hold {spread} training samples each{middle}, of "
-        f"{_span(min(held), max(held))} of {classes} classes."
-    )
-    svg = partition.draw(counts, description=f"Samples of each class at each client. {summary}")
-    return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
-
-
-def _span(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"

@@ -1,17 +1,50 @@
 """The page of a run."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fedrepro.config.tables import Metric
 from fedrepro.report.cells.measures import Measure, measure_of
 from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
-from fedrepro.report.pages.row_figures import HeatMap
+from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
 
 BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
+# Of rounds.parquet: what measures draw, or stands on the page as one number.
+NOT_DRAWN = {
+    "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
+    "client_loss", "client_accuracy", "client_accuracy_std",
+}  # fmt: skip
+# What methods record besides, in words; other columns are called by their names.
+WORDS = {
+    "critic_loss": (
+        "Critic's loss",
+        "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
+        "negative is near the Wasserstein distance between real and made images",
+    ),
+    "generator_loss": (
+        "Generator's loss",
+        "the mean over the round's steps of the critic's score of made images, negated; its level "
+        "has no meaning of its own, as the critic's scores have none",
+    ),
+    "distillation_loss": (
+        "Distillation loss",
+        "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
+        "pseudo-labels on its own images",
+    ),
+    "ensemble_accuracy": (
+        "Ensemble's test accuracy",
+        "of the round's clients together, as the server weighs them",
+    ),
+    "ensemble_loss": (
+        "Ensemble's test loss",
+        "of the round's clients together, as the server weighs them",
+    ),
+}
 
 
 def run_page(
@@ -19,12 +52,14 @@ def run_page(
     partition: HeatMap | None,
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
+    given: Mapping[str, RunRecord],
 ) -> dict[str, Any]:
     """The content of a run's page: what cells take from it, its curves, its manifest, its cost.
 
     Args:
         uses: pages of tables and figures that need it.
         cells: those of tables.
+        given: by need, the runs that it was given.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
@@ -34,7 +69,12 @@ def run_page(
     asked = {answer.measure.words for answer in headlines}
     others = [measure_of(metric) for metric in BY_PRODUCTS]
     by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
-    last = {name: values[-1] for name, values in record.rounds.items() if values}
+    # A column without any number is that of a run which has no classifier.
+    last = {
+        name: values[-1]
+        for name, values in record.rounds.items()
+        if any(map(math.isfinite, values))
+    }
     return {
         "record": record,
         "run": record.run,
@@ -43,9 +83,13 @@ def run_page(
         "methods": [part.partition("@")[0] for part in composition.split("+")],
         "charts": [panel for panel in charts if panel],
         "by_products": [panel for panel in by_products if panel],
+        "further": _further(record),
+        "words": [WORDS[name] for name in record.rounds if name in WORDS],
+        "sheets": sheets_of(record),
         "last": last,
         "partition": partition,
         "uses": uses,
+        "given": given,
         "configuration": list(flatten(manifest.get("run", {}))),
         "environment": [
             *flatten({key: manifest.get(key) for key in ("executor", "device", "dtype")}),
@@ -64,6 +108,24 @@ def _chart(record: RunRecord, measure: Measure) -> Panel | None:
         return None
     description = description_of(title, [line], measure, record.run.setting)
     return Panel(title, curves.draw([line], description=description, unit=measure.unit))
+
+
+def _further(record: RunRecord) -> list[Panel]:
+    """A chart of everything else that the method recorded of its evaluated rounds."""
+    charts = []
+    for name, values in record.rounds.items():
+        if name in NOT_DRAWN:
+            continue
+        title, _ = WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
+        share = name.endswith("accuracy")
+        unit, factor = ("%", 100) if share else ("", 1)
+        points = [(at, factor * y) for at, y in zip(record.rounds["round"], values, strict=True)]
+        line = curves.average(title, [points])
+        if line:
+            end = f"{line.points[-1][1]:.4g}{f' {unit}' if unit else ''}"
+            words = f"{title} by round, setting {record.run.setting}: it ends at {end}."
+            charts.append(Panel(title, curves.draw([line], description=words, unit=unit)))
+    return charts
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.tables import Metric, Place, Summary
+from fedrepro.config.tables import Metric, Place, Row, Summary
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
@@ -82,6 +82,27 @@ def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tup
     return [
         (titled(", ".join(place.label for place in here), here[-1], target), setting)
         for setting, here in found.items()
+    ]
+
+
+def distinct_rows(
+    rows: Sequence[Row], target: FigureTarget, metric: Metric
+) -> list[tuple[str, Row, Metric]]:
+    """Title, row and metric of each panel; rows that a stand-in makes equal are one panel.
+
+    Args:
+        metric: of rows that do not say theirs.
+    """
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.setting_at(target.scale), repr(row.metric or metric)), []).append(row)
+    return [
+        (
+            titled("; ".join(row.label for row in here), here[0], target),
+            here[0],
+            here[0].metric or metric,
+        )
+        for here in found.values()
     ]
 
 

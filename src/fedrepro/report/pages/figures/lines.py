@@ -5,7 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
-from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, titled
+from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 
@@ -15,8 +15,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         ("Panel", "Setting", "Method", "Last value"),
     )
     names = [column.label for column in figure.columns]
-    for row in figure.rows:
-        metric, setting = row.metric or figure.metric, row.setting_at(target.scale)
+    for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
+        setting = row.setting_at(target.scale)
         measure, lines = measure_of(metric), []
         for column in figure.columns:
             methods = column.methods_at(target.scale)
@@ -24,10 +24,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             line = curves.average(column.label, curves_of(workbench.root, result, measure))
             if line:
                 lines.append(line)
-                drawn.rows.append((row.label, setting, column.label, f"{line.points[-1][1]:.2f}"))
+                drawn.rows.append((title, setting, column.label, f"{line.points[-1][1]:.2f}"))
         if lines:
             words = description_of(row.label, lines, measure, setting)
             svg = curves.draw(lines, description=words, names=names, unit=measure.unit)
-            drawn.panels.append(Panel(titled(row.label, row, target), svg))
+            drawn.panels.append(Panel(title, svg))
     drawn.key = key_of(names)
     return drawn

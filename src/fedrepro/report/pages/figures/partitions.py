@@ -1,0 +1,27 @@
+"""Partitions: who holds what, a panel for each setting."""
+
+from fedrepro.config.figures import Partitions
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing.partition import draw_partition
+from fedrepro.report.pages.figures.base import Drawn, distinct_settings
+from fedrepro.report.pages.figures.panel import Panel
+
+WIDTH = 400  # of a panel
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Partitions) -> Drawn:
+    drawn = Drawn(
+        "Clients from left to right, classes from top to bottom: the darker, the more training "
+        "samples, up to the panel's greatest number.",
+        ("Setting", "Seed", "Samples of a class at a client, at most", "What clients hold"),
+    )
+    seed = target.seeds[0]
+    for label, name in distinct_settings(figure.panels, target):
+        setting = workbench.setting(f"{target.system}/{name}")
+        path = setting.partition_path(seed).with_suffix(".json")
+        if (workbench.root / path).exists():
+            found = draw_partition(workbench.root, path, WIDTH)
+            drawn.panels.append(Panel(label, found.svg))
+            drawn.rows.append((name, str(found.seed), str(found.most), found.summary))
+    return drawn

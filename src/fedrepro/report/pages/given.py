@@ -1,0 +1,32 @@
+"""Runs that others are given: they have pages and costs, too, though no table names them."""
+
+from collections.abc import Iterable
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+
+
+def given_to(workbench: Workbench, run: Run) -> dict[str, Run]:
+    """By need, the runs that a run is given; files and samples are not among them."""
+    setting = workbench.settings.get(run.setting)
+    if setting is None or not setting.given:
+        return {}
+    sources = workbench.run_spec(run.setting, run.method, run.seed).given
+    return {
+        need: Run(source.setting.name, source.method, source.seed)
+        for need, source in sources.items()
+        if isinstance(source, RunSpec)
+    }
+
+
+def with_given(workbench: Workbench, runs: Iterable[Run]) -> list[Run]:
+    """Runs and all that they are given, directly or not, each once; those asked for come first."""
+    found = dict.fromkeys(runs)
+    waiting = list(found)
+    while waiting:
+        given = given_to(workbench, waiting.pop()).values()
+        new = [run for run in given if run not in found]
+        found.update(dict.fromkeys(new))
+        waiting.extend(new)
+    return list(found)

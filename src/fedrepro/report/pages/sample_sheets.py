@@ -1,0 +1,68 @@
+"""Sample sheets: what a run that makes images had to show after evaluated rounds."""
+
+from dataclasses import dataclass
+
+from fedrepro.report.drawing import sheet
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.results import RunRecord
+
+SHEETS = 6  # over time; more would make a page heavy
+SHOWN, WIDE = 16, 4  # of each, in rows of so many
+LAST, LAST_WIDE = 64, 8
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """The last round's images, and the first few of them over time.
+
+    Attributes:
+        over_time: the earliest first; empty where only one round left images.
+        shown: how many images each of these has.
+        size: of an image in pixels, such as "28 x 28".
+    """
+
+    number: int
+    last: str
+    over_time: tuple[Panel, ...]
+    shown: int
+    size: str
+
+
+def sheets_of(record: RunRecord) -> Sheets | None:
+    """None for a run that left no images.
+
+    Raises:
+        UserError: when a file of images is damaged.
+    """
+    rounds = record.rounds_with_images
+    if not rounds:
+        return None
+    last = record.images(rounds[-1])
+    height, width = last.shape[2:]
+    whole = sheet.draw(
+        last[:LAST],
+        LAST_WIDE,
+        description=f"{len(last[:LAST])} sample images of {height} x {width} pixels after round "
+        f"{rounds[-1]}.",
+    )
+    over_time = [
+        Panel(
+            f"Round {number}",
+            sheet.draw(
+                record.images(number)[:SHOWN],
+                WIDE,
+                description=f"The first {len(last[:SHOWN])} of these images after round {number}.",
+            ),
+        )
+        for number in spread(rounds, SHEETS)
+    ]
+    shown = tuple(over_time) if len(rounds) > 1 else ()
+    return Sheets(rounds[-1], whole, shown, len(last[:SHOWN]), f"{height} x {width}")
+
+
+def spread(numbers: list[int], most: int) -> list[int]:
+    """At most so many of them, the first and the last among them, evenly apart."""
+    if len(numbers) <= most:
+        return numbers
+    places = (round(index * (len(numbers) - 1) / (most - 1)) for index in range(most))
+    return [numbers[place] for place in places]

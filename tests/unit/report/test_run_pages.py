@@ -1,0 +1,180 @@
+"""Pages of runs: sample images, further numbers by round, and what runs were given."""
+
+import base64
+import html
+import io
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+
+from fedrepro.cli.report import described_methods
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report import site
+from fedrepro.report.cells import tables
+from fedrepro.report.pages.given import with_given
+from fedrepro.report.pages.sample_sheets import spread
+from fedrepro.report.papers import published
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+from support.report_world import make_system, write_run
+
+GAN = Run("fedgo/digits-gan-demo", "wgan_gp", 1)
+CRITICS = Run("fedgo/digits-critics-demo", "discriminators", 1)
+FEDGO = Run("fedgo/digits-demo", "fedgo", 1)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    return load(make_system(tmp_path, "fedgo"))
+
+
+def add_file(folder: Path, name: str) -> None:
+    """Put a file's hash into its run's manifest."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["files"][name] = sha256_of(folder / name)
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def write_images(folder: Path, number: int, images: np.ndarray[Any, Any]) -> None:
+    save_file({"images": images}, folder / f"round{number}-images.safetensors")
+    add_file(folder, f"round{number}-images.safetensors")
+
+
+def add_columns(folder: Path, **columns: list[float]) -> None:
+    """Further columns of rounds.parquet, or others instead."""
+    path = folder / "rounds.parquet"
+    pd.read_parquet(path).assign(**columns).to_parquet(path)
+    add_file(folder, "rounds.parquet")
+
+
+def write_gan(bench: Workbench, rounds: tuple[int, ...] = (1, 2)) -> Path:
+    """A run without a classifier, whose images are the brighter the later."""
+    folder = write_run(bench, GAN, [math.nan] * 2)
+    nothing = [math.nan] * 2
+    losses = {"critic_loss": [-1.25, -0.5], "generator_loss": [0.004, 0.0061]}
+    add_columns(folder, test_loss=nothing, test_accuracy=nothing, **losses)
+    for number in rounds:
+        write_images(folder, number, np.full((20, 1, 4, 6), 17 * number, dtype=np.uint8))
+    return folder
+
+
+def page_of(bench: Workbench, run: Run) -> str:
+    """A run's page, made with those of the table that needs it."""
+    target = bench.target("fedgo", "table_14_accuracy", "demo")
+    assert isinstance(target, TableTarget)
+    papers = published.load(bench.root)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    path = bench.root / "reports/site" / read_run(bench.root, run).page
+    return path.read_text(encoding="utf-8")
+
+
+def pictures(text: str) -> list[tuple[str, Image.Image]]:
+    """Alternative text and picture of every one in a page."""
+    found = re.findall(r'<img [^>]*alt="([^"]*)" src="data:image/png;base64,([^"]*)"', text)
+    return [(alt, Image.open(io.BytesIO(base64.b64decode(data)))) for alt, data in found]
+
+
+def write_all(bench: Workbench) -> None:
+    write_gan(bench)
+    write_run(bench, CRITICS, [math.nan] * 2)
+    add_columns(write_run(bench, FEDGO, [0.5, 0.75]), distillation_loss=[0.0021, 0.0012])
+
+
+def test_a_generators_page_shows_its_images_over_time(bench: Workbench) -> None:
+    write_all(bench)
+    text = page_of(bench, GAN)
+    shown = pictures(text)
+    assert [alt for alt, _ in shown] == [
+        "20 sample images of 4 x 6 pixels after round 2.",
+        "The first 16 of these images after round 1.",
+        "The first 16 of these images after round 2.",
+    ]
+    levels = [picture.convert("L").getpixel((0, 0)) for _, picture in shown]
+    assert levels == pytest.approx([34, 17, 34], abs=10) and levels[1] < levels[0]
+    assert [picture.size for _, picture in shown] == [(62, 16), (30, 22), (30, 22)]
+    assert "<h4>Round 1</h4>" in text and "4 x 6 pixels each, after round 2" in text
+
+
+def test_its_losses_are_curves_with_words_and_it_has_no_accuracy(bench: Workbench) -> None:
+    write_all(bench)
+    text = html.unescape(page_of(bench, GAN))
+    assert "Critic's loss by round, setting fedgo/digits-gan-demo: it ends at -0.5." in text
+    assert "it ends at 0.0061." in text
+    assert "<strong>Critic's loss</strong>: the mean over" in text
+    assert "test accuracy, last round" not in text and "nan" not in text.lower()
+    assert "Part of <a" in text and "FedGO, Table 3" in text  # whose runs are given it
+
+
+def test_who_is_given_a_run_names_it(bench: Workbench) -> None:
+    write_all(bench)
+    text = page_of(bench, FEDGO)
+    assert "Given discriminators:" in text
+    assert "../../../../runs/fedgo/digits-critics-demo/discriminators/seed1.html" in text
+    assert "Distillation loss by round" in text and "it ends at 0.0012." in text
+    assert "the Kullback-Leibler divergence" in text
+    assert not pictures(text)
+
+
+def test_given_runs_count_among_the_costs(bench: Workbench) -> None:
+    assert with_given(bench, [FEDGO]) == [FEDGO, CRITICS, GAN]
+    assert with_given(bench, [GAN]) == [GAN]
+    write_all(bench)
+    site.write_site(bench, published.load(bench.root), described_methods(), "demo")
+    text = (bench.root / "reports/site/cost.html").read_text(encoding="utf-8")
+    for run in (GAN, CRITICS, FEDGO):
+        assert run.setting in text and run.method in text
+        assert (bench.root / "reports/site" / read_run(bench.root, run).page).exists()
+
+
+def test_a_column_that_nobody_has_words_for_is_drawn_with_its_name(bench: Workbench) -> None:
+    write_all(bench)
+    path = bench.root / FEDGO.folder
+    add_columns(path, some_accuracy=[0.25, 0.5])
+    text = page_of(bench, FEDGO)
+    assert "Some accuracy by round, setting fedgo/digits-demo: it ends at 50 %." in text
+
+
+def test_one_round_with_images_has_no_course(bench: Workbench) -> None:
+    write_gan(bench, rounds=(2,))
+    write_run(bench, CRITICS, [math.nan] * 2)
+    write_run(bench, FEDGO, [0.5, 0.75])
+    text = page_of(bench, GAN)
+    assert len(pictures(text)) == 1 and "Over time" not in text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.unlink(),
+        lambda path: (path.write_bytes(b"no images"), add_file(path.parent, path.name)),
+        lambda path: write_images(path.parent, 1, np.zeros((3, 4), dtype=np.uint8)),
+        lambda path: write_images(path.parent, 1, np.zeros((3, 1, 4, 4), dtype=np.float32)),
+    ],
+)
+def test_damaged_images_are_told_in_one_line(bench: Workbench, damage: Any) -> None:
+    folder = write_gan(bench)
+    damage(folder / "round1-images.safetensors")
+    record = read_run(bench.root, GAN)
+    assert record.rounds_with_images == [1, 2]
+    with pytest.raises(UserError, match=r"seed1/round1-images\.safetensors: damaged") as raised:
+        record.images(1)
+    assert "\n" not in str(raised.value)
+
+
+def test_few_rounds_stand_for_many() -> None:
+    assert spread([1, 2], 6) == [1, 2]
+    assert spread(list(range(100, 1300, 100)), 6) == [100, 300, 500, 800, 1000, 1200]
