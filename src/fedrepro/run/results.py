@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedrepro.config.targets import Run
 from fedrepro.support.errors import UserError
@@ -18,6 +22,7 @@ State = Literal[
 LOGS = Path("results/logs/run")
 PAPERS = Path("reports/papers")
 REFERENCE = "reference"
+IMAGES = "round{}-images.safetensors"
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,25 @@ class RunRecord:
         return Path(top) / self.run.setting / self.run.method / f"seed{self.run.seed}.html"
 
     @cached_property
+    def quality(self) -> dict[str, Any]:
+        """What judged the synthetic set of this very run; empty where nothing did.
+
+        Raises:
+            UserError: when its file is damaged.
+        """
+        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
+        found = _json(self.root, path)
+        model = self.manifest.get("files", {}).get("model.safetensors")
+        if found is None or found.get("of") != {
+            "config_hash": self.manifest.get("config_hash"),
+            "model": model,
+        }:
+            return {}
+        if not isinstance(found.get("numbers"), dict):
+            raise UserError(f"{path}: damaged: numbers: expected keys with values")
+        return found
+
+    @cached_property
     def rounds(self) -> dict[str, list[float]]:
         """rounds.parquet: column -> values; empty where there is no such file."""
         return self._columns("rounds.parquet")
@@ -66,24 +90,45 @@ class RunRecord:
         """mixtures.parquet: column -> values; empty where the method mixes no models."""
         return self._columns("mixtures.parquet")
 
-    @cached_property
-    def quality(self) -> dict[str, Any]:
-        """What judged the synthetic set of this very run; empty where nothing did.
+    @property
+    def rounds_with_images(self) -> list[int]:
+        """The rounds after which it left images, the first one first."""
+        found = (re.fullmatch(IMAGES.format(r"(\d+)"), name) for name in self._files)
+        return sorted(int(each[1]) for each in found if each)
+
+    def images(self, number: int) -> NDArray[np.uint8]:
+        """What it left after a round, [n, channels, height, width].
 
         Raises:
-            UserError: when its file is damaged.
+            UserError: when the file is not what the manifest says, or is no such images.
         """
-        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
-        found = _json(self.root, path)
-        model = self.manifest.get("files", {}).get("model.safetensors")
-        if found is None or found.get("of") != {
-            "config_hash": self.manifest.get("config_hash"),
-            "model": model,
-        }:
-            return {}
-        if not isinstance(found.get("numbers"), dict):
-            raise UserError(f"{path}: damaged: numbers: expected keys with values")
+        name = IMAGES.format(number)
+        path = self.root / self.folder / name
+        # Its import would take a tenth of a second from every command that looks at a run.
+        from safetensors.numpy import load
+
+        try:
+            content = path.read_bytes()
+            if sha256_of(path) != self._files[name]:
+                raise ValueError("not what its manifest says")
+            found = load(content)["images"]
+        except Exception as error:  # safetensors raises a kind of its own
+            first_line = str(error).partition("\n")[0] or type(error).__name__
+            raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+        if found.dtype != np.uint8 or found.ndim != 4 or not found.size:
+            raise UserError(f"{self.folder}/{name}: damaged: images of shape {found.shape}")
         return found
+
+    @property
+    def _files(self) -> dict[str, str]:
+        """SHA-256 by name of the files that are there; a reference result keeps no images."""
+        if self.state == "damaged":
+            return {}
+        files: dict[str, str] = self.manifest.get("files", {})
+        return {name: digest for name, digest in files.items() if self._is_kept(name)}
+
+    def _is_kept(self, name: str) -> bool:
+        return not self.landed or (self.root / self.folder / name).exists()
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
