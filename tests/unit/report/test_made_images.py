@@ -76,10 +76,10 @@ def test_a_figure_has_sheets_a_strip_and_pairs_of_each_run_once(world: Path) -> 
     found = drawn(world)
     titles = [panel.title for panel in found.panels]
     assert titles == [
-        "Digits, Painter, round 1",
-        "Digits, Painter, round 2",
-        "Digits, Painter, rounds 1 to 2",
-        "Digits, Painter, nearest training images",
+        "Painter, round 1",
+        "Painter, round 2",
+        "Painter, rounds 1 to 2",
+        "Painter, nearest training images",
     ]
     sizes = [pictures(panel.svg)[0].size for panel in found.panels]
     assert sizes == [(5 * 30 - 2, 10 * 30 - 2)] * 2 + [(10 * 30 - 2, 28), (10 * 30 - 2, 58)]

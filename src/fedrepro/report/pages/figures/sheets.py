@@ -16,7 +16,15 @@ from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import RunRecord, find_run
 
-NUMBERS = ("test_accuracy", "stand_in", "diversity", "feature_diversity", "nearest", "membership")
+# Of what judged the set: its name, and the head of its column.
+NUMBERS = {
+    "test_accuracy": "Accuracy",
+    "stand_in": "Stand-in distance, no FID",
+    "diversity": "Diversity, pixels",
+    "feature_diversity": "Diversity, features",
+    "nearest": "Nearest training image",
+    "membership": "Attack's AUC",
+}
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
@@ -25,24 +33,23 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
         "images, of the first seed; then the first image of each class over the rounds, which "
         "moves once and stays as it was after the last; then, above, the made images that are "
         "nearest to a training image and, below, these.",
-        ("Panel", "Method", *(QUALITY[name][0] for name in NUMBERS)),
+        ("Panel", "Method", *NUMBERS.values()),
     )
-    drawn_settings = set()
-    for place in figure.panels:
+    # Of places with the same stand-in one.
+    places = {place.setting_at(target.scale): place for place in reversed(figure.panels)}
+    for place in reversed(places.values()):
+        where = titled(place.label, place, target)
         for column in figure.columns:
             setting = column.setting_of(place, target.scale)
             for method in column.methods_at(target.scale):
-                if (setting, method) in drawn_settings:  # a stand-in of several places
-                    continue
-                drawn_settings.add((setting, method))
                 run = Run(f"{target.system}/{setting}", method, target.seeds[0])
                 record = find_run(workbench.root, run)
-                title = f"{titled(place.label, place, target)}, {column.label}"
+                title = f"{where}, {column.label}" if len(places) > 1 else column.label
                 panels = list(_panels(workbench.root, record, title))
                 if panels:
                     drawn.panels += panels
                     numbers = _shown(record.quality.get("numbers", {}))
-                    drawn.rows.append((titled(place.label, place, target), column.label, *numbers))
+                    drawn.rows.append((where, column.label, *numbers))
     return drawn
 
 
