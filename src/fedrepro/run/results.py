@@ -66,8 +66,11 @@ class RunRecord:
             "model": model,
         }:
             return {}
-        if not isinstance(found.get("numbers"), dict):
-            raise UserError(f"{path}: damaged: numbers: expected keys with values")
+        numbers, classes = found.get("numbers"), found.get("classes")
+        if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
+            raise UserError(f"{path}: damaged: numbers: expected names with numbers or null")
+        if not isinstance(classes, int) or classes < 1:
+            raise UserError(f"{path}: damaged: classes: expected a whole number of at least 1")
         return found
 
     @cached_property
@@ -145,6 +148,11 @@ class RunRecord:
         except Exception as error:  # pyarrow raises an open set of kinds
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+
+
+def _is_number(value: object) -> bool:
+    """Whether JSON's ``value`` is a number or null."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def landed_folder(run: Run) -> Path:
