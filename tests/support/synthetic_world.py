@@ -46,6 +46,12 @@ tables:
         published: {dataset: MNIST, setting: "clients=10,alpha=1.00"}
       - {label: Stand-in, setting: digits, metric: {quality: stand_in}}
     columns: [{label: Painter, method: painter, published: FedEvg}]
+figures:
+  figure_4_1:
+    kind: sheets
+    title: Painted digits
+    panels: [{label: Digits, setting: digits}, {label: Again, setting: digits}]
+    columns: [{label: Painter, method: painter}]
 """
 
 

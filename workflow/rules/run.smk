@@ -86,7 +86,6 @@ rule quality:
     params:
         code=GRAPH.quality_code,
         judge=GRAPH.judge,
-        device=lambda wildcards, output: GRAPH.bench.config.device,
     shell:
         "fedrepro --log {log} quality {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"

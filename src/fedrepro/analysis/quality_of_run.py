@@ -16,7 +16,7 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.weights import is_there, read_weights
-from fedrepro.data.tensors.samples import ClientData, Samples
+from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.tree import Tree
 from fedrepro.models._registry import INCEPTION, LearnedWeights
@@ -62,8 +62,12 @@ def quality_of(
     judge = opened.spec.setting.judge
     if judge is None:
         raise UserError(f"{run.setting}: judge: missing: expected how a synthetic set is judged")
-    made, held = synthetic_of(opened), _held_out(opened)
-    training, test, classes = _training(opened), opened.tested_on, opened.dataset.classes
+    # As bytes in [0, 1], whatever the setting's scaling is: what is exported is what is judged, and
+    # methods that need another scaling are judged like the others (item 43).
+    made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
+    held = [_in_unit(each) for each in _held_out(opened)]
+    training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
+    classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
     progress(0.05)
 
@@ -71,7 +75,7 @@ def quality_of(
     whole = judging.train(made, classes, judge, run.seed, judge.epochs)
     progress(0.4)
     # The same for every run on these data, so that their distances can be compared.
-    eye = judging.train(training, classes, judge, 0, judge.real_epochs)
+    eye = judging.train(everything, classes, judge, 0, judge.real_epochs)
     progress(0.8)
     numbers = {
         **_accuracies(whole, held, test, CONVERGED),
@@ -80,7 +84,7 @@ def quality_of(
         **_privacy(made, real, training, test, run.seed),
         **_traffic(opened, whole),
     }
-    fid, no_fid = _fid(opened, judge, workbench, made, test)
+    fid, no_fid = _fid(workbench, judge, made, test)
     numbers["fid"] = fid
     progress(0.95)
     pairs, images = _pairs(opened, made, training)
@@ -125,6 +129,8 @@ def synthetic_of(opened: Finished) -> Samples:
         method = opened.spec.method
         raise UserError(f"{where}: {method} leaves no labelled samples: expected a synthetic set")
     x, y = opened.left["x"].to(torch.get_default_dtype()), opened.left["y"].long()
+    if opened.dataset.train.x.dtype != np.uint8 or opened.dataset.task != "classification":
+        raise UserError(f"{opened.dataset.name}: expected images with classes, to judge a set by")
     shape, classes = opened.dataset.input_shape, opened.dataset.classes
     if tuple(x.shape) != (len(y), *shape) or not len(y):
         raise UserError(f"{where}: samples of shape {tuple(x.shape)}: expected {(len(y), *shape)}")
@@ -152,6 +158,12 @@ def _training(opened: Finished) -> Samples:
 def _rows(opened: Finished) -> NDArray[np.int64]:
     """Of the clients' training samples in the data set's training split."""
     return np.unique(np.concatenate(opened.partition.train))
+
+
+def _in_unit(samples: Samples) -> Samples:
+    """Images as bytes, which become inputs in [0, 1]."""
+    images = samples.x if samples.x.dtype == torch.uint8 else samples.scaling.to_bytes(samples.x)
+    return Samples(images, samples.y, Scaling(None, None))
 
 
 def _held_out(opened: Finished) -> list[Samples]:
@@ -198,7 +210,7 @@ def _seen_by(eye: judging.Trained, made: Samples, real: Samples, test: Samples) 
         "recall": recall,
         "recognised": judging.accuracy(eye.module, made),
         "real_accuracy": judging.accuracy(eye.module, test),
-        "diversity": _ratio(quality.diversity(made.x, made.y), _inputs(real)),
+        "diversity": _ratio(quality.diversity(*_inputs(made)), _inputs(real)),
         "feature_diversity": _ratio(quality.diversity(ours, made.y), (theirs, real.y)),
     }
 
@@ -212,13 +224,14 @@ def _privacy(
         each.some(np.sort(random.permutation(len(each))[:size]))(0, size)[0]
         for each in (training, test)
     )
-    inputs, _ = training(0, len(training))
-    away, _ = quality.nearest(made.x, inputs)
+    inputs, _ = _inputs(training)
+    shown, _ = _inputs(made)
+    away, _ = quality.nearest(shown, inputs)
     usual, _ = quality.nearest(_inputs(real)[0], inputs)
     return {
         # Beside real samples that nobody trained on: 1 is as far as these are, 0 a copy.
         "nearest": float(away.mean() / usual.mean()),
-        "membership": quality.membership(made.x, members, others),
+        "membership": quality.membership(shown, members, others),
     }
 
 
@@ -234,9 +247,7 @@ def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
     }
 
 
-def _fid(
-    opened: Finished, judge: Judge, workbench: Workbench, made: Samples, test: Samples
-) -> tuple[float, str]:
+def _fid(workbench: Workbench, judge: Judge, made: Samples, test: Samples) -> tuple[float, str]:
     """The distance over the whole test set, all images as bytes; or NaN and why."""
     entry: Weights | None = workbench.catalogue_weights.get(INCEPTION)
     if not judge.fid:
@@ -245,8 +256,7 @@ def _fid(
         return math.nan, NO_FID
     content, _ = read_weights(INCEPTION, entry)
     network = inception(LearnedWeights(entry.name, content)).to(made.y.device)
-    images = opened.plan.scaling.to_bytes(made.x), test.x
-    ours, theirs = (_wide(features(network, each)) for each in images)
+    ours, theirs = (_wide(features(network, each.x)) for each in (made, test))
     return quality.frechet(ours, theirs), ""
 
 
@@ -254,22 +264,20 @@ def _pairs(
     opened: Finished, made: Samples, training: Samples
 ) -> tuple[list[dict[str, float]], Tree]:
     """The made samples nearest to training samples, and these, by their rows in the data set."""
-    inputs, _ = training(0, len(training))
-    away, which = quality.nearest(made.x, inputs)
+    away, which = quality.nearest(_inputs(made)[0], _inputs(training)[0])
     order = away.argsort(stable=True)[:PAIRS]
     rows = which[order]  # of `training`
     described = [
         {"made": int(one), "real": int(_rows(opened)[other]), "distance": float(away[one])}
         for one, other in zip(order.tolist(), rows.tolist(), strict=True)
     ]
-    to_bytes = opened.plan.scaling.to_bytes
-    return described, {"made": to_bytes(made.x[order]), "real": training.x[rows]}
+    return described, {"made": made.x[order], "real": training.x[rows]}
 
 
 def _by_class(
     eye: judging.Trained, made: Samples, real: Samples, classes: int
 ) -> list[dict[str, Any]]:
-    pixels = quality.diversity(made.x, made.y), quality.diversity(*_inputs(real))
+    pixels = quality.diversity(*_inputs(made)), quality.diversity(*_inputs(real))
     found = []
     for label in range(classes):
         own = made.some(np.flatnonzero(made.y.cpu().numpy() == label))

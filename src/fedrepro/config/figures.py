@@ -10,7 +10,16 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedrepro.config.tables import Column, Metric, Place, Row, Summary, named_settings
+from fedrepro.config.tables import (
+    Column,
+    Metric,
+    Place,
+    Row,
+    Summary,
+    VariantColumn,
+    named_settings,
+    variants,
+)
 from fedrepro.config.values import Composition, Scale, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, Whole
 
@@ -29,7 +38,7 @@ class FigureSpec(Typed):
 
     kind: str
     title: str
-    analysis: ClassVar[Literal["landscapes", "regrets"] | None] = None
+    analysis: ClassVar[Literal["landscapes", "regrets", "quality"] | None] = None
     first_seed_only: ClassVar[bool] = False
     study: ClassVar[str | None] = None
 
@@ -214,7 +223,29 @@ class Partitions(FigureSpec):
         return named_settings("panels", self.panels)
 
 
+class Sheets(FigureSpec):
+    """Images that methods have made: of each class after some rounds, and beside real ones."""
+
+    kind: Literal["sheets"]
+    analysis = "quality"
+    first_seed_only = True
+    panels: list[Place] = Field(min_length=1)
+    columns: list[VariantColumn] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return [
+            (column.setting_of(place, scale), method)
+            for place in self.panels
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        yield from named_settings("panels", self.panels)
+        yield from variants("columns", self.panels, self.columns)
+
+
 Figure = Annotated[
-    Charts | Regret | HeatMap | Mixtures | Landscape | Regions | Partitions,
+    Charts | Regret | HeatMap | Mixtures | Landscape | Regions | Partitions | Sheets,
     Field(discriminator="kind"),
 ]

@@ -52,6 +52,28 @@ class RunRecord:
         return Path(top) / self.run.setting / self.run.method / f"seed{self.run.seed}.html"
 
     @cached_property
+    def quality(self) -> dict[str, Any]:
+        """What judged the synthetic set of this very run; empty where nothing did.
+
+        Raises:
+            UserError: when its file is damaged.
+        """
+        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
+        found = _json(self.root, path)
+        model = self.manifest.get("files", {}).get("model.safetensors")
+        if found is None or found.get("of") != {
+            "config_hash": self.manifest.get("config_hash"),
+            "model": model,
+        }:
+            return {}
+        numbers, classes = found.get("numbers"), found.get("classes")
+        if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
+            raise UserError(f"{path}: damaged: numbers: expected names with numbers or null")
+        if not isinstance(classes, int) or classes < 1:
+            raise UserError(f"{path}: damaged: classes: expected a whole number of at least 1")
+        return found
+
+    @cached_property
     def rounds(self) -> dict[str, list[float]]:
         """rounds.parquet: column -> values; empty where there is no such file."""
         return self._columns("rounds.parquet")
@@ -70,25 +92,6 @@ class RunRecord:
     def mixtures(self) -> dict[str, list[float]]:
         """mixtures.parquet: column -> values; empty where the method mixes no models."""
         return self._columns("mixtures.parquet")
-
-    @cached_property
-    def quality(self) -> dict[str, Any]:
-        """What judged the synthetic set of this very run; empty where nothing did.
-
-        Raises:
-            UserError: when its file is damaged.
-        """
-        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
-        found = _json(self.root, path)
-        model = self.manifest.get("files", {}).get("model.safetensors")
-        if found is None or found.get("of") != {
-            "config_hash": self.manifest.get("config_hash"),
-            "model": model,
-        }:
-            return {}
-        if not isinstance(found.get("numbers"), dict):
-            raise UserError(f"{path}: damaged: numbers: expected keys with values")
-        return found
 
     @property
     def rounds_with_images(self) -> list[int]:
@@ -145,6 +148,11 @@ class RunRecord:
         except Exception as error:  # pyarrow raises an open set of kinds
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+
+
+def _is_number(value: object) -> bool:
+    """Whether JSON's ``value`` is a number or null."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def landed_folder(run: Run) -> Path:

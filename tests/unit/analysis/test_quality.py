@@ -228,6 +228,17 @@ def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
     (world / RESULT).write_text(json.dumps(found))
     cell, _ = cells_of(world, "table_4_2")
     assert cell.paper.hole == "seed 1 has not been judged" and cell.verdict is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"numbers": {"accuracy": "high"}}, {"numbers": [1]}, {"classes": "ten"}, {"classes": 0}],
+)
+def test_a_damaged_file_is_one_line(world: Path, change: dict[str, Any]) -> None:
+    (key,) = change
+    (world / RESULT).write_text(json.dumps(read(world) | change))
+    with pytest.raises(UserError, match=rf"seed1\.json: damaged: {key}: expected"):
+        cells_of(world, "table_4_2")
     (world / RESULT).write_text("{")
     with pytest.raises(UserError, match="damaged"):
         cells_of(world, "table_4_2")

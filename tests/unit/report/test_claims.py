@@ -157,7 +157,9 @@ CLAIM = {
 SETTINGS = ("one", "two")
 
 
-def judge(values: dict[str, dict[int, float]], word: str | None = None, **keys: object) -> Finding:
+def judge(
+    values: dict[str, dict[int, float]], verdict: Verdict | None = None, **keys: object
+) -> Finding:
     """Of A before B in two settings; ``values`` by method and setting, such as "A one"."""
     papers = Published(
         tuple(
@@ -171,7 +173,6 @@ def judge(values: dict[str, dict[int, float]], word: str | None = None, **keys: 
         })},
         (), {}, {}, {}, (),
     )  # fmt: skip
-    verdict = Verdict("not comparable", "") if word else None
     index: CellIndex = {
         ("s", "1", Printed.of(cell).name): TableCell(
             0, 0, Printed.of(cell),
@@ -221,7 +222,12 @@ def test_a_claim_with_a_gap_is_undecided() -> None:
 def test_without_runs_on_both_sides_nothing_is_computed() -> None:
     assert judge({}).word == "not computed"
     assert judge({"A one": {1: 5.0}, "B one": {2: 3.0}}).word == "not computed"
-    assert judge(CLEAR, word="not comparable").word == "not computed"
+    assert judge(CLEAR, Verdict("not comparable", "diverged")).word == "not computed"
+
+
+def test_numbers_of_another_kind_than_the_printed_ones_are_compared_with_each_other() -> None:
+    """As FedEvg's FIDs, none of which can be held against a printed one (item 40)."""
+    assert judge(CLEAR, Verdict("not comparable", "", basis="apart")).word == "holds"
 
 
 def test_one_seed_decides_nothing() -> None:

@@ -1,0 +1,55 @@
+"""A strip of images that changes: the same places after one round and another."""
+
+import base64
+import io
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedrepro.report.drawing import sheet
+
+SECONDS = 4.5  # in all: what moves for longer must be stoppable (WCAG 2.2.2)
+
+
+def animated(frames: Sequence[NDArray[Any]], columns: int, *, description: str) -> str:
+    """Sheets of images one after another, once; then the last one stays.
+
+    It is the last one alone on paper, and for whoever has asked for less motion.
+
+    Args:
+        frames: each [n, channels, height, width], as for :func:`fedrepro.report.drawing.sheet.png`.
+        description: what a reader who can't see it is told.
+    """
+    still = sheet.png(frames[-1], columns)
+    moving = _animation([sheet.png(frame, columns) for frame in frames])
+    with Image.open(io.BytesIO(still)) as picture:
+        width, height = picture.size
+    return (
+        f'<picture><source media="print, (prefers-reduced-motion: reduce)" srcset="{_data(still)}">'
+        f'<img class="sheet" width="{width}" height="{height}" '
+        f'alt="{escape(description, quote=True)}" src="{_data(moving)}"></picture>'
+    )
+
+
+def _animation(pictures: Sequence[bytes]) -> bytes:
+    """An animated PNG that plays once."""
+    frames = [Image.open(io.BytesIO(each)).convert("RGBA") for each in pictures]
+    file = io.BytesIO()
+    frames[0].save(
+        file,
+        format="PNG",
+        save_all=True,
+        append_images=frames[1:],
+        duration=round(1000 * SECONDS / len(frames)),
+        loop=1,
+        disposal=1,  # frames have transparent gaps
+        optimize=True,
+    )
+    return file.getvalue()
+
+
+def _data(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"

@@ -1,0 +1,119 @@
+"""Sheets: images that methods have made, after some rounds and beside real ones."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.config.figures import Sheets
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import QUALITY
+from fedrepro.report.drawing import sheet, strip
+from fedrepro.report.pages.figures.base import Drawn, damaged, titled
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.results import RunRecord, find_run
+
+# Of what judged the set: its name, and the head of its column.
+NUMBERS = {
+    "test_accuracy": "Accuracy",
+    "stand_in": "Stand-in distance, no FID",
+    "diversity": "Diversity, pixels",
+    "feature_diversity": "Diversity, features",
+    "nearest": "Nearest training image",
+    "membership": "Attack's AUC",
+}
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
+    drawn = Drawn(
+        "A row of images for each class, after the first, a middle and the last round that left "
+        "images, of the first seed; then the first image of each class over the rounds, which "
+        "moves once and stays as it was after the last; then, above, the made images that are "
+        "nearest to a training image and, below, these.",
+        ("Panel", "Method", *NUMBERS.values()),
+    )
+    # Of places with the same stand-in one.
+    places = {place.setting_at(target.scale): place for place in reversed(figure.panels)}
+    for place in reversed(places.values()):
+        where = titled(place.label, place, target)
+        for column in figure.columns:
+            setting = column.setting_of(place, target.scale)
+            for method in column.methods_at(target.scale):
+                run = Run(f"{target.system}/{setting}", method, target.seeds[0])
+                record = find_run(workbench.root, run)
+                title = f"{where}, {column.label}" if len(places) > 1 else column.label
+                panels = list(_panels(workbench.root, record, title))
+                if panels:
+                    drawn.panels += panels
+                    numbers = _shown(record.quality.get("numbers", {}))
+                    drawn.rows.append((where, column.label, *numbers))
+    return drawn
+
+
+def _panels(root: Path, record: RunRecord, title: str) -> Iterator[Panel]:
+    rounds = record.rounds_with_images
+    quality = record.quality
+    if not rounds or not quality:
+        return
+    classes = int(quality["classes"])
+    for number in dict.fromkeys((rounds[0], rounds[len(rounds) // 2], rounds[-1])):
+        images = _by_class(record, number, classes)
+        wide = images.shape[1]
+        words = f"{title}, after round {number}: {wide} images of each of {classes} classes."
+        svg = sheet.draw(images.reshape(-1, *images.shape[2:]), wide, description=words)
+        yield Panel(f"{title}, round {number}", svg)
+    frames = [_by_class(record, number, classes)[:, 0] for number in rounds]
+    if len(frames) > 1:
+        words = f"{title}: an image of each of {classes} classes after {len(frames)} rounds."
+        svg = strip.animated(frames, classes, description=words)
+        yield Panel(f"{title}, rounds {rounds[0]} to {rounds[-1]}", svg)
+    pairs = _pairs(root, record)
+    if pairs is not None:
+        words = f"{title}: the made images nearest to training images, and these below them."
+        svg = sheet.draw(np.concatenate(pairs), len(pairs[0]), description=words)
+        yield Panel(f"{title}, nearest training images", svg)
+
+
+def _by_class(record: RunRecord, number: int, classes: int) -> NDArray[np.uint8]:
+    """The images of a round, [classes, of each, channels, height, width].
+
+    Raises:
+        UserError: when they are not equally many of each class.
+    """
+    images = record.images(number)
+    if len(images) % classes:
+        why = f"{len(images)} images of {classes} classes: expected equally many of each"
+        raise damaged(record.folder / f"round{number}-images.safetensors", why)
+    return images.reshape(classes, -1, *images.shape[1:])
+
+
+def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
+    """The nearest made and real images, each [pairs, channels, height, width].
+
+    None where they are not there, as with reference results.
+    """
+    path = record.run.analysis("quality").with_suffix(".pairs.safetensors")
+    if record.landed or not (root / path).exists():
+        return None
+    from safetensors.numpy import load
+
+    try:
+        found = load((root / path).read_bytes())
+        made, real = found["made"], found["real"]
+    except Exception as error:  # safetensors raises a kind of its own
+        raise damaged(path, error) from None
+    if made.shape != real.shape or made.ndim != 4 or not made.size:
+        raise damaged(path, f"images of shapes {made.shape} and {real.shape}")
+    return made, real
+
+
+def _shown(numbers: Mapping[str, Any]) -> Iterator[str]:
+    for name in NUMBERS:
+        value, unit = numbers.get(name), QUALITY[name][1]
+        if value is None:
+            yield "–"
+        else:
+            yield f"{100 * value:.1f} %" if unit == "%" else f"{value:.2f}"

@@ -1,0 +1,122 @@
+"""Figures of what methods have made: sheets, a strip that moves once, nearest training images."""
+
+import base64
+import io
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.targets import FigureTarget
+from fedrepro.report.drawing import strip
+from fedrepro.report.pages.figures import sheets
+from fedrepro.report.pages.figures.base import Drawn
+from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+from support.report_world import copy_inputs
+from support.synthetic_world import FOLDER, METHODS, RESULT, RUN, make_checkout
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = make_checkout(tmp_path_factory.mktemp("judged"))
+    copy_inputs(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDREPRO_METHODS", str(METHODS))
+        patch.chdir(root)
+        assert main(["run", *RUN]) == 0
+        assert main(["quality", *RUN]) == 0
+    return root
+
+
+@pytest.fixture
+def world(judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(judged, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def drawn(root: Path) -> Drawn:
+    workbench = load(root)
+    target = workbench.target("fedevg", "figure_4_1")
+    assert isinstance(target, FigureTarget) and target.figure.kind == "sheets"
+    assert list(target.analyses) == [RESULT]
+    return sheets.draw(workbench, target, target.figure)
+
+
+def pictures(html: str) -> list[Image.Image]:
+    found = re.findall(r"data:image/png;base64,([^\"]+)", html)
+    return [Image.open(io.BytesIO(base64.b64decode(each))) for each in found]
+
+
+def test_a_strip_plays_once_and_is_its_last_frame_on_paper() -> None:
+    random = np.random.default_rng(0)
+    frames = [random.integers(0, 256, (3, 1, 4, 4), np.uint8) for _ in range(5)]
+    html = strip.animated(frames, 3, description='"Three" images')
+    still, moving = pictures(html)
+    assert '<source media="print, (prefers-reduced-motion: reduce)"' in html
+    assert 'alt="&quot;Three&quot; images"' in html
+    assert getattr(still, "n_frames", 1) == 1
+    assert (moving.n_frames, moving.info["loop"]) == (5, 1)  # type: ignore[attr-defined]
+    assert 5 * moving.info["duration"] <= 5000
+    moving.seek(4)
+    assert moving.size == still.size
+    assert (np.asarray(moving.convert("RGBA")) == np.asarray(still.convert("RGBA"))).all()
+
+
+def test_a_figure_has_sheets_a_strip_and_pairs_of_each_run_once(world: Path) -> None:
+    found = drawn(world)
+    titles = [panel.title for panel in found.panels]
+    assert titles == [
+        "Painter, round 1",
+        "Painter, round 2",
+        "Painter, rounds 1 to 2",
+        "Painter, nearest training images",
+    ]
+    sizes = [pictures(panel.svg)[0].size for panel in found.panels]
+    assert sizes == [(5 * 30 - 2, 10 * 30 - 2)] * 2 + [(10 * 30 - 2, 28), (10 * 30 - 2, 58)]
+    numbers = json.loads((world / RESULT).read_text())["numbers"]
+    (row,) = found.rows
+    assert row[:3] == ("Digits", "Painter", f"{100 * numbers['test_accuracy']:.1f} %")
+    assert row[3] == f"{numbers['stand_in']:.2f}"
+    assert main(["page", "fedevg", "figure_4_1"]) == 0
+    page = (world / "reports/site/fedevg/figure_4_1.html").read_text(encoding="utf-8")
+    assert page.count('<img class="sheet"') == 4 and "<picture>" in page
+
+
+def test_what_is_missing_is_not_drawn(world: Path) -> None:
+    pairs = world / RESULT.with_suffix(".pairs.safetensors")
+    pairs.unlink()
+    assert len(drawn(world).panels) == 3
+    (world / RESULT).unlink()
+    found = drawn(world)
+    assert not found.panels and not found.rows
+
+
+def test_damaged_images_are_told(world: Path) -> None:
+    pairs = world / RESULT.with_suffix(".pairs.safetensors")
+    save_tree(pairs, {"made": load_tree(pairs)[0]["made"]})
+    with pytest.raises(UserError, match=r"seed1\.pairs\.safetensors: damaged: 'real'"):
+        drawn(world)
+    pairs.unlink()
+    images = world / FOLDER / "round2-images.safetensors"
+    content = images.read_bytes()
+    images.write_bytes(content[:-1])
+    with pytest.raises(UserError, match=r"round2-images\.safetensors: damaged"):
+        drawn(world)
+    save_tree(
+        images, {"images": load_tree(world / FOLDER / "round1-images.safetensors")[0]["images"][:7]}
+    )
+    manifest = json.loads((world / FOLDER / "manifest.json").read_text())
+    manifest["files"][images.name] = sha256_of(images)
+    (world / FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="7 images of 10 classes: expected equally many of each"):
+        drawn(world)
