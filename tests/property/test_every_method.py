@@ -38,6 +38,9 @@ def compositions() -> Iterator[str]:
                 yield f"{wrapper.name}+{name}"
         yield f"{wrapper.name}@released+fedadam"
         yield f"{wrapper.name}+scaffold+fedyogi"
+        for other in wrappers:
+            if wrapper.cls.refuses(other.cls()) is None:
+                yield f"{wrapper.name}+{other.name}+fedavg"
 
 
 ALL = sorted(set(compositions()))
@@ -45,6 +48,7 @@ ALL = sorted(set(compositions()))
 
 def test_the_list_is_not_empty() -> None:
     assert {"fedavg", "fedprox", "scaffold", "fednova", "central", "ima+scaffold"} <= set(ALL)
+    assert {"ima+fedfa", "ima+aaggff_s+fedavg"} <= set(ALL)
 
 
 @pytest.mark.parametrize("name", ALL)

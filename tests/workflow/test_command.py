@@ -108,7 +108,7 @@ def test_methods_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_coverage_counts_table_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["coverage", "--json"]) == 0
     rows = {(row["system"], row["table"]): row for row in json.loads(capsys.readouterr().out)}
-    assert rows["ima", "table_1"]["targets"] == 40
+    assert rows["ima", "table_1"]["targets"] == 192
     assert rows["all", "all"]["printed"] == 1389
 
 

@@ -2,7 +2,8 @@
 
 The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
 of those P replaces the global model: it is sent and it is evaluated. The window holds the models as
-the method made them, not their means (discrepancy B1). From t_s on the learning rate also decays
+the method made them, not their means (discrepancy B1). Where it holds fewer than P, as in the first
+rounds with start 0, the mean is of those that there are. From t_s on the learning rate also decays
 faster: lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD).
 
 With an adaptive server optimizer the released code averages the clients' mean models of the last P
