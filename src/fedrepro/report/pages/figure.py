@@ -28,7 +28,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "drawn": drawn,
         "scale": target.scale,
         "study": target.figure.study,
-        "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
+        "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),
         **about(published, target.system, target.item, ""),
