@@ -135,7 +135,7 @@ def test_one_entry_for_several(folder: Path) -> None:
 
 
 def test_what_a_run_is_given(folder: Path) -> None:
-    _, text, figures = blocks("docs/experiments.md", "yaml")
+    _, text, *_, figures = blocks("docs/experiments.md", "yaml")
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     skewed = load(folder).setting("mine/skewed")
