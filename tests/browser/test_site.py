@@ -16,11 +16,10 @@ from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
 from support.figure_world import (
+    WRITERS,
     add_figures,
     give_runs,
-    write_landscape,
     write_mixtures,
-    write_regret,
 )
 from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
 
@@ -54,9 +53,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key, target in bench.targets("demo").items():
         if isinstance(target, FigureTarget):
             give_runs(bench, target, {"mild", "strong", "fedavg", "mild+fedavgm"})
-            write = write_regret if target.figure.kind == "regret" else write_landscape
             for path in target.analyses:
-                write(root / path)
+                WRITERS[target.figure.kind](root / path)
             for run in target.runs:
                 if key[1] == "figure_2_5":
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))

@@ -99,7 +99,8 @@ def test_a_configuration_that_is_no_file(root: Path, kind: str) -> None:
 
 WORDS = (
     "run", "partition", "prepare", "download", "datasets", "methods", "coverage", "table", "page",
-    "replay", "landscape", "site", "--seed", "--log", "--json", "--scale", "--losses", "--set",
+    "replay", "landscape", "decompose", "site", "--seed", "--log", "--json", "--scale", "--losses",
+    "--set",
     "--clients", "--cdf", "--out", "--executor", "--device", "--format", "--participants", "1",
     "-1", "0", "9" * 30, "1e3", "x=1", "tilt=nan", "tilt=-1", "ima/tiny", "ima", "table_1",
     "fedavg", "ima+fedavg", "fedavg+fedavg", "fedprox+ima", "aaggff_d", "afl", "term", "demo",
@@ -116,6 +117,8 @@ USUAL = (
     ["replay", "afl", "--losses", "losses.csv", "--clients", "2"],
     ["replay", "aaggff_s", "--losses", "losses.csv", "--cdf", "gumbel", "--out", "results/x"],
     ["landscape", "ima/tiny", "fedavg", "--seed", "1"],
+    ["landscape", "ima/tiny", "fedavg", "--seed", "1", "--through", "1.1", "2", "--points", "3"],
+    ["decompose", "ima/tiny", "fedavg", "--seeds", "1", "2"],
     ["--log", "results/a.log", "datasets"],
     ["coverage"],
 )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,43 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
         "figure_5": {"kind": "partitions", "title": "Partitions", "panels": places},
         "figure_9": {"kind": "lines", "title": "Curves", "rows": places, "columns": columns},
         "figure_10": {"kind": "bars", "title": "Bars", "rows": places, "columns": columns},
+        "figure_11": {
+            "kind": "planes",
+            "title": "Planes",
+            "panels": [
+                {**places[0], "method": "mild", "through": ["2.1", "2.2", "2.3"]},
+                {**places[0], "method": "mild", "through": ["1", "2", "3"]},
+            ],
+        },
+        "figure_12": {
+            "kind": "segments",
+            "title": "Segments",
+            "panels": [{**places[0], "method": "mild", "through": ["2.average", "2"]}],
+        },
+        "figure_13": {
+            "kind": "decomposition",
+            "title": "Terms",
+            "seeds": {"demo": [1, 2], "paper": [1, 2, 3]},
+            "method": "mild",
+            "show": [["train_bias", "variance"], ["slope"]],
+            "panels": places[:1],
+        },
+        "figure_14": {
+            "kind": "trend",
+            "title": "Trend",
+            "lines": ["mild", "strong"],
+            "panels": [
+                {
+                    "label": "Data",
+                    "x": "alpha",
+                    "points": [
+                        {"at": at, "setting": name, "demo": name, "methods": ["mild", "strong"]}
+                        for at, name in zip((0.1, 0.5), settings, strict=True)
+                    ]
+                    + [{"at": 0.9, "setting": settings[0], "methods": ["fedavg", "strong"]}],
+                }
+            ],
+        },
     }
 
 
@@ -93,6 +131,49 @@ def write_landscape(path: Path, **changes: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     made = {"directions": "two random ones", "x": x, "y": x, "loss": loss, "accuracy": loss}
     path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+def write_through(path: Path, **changes: Any) -> None:
+    """A bowl through three models, or two where the name has two: the first is the best."""
+    x = [-1.0, 0.0, 1.0, 2.0]
+    names = ["client 3", "client 5", "client 8"][: path.stem.count("-") + 1]
+    flat = len(names) == 2
+    line = [0.1 + a * a for a in x]
+    loss: Any = line if flat else [[value + b * b for value in line] for b in x]
+    score: Any = [0.5] * 4 if flat else [[0.5] * 4, [0.7, None, 0.8, 0.8], *[[0.9] * 4] * 2]
+    places = [(0.0, 0.0), (1.0, 0.0), (0.5, 1.0)][: len(names)]
+    places += [(0.5, 0.3), (0.4, 0.4)]
+    marks = [
+        {"name": name, "x": a, "y": None if flat else b, "away": 0.25 * (name == "IMA, round 2"),
+         "loss": 0.1 + a * a, "accuracy": 0.9}
+        for name, (a, b) in zip([*names, "average", "IMA, round 2"], places, strict=True)
+    ]  # fmt: skip
+    made = {"models": names, "samples": 40, "precision": "float32", "x": x, "y": x, "loss": loss,
+            "accuracy": score, "marks": marks}  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+def write_decomposition(path: Path, **changes: Any) -> None:
+    """Two rounds of small terms; the slope of the first is none."""
+    rounds = [
+        {"round": number, "train_bias": 0.5 / number, "variance": 1e-5 * number,
+         "slope": None if number == 1 else 2.0}
+        for number in (1, 4)
+    ]  # fmt: skip
+    made = {"seeds": [1, 2], "samples": 40, "clients": 5, "estimates": "all", "rounds": rounds}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+# What an analysis of a kind of figure leaves.
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "regret": lambda path: write_regret(path),
+    "landscape": lambda path: write_landscape(path),
+    "planes": lambda path: write_through(path),
+    "segments": lambda path: write_through(path),
+    "decomposition": lambda path: write_decomposition(path),
+}
 
 
 def write_regret(path: Path, **changes: Any) -> None:

@@ -122,12 +122,23 @@ figures:
     panels: [{label: C, setting: c}]
   toy: {kind: regions, title: Toy}
   shares: {kind: partitions, title: Shares, panels: [{label: D, setting: d}]}
+  planes:
+    kind: planes
+    title: Planes
+    panels: [{label: D, setting: d, method: fedavg, through: ["2.1", "2.2", "2.3"]}]
+  terms:
+    kind: decomposition
+    title: Terms
+    method: fedavg
+    show: [[variance]]
+    panels: [{label: D, setting: d}]
 """
 
 SITE = {"reports/site/index.html"}
 PAGES = (
     "table_1", "table_2", "table_3", "counted", "formula", "costs",
     "lines", "bars", "heat", "landscape", "mixtures", "regret", "toy", "shares",
+    "planes", "terms",
 )  # fmt: skip
 TABLES = ("table_1", "table_2", "table_3")
 RUNS = (
@@ -139,7 +150,12 @@ PARTITIONS = (
     "three/iid-clients4",
     "two/iid-clients3-test0.2",
 )  # fmt: skip
-LANDSCAPE = {"results/landscapes/ima/d/fedavg/seed1.json"}
+LANDSCAPE = {
+    "results/landscapes/ima/d/fedavg/seed1.json",
+    "results/landscapes/ima/d/fedavg/seed1/2.1-2.2-2.3_41x2000.json",
+    "results/decompositions/ima/d/fedavg/seeds1-2_2000.json",
+}
+DRAWN = ("landscape", "planes", "terms")  # of those
 COSTS, TOY = ({f"results/studies/fedgo_{name}.json"} for name in ("cost", "toy"))
 REGRETS = {f"results/regrets/ima/c/aaggff_s/seed{k}.json" for k in (1, 2)}
 
@@ -215,7 +231,7 @@ def test_methods_and_settings_redo_their_runs_and_what_shows_them(world: Project
     world.edit(world.experiment, "lr: 0.2", "lr: 0.3")
     world.edit(world.experiment, "lr_decay: 0.9", "lr_decay: 0.8")
     changed = runs("a/fedprox", "c/apfl", "d/fedavg", "b/strong", "f/fedavg")
-    shown = pages("table_1", "table_2", "table_3", "lines", "mixtures", "landscape", "heat")
+    shown = pages("table_1", "table_2", "table_3", "lines", "mixtures", "heat", *DRAWN)
     assert world.due() == changed | LANDSCAPE | QUALITY | shown
 
 
@@ -223,6 +239,7 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
     world.edit(world.experiment, "title: Another table", "title: The other table")
     world.edit(world.experiment, "title: Bars", "title: Bars\n    metric: loss")
     world.edit(world.experiment, "title: Landscape", "title: Hills")
+    world.edit(world.experiment, "title: Planes", "title: Plains")
     world.edit(world.experiment, "title: Regret", "title: Remorse")
     world.edit(world.experiment, "title: Responses", "title: Answers")
     world.edit(world.experiment, "title: Costs", "title: Overheads")
@@ -230,7 +247,7 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
     # How a synthetic set is judged is no part of the run that made it.
     world.edit(world.experiment, "epochs: 50", "epochs: 60")
     world.edit(world.experiment, "title: Shares", "title: Who holds what")
-    shown = ("bars", "landscape", "regret", "formula", "costs", "toy", "shares")
+    shown = ("bars", "landscape", "planes", "regret", "formula", "costs", "toy", "shares")
     assert world.due() == QUALITY | pages("table_2", "table_3", *shown)
 
 
@@ -276,7 +293,7 @@ def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Proj
     world.edit("src/fedrepro/models/discriminators.py", "LeakyReLU(0.2)", "LeakyReLU(0.1)")
     world.edit("src/fedrepro/methods/distilling/weighting.py", "unbiased=False", "unbiased=True")
     redone = runs("b/fedavg", "b/strong") | LANDSCAPE | QUALITY | COSTS | TOY
-    assert world.due() == redone | pages("heat", "landscape", "table_3", "costs", "toy")
+    assert world.due() == redone | pages("heat", *DRAWN, "table_3", "costs", "toy")
 
 
 def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> None:

@@ -122,7 +122,7 @@ def test_a_folder_of_your_own_images(folder: Path) -> None:
 
 
 def test_one_entry_for_several(folder: Path) -> None:
-    text, _ = blocks("docs/experiments.md", "yaml")
+    text, *_ = blocks("docs/experiments.md", "yaml")
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     bench = load(folder)
@@ -135,9 +135,13 @@ def test_one_entry_for_several(folder: Path) -> None:
 
 
 def test_what_a_run_is_given(folder: Path) -> None:
-    _, text = blocks("docs/experiments.md", "yaml")
+    _, text, *_, figures = blocks("docs/experiments.md", "yaml")
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     skewed = load(folder).setting("mine/skewed")
     assert skewed.given.keys() == {"unlabelled", "generator", "discriminators"}
     assert skewed.partition.server == load(folder).setting("mine/gan").partition.share
+    mine = folder / "config/experiments/mine.yaml"
+    mine.write_text(text + figures, encoding="utf-8")
+    targets = load(folder).targets("demo").values()
+    assert [len(target.runs) for target in targets] == [1, 2, 2]

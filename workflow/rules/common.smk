@@ -16,3 +16,6 @@ wildcard_constraints:
     system=r"[A-Za-z0-9_.-]+",
     item=r"[A-Za-z0-9_.-]+",
     study=r"[a-z0-9_]+",
+    part=r"[A-Za-z0-9.-]+_[0-9]+x[0-9]+",
+    seeds=r"[0-9]+(-[0-9]+)+",
+    samples=r"[0-9]+",

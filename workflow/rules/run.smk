@@ -51,6 +51,47 @@ rule landscape:
         " --seed {wildcards.seed}"
 
 
+# The loss through models that a run kept, likewise: on a line, or on a plane.
+rule landscape_through:
+    input:
+        manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
+        data=GRAPH.inputs_of_run,
+    output:
+        "results/landscapes/{setting}/{method}/seed{seed}/{part}.json",
+    log:
+        "results/logs/landscape/{setting}/{method}/seed{seed}/{part}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    threads: GRAPH.bench.config.threads
+    params:
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
+        arguments=GRAPH.landscape_arguments,
+    shell:
+        "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
+        " --seed {wildcards.seed} {params.arguments}"
+
+
+# The terms of the expected loss, over runs that differ in their seed.
+rule decompose:
+    input:
+        GRAPH.runs_of_seeds,
+    output:
+        "results/decompositions/{setting}/{method}/seeds{seeds}_{samples}.json",
+    log:
+        "results/logs/decompose/{setting}/{method}/seeds{seeds}_{samples}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    threads: GRAPH.bench.config.threads
+    params:
+        code=lambda wildcards: GRAPH.code(
+            "fedrepro.analysis.decomposition", "fedrepro.analysis.similarity"
+        ),
+        seeds=lambda wildcards: wildcards.seeds.replace("-", " "),
+    shell:
+        "fedrepro --log {log} decompose {wildcards.setting} {wildcards.method}"
+        " --seeds {params.seeds} --samples {wildcards.samples}"
+
+
 # The regret of a run's decisions, for figures that ask for it.
 rule regret:
     input:

@@ -1,28 +1,51 @@
-"""Loss and accuracy around the global model of a finished run."""
+"""Loss and accuracy around the model of a finished run, and through models that it kept."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from fedrepro.analysis.decomposition import average_of
 from fedrepro.analysis.finished import open_run
-from fedrepro.analysis.landscape import DIRECTIONS, POINTS, REACH, random_directions, surfaces
+from fedrepro.analysis.kept_models import KeptModels, Model
+from fedrepro.analysis.landscape import (
+    DIRECTIONS,
+    POINTS,
+    REACH,
+    Row,
+    axes,
+    coordinates,
+    line,
+    plane_through,
+    point,
+    random_directions,
+    require_same_shape,
+    rows,
+    scorer,
+    surfaces,
+)
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.tree import Tree
+from fedrepro.run import fingerprint
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
 from fedrepro.support.rng import stream
 
+Progress = Callable[[float], None]  # told the share that is done
+BEYOND = 0.5  # how far a line goes on behind its two models, as a share of their distance
 
-def landscape_of(
-    workbench: Workbench, run: Run, progress: Callable[[float], None]
-) -> dict[str, Any]:
+
+def landscape_of(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any]:
     """The landscape around a finished run's global model.
 
     Directions come from the run's seed: those of two methods differ by their filters' lengths only.
-
-    Args:
-        progress: told the share that is done.
 
     Returns:
         directions (in words), x, y, and loss and accuracy [y][x], None where not finite.
@@ -30,8 +53,9 @@ def landscape_of(
     Raises:
         UserError: when the run, its data or its partition is not there, or not as it was.
     """
-    opened = open_run(workbench, run)
-    context, samples, centre = opened.plan.federation.context, opened.tested_on, opened.left
+    finished = open_run(workbench, run)
+    context, samples = finished.plan.federation.context, finished.tested_on
+    centre = finished.left
 
     def score(params: Tree) -> tuple[float, float]:
         found = evaluate(context.net, context.task, params, samples, len(samples))
@@ -42,3 +66,138 @@ def landscape_of(
     directions = random_directions(centre, rngs)
     loss, accuracy = surfaces(score, centre, directions, axis, axis, progress)
     return {"directions": DIRECTIONS, "x": axis, "y": axis, "loss": loss, "accuracy": accuracy}
+
+
+def landscape_through(
+    finished: KeptModels,
+    words: Sequence[str],
+    points: int,
+    samples: int,
+    bfloat16: bool,
+    partial: Path,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Loss and accuracy on the line through two models, or on the plane through three.
+
+    Args:
+        words: what names them (:data:`fedrepro.analysis.kept_models.WORDS`).
+        points: along the line, or along each axis of the plane.
+        samples: at most so many of those that the run is tested on.
+        bfloat16: see :func:`fedrepro.analysis.landscape.scorer`.
+        partial: where a plane's finished rows stand, for a call that goes on with the others.
+
+    Returns:
+        models, samples, precision; x and (of a plane) y; loss and accuracy [x] or [y][x], None
+        where not finite; and marks: name, x, y, away (the distance from the line or plane), loss
+        and accuracy of the models, of their average and of the server's model of that round. On a
+        line x is the share of the second model; a plane is measured in Euclidean distance from
+        the first model, over two orthogonal unit vectors (discrepancy B15).
+
+    Raises:
+        UserError: for a word that names no model, models of different shape, three that lie on a
+            line.
+    """
+    if len(words) not in (2, 3):
+        raise UserError(
+            f"landscape: {len(words)} models: expected two, for a line, or three, for a plane"
+        )
+    models = [finished.model(word) for word in words]
+    require_same_shape([each.params for each in models])
+    context = finished.plan.federation.context
+    x, y = finished.samples(samples)
+    score = scorer(context.net, context.task, x, y, bfloat16)
+    about = {
+        "models": list(words),
+        "samples": len(y),
+        "precision": "bfloat16" if bfloat16 else "float32",
+    }
+    marked = [*models, *_beside(finished, models)]
+    if len(models) == 2:
+        return about | _line(score, models, marked, points, progress)
+    directions = plane_through([each.params for each in models])
+    centre = models[0].params
+    places = [coordinates(each.params, centre, directions) for each in models]
+    xs, ys = axes(places, points)
+    files = finished.record.manifest["files"]
+    identity = fingerprint.of_text(json.dumps([about, xs, ys, files]))
+    loss, accuracy = _resumed(
+        partial, identity, ys, lambda left: rows(score, centre, directions, xs, left), progress
+    )
+    marks = []
+    for each in marked:
+        at = coordinates(each.params, centre, directions)
+        nearest = point(centre, directions, *at)
+        marks.append(_mark(score, each, at[0], at[1], nearest))
+    return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
+
+
+def _beside(finished: KeptModels, models: Sequence[Model]) -> list[Model]:
+    """What is marked beside the models: their average, and the server's of the latest round."""
+    latest = max(each.round for each in models)
+    clients = [each.client for each in models]
+    of_one = all(each.round == latest for each in models)
+    if of_one and None not in clients:
+        weights = finished.shares([each for each in clients if each is not None])
+        name = "average"
+    else:
+        weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
+        name = "mean"
+    # Clients count as they do in averaging models; models of several rounds alike, as in IMA.
+    found = [Model(name, average_of([each.params for each in models], weights))]
+    taken = {each.round for each in models if each.name.startswith(("IMA", "global"))}
+    with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
+    if latest and with_global and latest not in taken:
+        found.append(finished.model(str(latest)))
+    return found
+
+
+def _mark(score: Any, model: Model, x: float, y: float | None, nearest: Tree) -> dict[str, Any]:
+    loss, accuracy = score(model.params)
+    away = float(tree.square_norm(tree.subtract(model.params, nearest))) ** 0.5
+    numbers = {"x": x, "y": y, "away": away, "loss": loss, "accuracy": accuracy}
+    return {"name": model.name} | {
+        name: value if value is None or np.isfinite(value) else None
+        for name, value in numbers.items()
+    }
+
+
+def _line(
+    score: Any, models: Sequence[Model], marked: Sequence[Model], points: int, progress: Progress
+) -> dict[str, Any]:
+    first, second = (each.params for each in models)
+    xs = np.linspace(-BEYOND, 1 + BEYOND, points).tolist()
+    # L(beta w1 + (1 - beta) w2) with beta the share of the first argument.
+    loss, accuracy = line(score, second, first, xs)
+    progress(1.0)
+    way = tree.subtract(second, first)
+    length = float(tree.square_norm(way))
+    if not length:
+        raise UserError("landscape: two equal models: expected two that differ, for a line")
+    marks = []
+    for each in marked:
+        share = float(tree.dot(tree.subtract(each.params, first), way)) / length
+        marks.append(_mark(score, each, share, None, tree.mix(first, second, share)))
+    return {
+        "x": xs, "loss": loss, "accuracy": accuracy, "marks": marks, "distance": length**0.5
+    }  # fmt: skip
+
+
+def _resumed(
+    partial: Path,
+    identity: str,
+    ys: Sequence[float],
+    make: Callable[[Sequence[float]], Iterator[tuple[Row, Row]]],
+    progress: Progress,
+) -> tuple[list[Row], list[Row]]:
+    """All rows, of which those in ``partial`` are not made again if they are of the same plane."""
+    done: list[tuple[Row, Row]] = []
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(partial.read_text(encoding="utf-8"))
+        done = [(loss, accuracy) for loss, accuracy in found[identity]]
+    for row in make(ys[len(done) :]):
+        done.append(row)
+        with write_atomically(partial) as temporary:
+            temporary.write_text(json.dumps({identity: done}), encoding="utf-8")
+        progress(len(done) / len(ys))
+    partial.unlink(missing_ok=True)
+    return [loss for loss, _ in done], [accuracy for _, accuracy in done]

@@ -56,12 +56,16 @@ def requested(
     Raises:
         UserError: for a setting or seed that is none.
     """
-    if not 0 <= arguments.seed < 2**32:
-        where = "the command line"
-        raise bad_value(where, "--seed", arguments.seed, "a whole number from 0 to 4294967295")
+    require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
     setting = workbench.setting(arguments.setting)
     return workbench, Run(setting.name, arguments.method, arguments.seed)
+
+
+def require_seed(key: str, seed: int) -> None:
+    """Raises UserError unless ``seed`` is one."""
+    if not 0 <= seed < 2**32:
+        raise bad_value("the command line", key, seed, "a whole number from 0 to 4294967295")
 
 
 def handle(arguments: argparse.Namespace) -> None:
@@ -78,6 +82,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     """
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.run import assembly, fingerprint, given, runner, trunk
+    from fedrepro.run.kept import disk_of_kept
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
@@ -87,6 +92,9 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     dataset = _dataset(workbench, run.setting)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
+    kept = disk_of_kept(spec, dataset, len(partition.train))
+    if kept.models:
+        _say(f"{name}: {kept.refused_beyond(workbench.root)}")
     lines, played = progress_lines(name), 0
 
     def report(progress: "Progress") -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import (
     Column,
     Metric,
@@ -20,8 +21,8 @@ from fedrepro.config.tables import (
     named_settings,
     variants,
 )
-from fedrepro.config.values import Composition, Scale, SettingName
-from fedrepro.support.typed_yaml import Real, Typed, Whole
+from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
+from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
 Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
 
@@ -32,15 +33,22 @@ class FigureSpec(Typed):
     Attributes:
         analysis: the folder in results/ of the JSON that a rule makes of each of its runs, where
             the runs' own files do not say what is drawn.
-        first_seed_only: whether only the first seed's runs are analysed.
+        first_seed_only: whether it is made from the first seed's runs only.
+        joins_seeds: whether an analysis is of all seeds together.
         study: what it is drawn from, where that takes no run (:mod:`fedrepro.analysis.studies`).
     """
 
     kind: str
     title: str
-    analysis: ClassVar[Literal["landscapes", "regrets", "quality"] | None] = None
+    seeds: Seeds | None = later(None, "Instead of the system's.")
+    analysis: ClassVar[Literal["landscapes", "regrets", "decompositions", "quality"] | None] = None
     first_seed_only: ClassVar[bool] = False
     study: ClassVar[str | None] = None
+    joins_seeds: ClassVar[bool] = False
+
+    def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
+        """Setting, method and part of every analysis; "" where a run has only one of its kind."""
+        return [(*need, "") for need in self.needs(scale)]
 
     @abstractmethod
     def needs(self, scale: Scale) -> Needs:
@@ -63,6 +71,9 @@ class Charts(FigureSpec):
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
+    smooth: PositiveWhole = later(
+        1, "Of lines: the mean over so many rounds, drawn over the rounds themselves."
+    )
 
     def needs(self, scale: Scale) -> Needs:
         return [
@@ -223,6 +234,71 @@ class Partitions(FigureSpec):
         return named_settings("panels", self.panels)
 
 
+class Grid(Typed):
+    """How finely a landscape is sampled: points along an axis, test samples at most."""
+
+    points: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] = 41
+    samples: PositiveWhole = 2000
+
+    def part(self, through: Sequence[str]) -> str:
+        """The name of what is found, and :data:`PART` what it says."""
+        return f"{'-'.join(through)}_{self.points}x{self.samples}"
+
+
+PART = r"([A-Za-z0-9.-]+)_(\d+)x(\d+)"
+Through = Annotated[list[str], Field(min_length=2, max_length=3)]
+AtHeight = Literal["loss", "error"]
+
+
+class View(Place):
+    """A panel of a landscape: two models of a run that it kept, for a line, or three for a plane.
+
+    ``fedrepro landscape --help`` says how they are named.
+    """
+
+    method: Composition
+    through: Through
+    demo_through: Through | None = None
+
+    def part(self, scale: Scale, grid: Grid) -> str:
+        return grid.part(self.demo_through or self.through if scale == "demo" else self.through)
+
+
+class Planes(FigureSpec):
+    """Loss or error through models of a run, of the first seed: on planes, or along lines."""
+
+    kind: Literal["planes", "segments"]
+    analysis = "landscapes"
+    first_seed_only = True
+    show: list[AtHeight] = Field(default=["loss", "error"], min_length=1)
+    grid: Grid = Grid()
+    demo_grid: Grid | None = None
+    panels: list[View] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _as_many_models_as_its_kind(self) -> Self:
+        wanted = 3 if self.kind == "planes" else 2
+        for view in self.panels:
+            if {len(view.through), len(view.demo_through or view.through)} != {wanted}:
+                raise ValueError(f"{wanted} models in the panel {view.label!r} of {self.kind}")
+        return self
+
+    def grid_at(self, scale: Scale) -> Grid:
+        return self.demo_grid or self.grid if scale == "demo" else self.grid
+
+    def needs(self, scale: Scale) -> Needs:
+        return [(view.setting_at(scale), view.method) for view in self.panels]
+
+    def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
+        grid = self.grid_at(scale)
+        return [
+            (view.setting_at(scale), view.method, view.part(scale, grid)) for view in self.panels
+        ]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
+
+
 class Sheets(FigureSpec):
     """Images that methods have made: of each class after some rounds, and beside real ones."""
 
@@ -245,7 +321,104 @@ class Sheets(FigureSpec):
         yield from variants("columns", self.panels, self.columns)
 
 
+Term = Literal[
+    "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
+    "ensemble_loss", "distance", "gap", "slope", "cka",
+]  # fmt: skip
+
+
+class Decomposition(FigureSpec):
+    """Terms of the expected loss after the rounds that were kept: a panel for each group of them.
+
+    Every setting has these panels; terms of one group share an axis.
+    """
+
+    kind: Literal["decomposition"]
+    analysis = "decompositions"
+    joins_seeds = True
+    method: Composition
+    show: list[Annotated[list[Term], Field(min_length=1)]] = Field(min_length=1)
+    samples: PositiveWhole = 2000
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return [(place.setting_at(scale), self.method) for place in self.panels]
+
+    def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
+        return [(*need, str(self.samples)) for need in self.needs(scale)]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
+
+
+class Varied(Typed):
+    """A value of what a panel varies, with the method of every line there.
+
+    A point without ``demo`` is left out at scale demo.
+    """
+
+    at: Real
+    setting: SettingName
+    demo: SettingName | None = None
+    methods: list[Composition] = Field(min_length=1)
+
+    def setting_at(self, scale: Scale) -> str | None:
+        return self.demo if scale == "demo" else self.setting
+
+
+class Variation(Typed):
+    """One panel of a trend: the label of what varies, and its values."""
+
+    label: str
+    x: str
+    points: list[Varied] = Field(min_length=1)
+
+
+class Trend(FigureSpec):
+    """A panel for each quantity that varies: a measure against it, a line for each method."""
+
+    kind: Literal["trend"]
+    metric: Metric = "accuracy"
+    summary: Summary = Summary()
+    lines: list[str] = Field(min_length=1)
+    panels: list[Variation] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _a_method_for_every_line(self) -> Self:
+        for panel in self.panels:
+            for point in panel.points:
+                if len(point.methods) != len(self.lines):
+                    where = f"{panel.x} {point.at} of the panel {panel.label!r}"
+                    raise ValueError(f"{len(self.lines)} methods, one for each line, at {where}")
+        return self
+
+    def needs(self, scale: Scale) -> Needs:
+        return [
+            (setting, method)
+            for panel in self.panels
+            for point in panel.points
+            if (setting := point.setting_at(scale))
+            for method in point.methods
+        ]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        for panel in self.panels:
+            for number, point in enumerate(panel.points):
+                yield f"panels.{panel.label}.points.{number}.setting", point.setting
+                yield f"panels.{panel.label}.points.{number}.demo", point.demo
+
+
 Figure = Annotated[
-    Charts | Regret | HeatMap | Mixtures | Landscape | Regions | Partitions | Sheets,
+    Charts
+    | Regret
+    | HeatMap
+    | Mixtures
+    | Landscape
+    | Regions
+    | Partitions
+    | Sheets
+    | Planes
+    | Decomposition
+    | Trend,
     Field(discriminator="kind"),
 ]

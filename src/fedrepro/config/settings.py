@@ -241,7 +241,7 @@ class Setting(Typed):
         {}, "What methods need: the server's part of the data, what a run left, or a file."
     )
     keep: dict[Composition, list[PositiveWhole]] = later(
-        {}, "By method, the rounds after which every client's model is kept."
+        {}, "By method, the rounds after which every client's model and the server's are kept."
     )
     judge: Judge | None = Field(
         default=None,

@@ -1,5 +1,6 @@
 """What follows from tables and figures at a scale: pages, and the runs that they need."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +22,20 @@ class Run:
     def folder(self) -> Path:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
-    def analysis(self, kind: str) -> Path:
-        """What an analysis found, such as ``landscapes``, if a figure or table asks for it."""
-        return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
+    def analysis(self, kind: str, part: str = "") -> Path:
+        """What an analysis found, such as ``landscapes``, if a figure asks for it.
+
+        Args:
+            part: which of several of its kind.
+        """
+        folder = Path("results") / kind / self.setting / self.method
+        return folder / (f"seed{self.seed}/{part}.json" if part else f"seed{self.seed}.json")
+
+
+def joint_analysis(kind: str, setting: str, method: str, seeds: Sequence[int], part: str) -> Path:
+    """What an analysis found of runs that differ in their seed only."""
+    named = "-".join(map(str, seeds))
+    return Path("results") / kind / setting / method / f"seeds{named}_{part}.json"
 
 
 def study_path(name: str) -> Path:
@@ -100,17 +112,31 @@ class FigureTarget(Target):
     @cached_property
     def runs(self) -> tuple[Run, ...]:
         found = dict.fromkeys(self.figure.needs(self.scale))
+        seeds = self.seeds[:1] if self.figure.first_seed_only else self.seeds
         return tuple(
             Run(f"{self.system}/{setting}", method, seed)
             for setting, method in found
-            for seed in self.seeds
+            for seed in seeds
         )
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        kind, first_only = self.figure.analysis, self.figure.first_seed_only
-        runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
-        return tuple(run.analysis(kind) for run in runs) if kind else ()
+        """What analyses found in its runs, for a kind that draws that."""
+        figure, kind = self.figure, self.figure.analysis
+        if kind is None:
+            return ()
+        parts = dict.fromkeys(figure.parts(self.scale))
+        if figure.joins_seeds:
+            return tuple(
+                joint_analysis(kind, f"{self.system}/{setting}", method, self.seeds, part)
+                for setting, method, part in parts
+            )
+        seeds = self.seeds[:1] if figure.first_seed_only else self.seeds
+        return tuple(
+            Run(f"{self.system}/{setting}", method, seed).analysis(kind, part)
+            for setting, method, part in parts
+            for seed in seeds
+        )
 
     @property
     def study(self) -> Path | None:

@@ -101,9 +101,9 @@ class Workbench:
         dataset = self.setting(setting).dataset
         return (self.root / "results/data" / dataset / "meta.json").exists()
 
-    def seeds(self, scale: Scale, system: str) -> tuple[int, ...]:
-        """The seeds of a system's runs at a scale."""
-        seeds = self.experiments[system].seeds or self.config.seeds
+    def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
+        """The seeds of a system's runs at a scale; ``own`` are those that a figure has instead."""
+        seeds = own or self.experiments[system].seeds or self.config.seeds
         return seeds.demo if scale == "demo" else seeds.paper
 
     def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
@@ -136,7 +136,7 @@ class Workbench:
             for item, spec in experiment.computed.items():
                 found[system, item] = ComputedTarget(system, item, at, spec)
             for item, figure in experiment.figures.items():
-                seeds = self.seeds(at, system)
+                seeds = self.seeds(at, system, figure.seeds)
                 found[system, item] = FigureTarget(system, item, at, figure, seeds)
         return found
 
@@ -156,8 +156,8 @@ class Workbench:
         if item in experiment.computed:
             return ComputedTarget(system, item, at, experiment.computed[item])
         if item in experiment.figures:
-            seeds = self.seeds(at, system)
-            return FigureTarget(system, item, at, experiment.figures[item], seeds)
+            figure = experiment.figures[item]
+            return FigureTarget(system, item, at, figure, self.seeds(at, system, figure.seeds))
         items = [*experiment.tables, *experiment.computed, *experiment.figures]
         raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
 

@@ -44,6 +44,8 @@ def _evaluates(plan: Plan, state: State) -> bool:
 def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tuple[str, Tree]]:
     """What the round ``state.done``, just played, leaves in files of its own, by name.
 
+    Of a round that is kept: every client's model, and the server's after it, if it has one.
+
     Args:
         before: the server's state that the round began with.
     """
@@ -52,6 +54,8 @@ def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tu
     if number in plan.spec.setting.keep.get(plan.spec.method, []):
         for place, client in enumerate(played.cohort):
             yield f"round{number}-client{client}", method.ended(ctx, before, played.reports, place)
+        if "params" in state.server:
+            yield f"round{number}-global", state.server["params"]
     images = method.images(ctx, state.server) if _evaluates(plan, state) else None
     if images is not None:
         yield f"round{number}-images", {"images": plan.scaling.to_bytes(images)}

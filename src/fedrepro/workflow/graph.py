@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.analysis.studies import module_of
+from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import FileSpec, RunSpec
 from fedrepro.config.settings import Overrides
@@ -127,6 +129,25 @@ class Graph:
         entry = self.bench.catalogue_weights.get(INCEPTION)
         there = judge is not None and judge.fid and entry is not None and is_there(entry)
         return f"{judge.model_dump_json() if judge else None} {there and entry}"
+
+    def landscape_arguments(self, wildcards: Any) -> str:
+        """What a landscape's name says, as arguments of the command."""
+        found = re.fullmatch(PART, wildcards.part)
+        assert found  # as the rule's pattern has it
+        models = found[1].replace("-", " ")
+        return f"--through {models} --points {found[2]} --samples {found[3]}"
+
+    def runs_of_seeds(self, wildcards: Any) -> list[str]:
+        """What a decomposition of runs of some seeds is made from."""
+        runs = [
+            Run(wildcards.setting, wildcards.method, int(seed))
+            for seed in wildcards.seeds.split("-")
+        ]
+        with _one_line():
+            specs = [self.bench.run_spec(run.setting, run.method, run.seed) for run in runs]
+        manifests = [str(run.folder / "manifest.json") for run in runs]
+        partitions = [str(spec.setting.partition_path(spec.seed)) for spec in specs]
+        return [*manifests, *partitions]
 
     def dataset_recipe(self, wildcards: Any) -> str:
         """What config/datasets.yaml says of a data set's content, and its own files, as a hash.

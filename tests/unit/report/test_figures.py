@@ -1,8 +1,11 @@
 """Figures: every kind from made-up runs, through the experiment file to the page."""
 
+import copy
 import json
 import math
+import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +23,9 @@ from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.drawing.contours import contour
+from fedrepro.report.drawing.curves import Line, smoothed
 from fedrepro.report.pages.figure import figure_page
+from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
@@ -30,9 +35,11 @@ from support.figure_world import (
     SETTINGS,
     add_figures,
     give_runs,
+    write_decomposition,
     write_landscape,
     write_mixtures,
     write_regret,
+    write_through,
 )
 from support.report_world import ROOT, make_world, write_partition, write_run
 from support.tiny_run import carry_out, run_spec
@@ -106,6 +113,128 @@ def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
     write_landscape(path, y=[-1.0, 1.0])
     with pytest.raises(UserError, match=r"seed1\.json: damaged"):
         content(bench, target)
+
+
+def test_a_plane_has_contours_marks_and_a_colour_bar(bench: Workbench) -> None:
+    """Both panels share one scale; a file that is not whole is told, one that is missing not."""
+    target = figure(bench, "figure_11")
+    first, second = (bench.root / path for path in target.analyses)
+    assert first.name == "2.1-2.2-2.3_41x2000.json" and {run.seed for run in target.runs} == {1}
+    write_through(first)
+    write_through(second, loss=[[7.3] * 4] * 4)
+    drawn = content(bench, target)["drawn"]
+    assert len(drawn.panels) == 4  # loss and error of each
+    plane = drawn.panels[0].svg
+    for word in ("client 3", "average", "IMA", "loss", ">8.1<", ">0.1<"):
+        assert word in plane, word
+    assert plane.count("<line") > 8 and "crispEdges" in plane
+    assert "var(--surface-high)" in plane and "var(--surface-low)" in plane
+    assert not re.search(r"#01020[0-9a]", plane)  # every stand-in has become a variable
+    assert drawn.rows[4][1:] == ("IMA, round 2", "0.566", "0.25", "0.26", "10.00")
+    assert "4 points along an axis, 40 test samples, float32." in drawn.caption.lower()
+    sizes = {float(size) for size in re.findall(r'font-size="([\d.]+)px"', plane)}
+    assert min(sizes) >= 13
+    second.unlink()
+    assert len(content(bench, target)["drawn"].panels) == 2
+    for changes in ({"x": [0.0, 1.0]}, {"marks": [{"name": "a"}]}, {"accuracy": 1}):
+        write_through(first, **changes)
+        with pytest.raises(UserError, match=r"2000\.json: damaged"):
+            content(bench, target)
+
+
+def test_segments_are_lines_with_their_ends_marked(bench: Workbench) -> None:
+    target = figure(bench, "figure_12")
+    (path,) = target.analyses
+    write_through(bench.root / path)
+    loss, error = content(bench, target)["drawn"].panels
+    assert "0: client 3, 1: client 5" in loss.svg and "loss 0.1 at client 3" in loss.svg
+    assert error.title.endswith("error, %") and "50 %" in error.svg
+    dashed = re.findall(r'<line[^>]*stroke-dasharray="4,3"', loss.svg)
+    assert len(dashed) == 2  # at both models
+
+
+def test_terms_are_drawn_by_round(bench: Workbench) -> None:
+    target = figure(bench, "figure_13")
+    (path,) = target.analyses
+    assert path.name == "seeds1-2_2000.json" and {run.seed for run in target.runs} == {1, 2}
+    assert content(bench, target)["drawn"].panels == []
+    write_decomposition(bench.root / path)
+    page = content(bench, target)
+    assert page["seeds"]["demo"] == (1, 2)
+    drawn = page["drawn"]
+    assert drawn.rows[0][1:] == ("1", "0.5", "1e-05", "–")
+    assert drawn.rows[1][1:] == ("4", "0.125", "4e-05", "2")
+    assert [panel.title for panel in drawn.panels] == [
+        f"{SETTINGS[0].upper()}: train bias, variance",
+        f"{SETTINGS[0].upper()}: slope of Lemma 1",
+    ]
+    assert "seeds 1, 2, on 40 test samples, of all" in drawn.caption
+    write_decomposition(bench.root / path, rounds=[{"round": 1}])
+    with pytest.raises(UserError, match=r"2000\.json: damaged"):
+        content(bench, target)
+
+
+def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
+    target = figure(bench, "figure_14")
+    assert len(target.runs) == 4  # the point without a setting at scale demo is left out
+    paper = bench.target("ima", "figure_14", "paper")
+    assert {run.method for run in paper.runs} == {"fedavg", "mild", "strong"}
+    give_runs(bench, target, {"mild", "strong"})
+    drawn = content(bench, target)["drawn"]
+    assert [row[1] for row in drawn.rows] == ["0.1", "0.1", "0.5", "0.5"]
+    best = 100 * read_run(bench.root, target.runs[0]).rounds["test_accuracy"][-1]
+    assert drawn.rows[0][4] == f"{best:.2f}"
+    (panel,) = drawn.panels
+    assert "alpha" in panel.svg and "of a single seed" in drawn.caption
+
+
+def test_what_new_kinds_refuse(bench: Workbench) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+
+    def refused(item: str, change: Callable[[Any], None]) -> str:
+        experiment = copy.deepcopy(whole)
+        change(experiment["figures"][item])
+        file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+        with pytest.raises(UserError) as error:
+            load(bench.root)
+        return str(error.value)
+
+    said = refused("figure_11", lambda spec: spec["panels"][0]["through"].pop())
+    assert "3 models in the panel 'FMNIST-SHARDS2-DEMO' of planes" in said
+    said = refused("figure_14", lambda spec: spec["lines"].pop())
+    assert "1 methods, one for each line, at alpha 0.1 of the panel 'Data'" in said
+    said = refused("figure_14", lambda spec: spec["panels"][0]["points"][0].update(setting="no"))
+    assert "figure_14" in said and "no" in said
+
+
+def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
+    """The mean of the last rounds; where a moving average begins is marked."""
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    spec = experiment["figures"]["figure_9"]
+    spec |= {"smooth": 3, "columns": [{"label": "IMA", "method": "ima+mild"}]}
+    for name in SETTINGS:
+        experiment["settings"][name]["methods"] = {"ima": {"start": 0.75}}
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    bench = load(bench.root)
+    target = figure(bench, "figure_9")
+    give_runs(bench, target, {"ima+mild"})
+    drawn = content(bench, target)["drawn"]
+    assert "mean of the last 3 evaluated rounds" in drawn.caption
+    assert "from which on the model is averaged" in drawn.caption
+    values = [100 * each for each in read_run(bench.root, target.runs[0]).rounds["test_accuracy"]]
+    assert drawn.rows[0][-1] == f"{values[-1]:.2f}"
+    line = Line("IMA", list(enumerate(values)))
+    found = smoothed(line, 3)
+    assert found.raw == line.points
+    assert [value for _, value in found.points[:3]] == pytest.approx(
+        [values[0], sum(values[:2]) / 2, sum(values[:3]) / 3]
+    )
+    setting = target.runs[0].setting
+    rounds = bench.setting(setting).rounds
+    assert averaging_begins(bench, setting, ["ima+mild"]) == [int(0.75 * rounds) + 1]
+    assert averaging_begins(bench, setting, ["mild"]) == []
 
 
 def test_bars_and_lines_name_the_runs_that_are_missing(bench: Workbench) -> None:

@@ -163,12 +163,13 @@ def make_partition(
             text [n, length], only their number is shown.
         groups: int [n], each sample's natural client, for the scheme `natural`.
         spec: the scheme, as in an experiment file.
-        seed: of numpy's legacy generator, so a number below 2**32.
+        seed: of numpy's legacy generator, so a number below 2**32; ``spec`` may have its own.
         held_out: bool [n], the test samples that a data set itself marks, for `given_test`.
 
     Raises:
         UserError: when the request can't be met.
     """
+    seed = seed if spec.seed is None else spec.seed
     labels = np.asarray(labels)
     labels = _one_dimensional(labels)
     if labels.size == 0:

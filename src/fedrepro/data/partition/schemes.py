@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
 Fraction = Annotated[Real, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
 Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and below 1")]
 
 
@@ -36,6 +37,8 @@ class Scheme(Typed):
         server: the share of each class that no client gets: the server has it, without labels.
             Which samples it is follows from the labels alone, so that what is trained on them
             serves every scheme and seed.
+        seed: of the partition, whatever the run's: runs that differ in their seed then train the
+            same clients, as a decomposition of their loss needs.
     """
 
     scheme: str
@@ -43,6 +46,7 @@ class Scheme(Typed):
     test_fraction: Share = 0.0
     stratified: bool = False
     server: Share = later(0.0, "The server's share of each class, the same for all seeds.")
+    seed: Seed | None = later(None, "Instead of the run's: the same clients for all seeds.")
 
     @property
     def name(self) -> str:
@@ -50,7 +54,8 @@ class Scheme(Typed):
         held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
         stratified = ["stratified"] if self.test_fraction and self.stratified else []
         server = [f"server{self.server:g}"] if self.server else []
-        return "-".join([*self._parts(), *held_out, *stratified, *server])
+        seed = [] if self.seed is None else [f"dealt{self.seed}"]
+        return "-".join([*self._parts(), *held_out, *stratified, *server, *seed])
 
     @abstractmethod
     def deal(

@@ -19,6 +19,8 @@ class Line:
         points: (round, value).
         low, high: the seeds' smallest and largest value at each point, or empty.
         level: a printed value to compare with, drawn as a thin horizontal line.
+        raw: what ``points`` are the smoothed line of, drawn thin beneath it.
+        begins: where something begins, such as a moving average: vertical lines.
     """
 
     name: str
@@ -26,6 +28,8 @@ class Line:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     level: float | None = None
+    raw: Points = ()
+    begins: Sequence[float] = ()
 
 
 def draw(
@@ -56,11 +60,12 @@ def draw(
     ]
     indices = [number % len(SERIES_COLOURS) for number in range(len(order))]
     domain = list(limits) if limits else alt.Undefined
+    first = min(0.0, *(line.points[0][0] for line in lines))
     last = max(line.points[-1][0] for line in lines)
     x = alt.X(
         "round:Q",
         title=across,
-        scale=alt.Scale(domain=[0, last], nice=False),
+        scale=alt.Scale(domain=[first, last], nice=False),
         axis=alt.Axis(tickCount=5, format="d" if across == "round" else "~g"),
     )
     y = alt.Y(
@@ -93,6 +98,20 @@ def draw(
             alt.Chart(alt.InlineData(levels))
             .mark_rule(strokeWidth=1, strokeDash=[1, 3], opacity=0.9)
             .encode(y=y, color=colour)
+        )
+    raw = [row for line in lines for row in _rows(Line(line.name, line.raw))]
+    if raw:
+        layers.append(
+            alt.Chart(alt.InlineData(raw))
+            .mark_line(strokeWidth=0.8, opacity=0.45)
+            .encode(x=x, y=y, color=colour)
+        )
+    begins = [{"series": line.name, "round": place} for line in lines for place in line.begins]
+    if begins:
+        layers.append(
+            alt.Chart(alt.InlineData(begins))
+            .mark_rule(strokeWidth=1.2, strokeDash=[4, 3])
+            .encode(x=x, color=colour)
         )
     if ranges:
         layers.append(
@@ -173,6 +192,18 @@ def average(name: str, runs: Sequence[Points], level: float | None = None) -> Li
     return Line(name, points, low, high, level)
 
 
+def smoothed(line: Line, rounds: int) -> Line:
+    """The mean over at most so many of the last points, over the raw line; without its range."""
+    if rounds < 2:
+        return line
+    values = [value for _, value in line.points]
+    points = []
+    for index, (number, _) in enumerate(line.points):
+        last = values[max(0, index + 1 - rounds) : index + 1]
+        points.append((number, math.fsum(last) / len(last)))
+    return replace(line, points=points, low=(), high=(), raw=line.points)
+
+
 def _rows(line: Line) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     for index, (number, value) in enumerate(line.points):
@@ -193,5 +224,5 @@ def _marks(line: Line) -> list[Mapping[str, Any]]:
 
 
 def _short(value: float) -> float:
-    """Three decimals, or of what is near 0 three digits."""
-    return round(value, 3) if abs(value) >= 0.1 else float(f"{value:.3g}")
+    """Three decimals, or of what is below 1 four digits."""
+    return round(value, 3) if abs(value) >= 1 else float(f"{value:.4g}")

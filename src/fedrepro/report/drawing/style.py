@@ -12,12 +12,18 @@ from typing import Any
 
 # Stand-ins that the drawing library passes through; each becomes a variable of the style sheet.
 INK, GRID, HEAT, STRONG = "#010203", "#010204", "#010205", "#010206"
+# Of a surface whose darker places are higher, in dark mode too: its ends, and what is drawn on it.
+LOW, HIGH, ON_SURFACE, HALO = "#010207", "#010208", "#010209", "#01020a"
 SERIES_COLOURS = ("#020301", "#020302", "#020303", "#020304", "#020305", "#020306")
 VARIABLES = {
     INK: "var(--figure-ink)",
     GRID: "var(--figure-grid)",
     HEAT: "var(--heat)",
     STRONG: "var(--ink)",
+    LOW: "var(--surface-low)",
+    HIGH: "var(--surface-high)",
+    ON_SURFACE: "var(--on-surface)",
+    HALO: "var(--surface-halo)",
     **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES_COLOURS, 1)},
 }
 DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))

@@ -29,7 +29,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "scale": target.scale,
         "study": target.figure.study,
         "of_runs": bool(target.runs),
-        "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
+        "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),
         **about(published, target.system, target.item, ""),

@@ -1,5 +1,8 @@
 """Learning curves: a panel for each row, in it a curve for each column."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
@@ -10,10 +13,15 @@ from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
+    smooth = figure.smooth if figure.kind == "lines" else 1
     drawn = Drawn(
-        "After each evaluated round: the mean over seeds, the band from the lowest to the highest.",
+        "After each evaluated round: the mean over seeds, the band from the lowest to the highest."
+        if smooth < 2
+        else f"The mean of the last {smooth} evaluated rounds, over the thin line of the rounds "
+        "themselves; the mean over seeds.",
         ("Panel", "Setting", "Method", "Last value"),
     )
+    marked = False
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         setting = row.setting_at(target.scale)
@@ -23,11 +31,26 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             line = curves.average(column.label, curves_of(workbench.root, result, measure))
             if line:
-                lines.append(line)
+                begins = averaging_begins(workbench, f"{target.system}/{setting}", methods)
+                marked |= bool(begins)
+                lines.append(replace(curves.smoothed(line, smooth), begins=begins))
                 drawn.rows.append((title, setting, column.label, f"{line.points[-1][1]:.2f}"))
         if lines:
             words = description_of(row.label, lines, measure, setting)
             svg = curves.draw(lines, description=words, names=names, unit=measure.unit)
             drawn.panels.append(Panel(title, svg))
     drawn.key = key_of(names)
+    if marked:
+        drawn.caption += " A vertical line is the round from which on the model is averaged."
     return drawn
+
+
+def averaging_begins(workbench: Workbench, setting: str, methods: Sequence[str]) -> list[float]:
+    """The first rounds whose models are moving averages (IMA's t_s, counted from 1)."""
+    found = []
+    for method in methods:
+        composition, values = workbench.compose(workbench.setting(setting), method)
+        start = values.get("ima", {}).get("start")
+        if composition.startswith("ima") and isinstance(start, float):
+            found.append(int(start * workbench.setting(setting).rounds + 1e-9) + 1.0)
+    return found

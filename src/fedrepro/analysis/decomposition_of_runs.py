@@ -1,0 +1,162 @@
+"""The terms of IMA's Theorem 1 after rounds of finished runs that differ in their seed.
+
+The theorem's models are random by all that training draws: the start and the order of samples. So
+the expectations are means over runs with different seeds, of the same clients: the partition has a
+seed of its own, and with partial participation the cohorts too.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrepro.analysis.decomposition import (
+    average_of,
+    decompose_classes,
+    distances,
+    ensemble_gap,
+)
+from fedrepro.analysis.kept_models import KeptModels, open_kept
+from fedrepro.analysis.landscape import BATCH
+from fedrepro.analysis.similarity import mean_cka
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.partition.partition import Partition
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError
+
+Progress = Callable[[float], None]  # told the share that is done
+# Shares of the clients' distances at which Lemma 1's slope is measured: it holds near the average,
+# and nearer still the gap drowns in float32.
+NEAR = (1 / 16, 1 / 32)
+
+
+def decomposition_of(
+    workbench: Workbench,
+    setting: str,
+    method: str,
+    seeds: Sequence[int],
+    samples: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The five terms after every round whose models all runs kept.
+
+    Args:
+        samples: at most so many of those that the runs are tested on.
+
+    Returns:
+        seeds; samples; clients (how many there are); estimates (in words, of what the terms are);
+        and rounds, each with round, clients (whose models are averaged), the five terms and total
+        (their sum), loss and ensemble_loss (the mean squared errors of softmax outputs of the
+        averaged model and the ensemble, discrepancy B16), distance (Delta: the largest of a
+        client's distances from the average, mean over seeds), gap (the root mean square of the
+        difference of the average's and the ensemble's outputs, of the first seed), slope (of log
+        gap over log Delta for clients drawn to within a sixteenth of their distance: 2 is Lemma
+        1's O(Delta^2); None where there is no gap), cka (linear, of logits, mean over pairs and
+        seeds).
+
+    Raises:
+        UserError: for fewer than two seeds, runs that are not finished or kept no models, share
+            no partition, no round or fewer than two clients, or do not tell classes apart.
+    """
+    if len(set(seeds)) < 2:
+        raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")
+    runs = [open_kept(workbench, Run(setting, method, seed)) for seed in seeds]
+    for each in runs:
+        each.require_kept()
+    first = runs[0]
+    task = first.plan.federation.context.task
+    if task.name != "classification":
+        raise UserError(f"decomposition: {setting}: a task of kind {task.name}: expected classes")
+    for other in runs[1:]:
+        if not _same_clients(first.partition, other.partition):
+            raise UserError(
+                f"decomposition: {setting}: seeds {first.run.seed} and {other.run.seed} have other "
+                "clients: expected the same, by `partition: { ..., seed: 1 }` in the setting"
+            )
+    rounds = sorted(set.intersection(*(set(each.clients) for each in runs)))
+    if not rounds:
+        raise UserError(f"decomposition: {setting}: no round was kept by all of its runs")
+    x, y = first.samples(samples)
+    found = []
+    for place, number in enumerate(rounds, 1):
+        found.append(_after(number, runs, x, y))
+        progress(place / len(rounds))
+    everyone = first.plan.federation.context.clients
+    return {
+        "seeds": list(seeds),
+        "samples": len(y),
+        "clients": everyone,
+        "estimates": _estimates(found, everyone),
+        "rounds": found,
+    }
+
+
+def _estimates(rounds: Sequence[dict[str, Any]], everyone: int) -> str:
+    fewest = min(each["clients"] for each in rounds)
+    if fewest == everyone:
+        return f"the loss of the average of all {everyone} clients"
+    return (
+        f"the loss of the average of the {fewest} of {everyone} clients that took part in a round "
+        "in all of the runs, given that they did: not of all clients, nor over the draw of cohorts"
+    )
+
+
+def _same_clients(one: Partition, other: Partition) -> bool:
+    pairs = zip(one.train, other.train, strict=False)
+    return len(one.train) == len(other.train) and all(
+        len(a) == len(b) and bool((a == b).all()) for a, b in pairs
+    )
+
+
+def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dict[str, Any]:
+    """One entry of the rounds."""
+    first = runs[0]
+    clients = sorted(set.intersection(*(set(each.clients[number]) for each in runs)))
+    if len(clients) < 2:
+        raise UserError(
+            f"decomposition: round {number}: {len(clients)} clients took part in all of the runs: "
+            "expected at least two: full participation, or `cohorts: { stream: "
+            "numpy_legacy, seed: 1 }` in the setting"
+        )
+    weights = first.shares(clients)
+    net = first.plan.federation.context.net
+
+    @torch.inference_mode()
+    def logits(params: Tree) -> Tensor:
+        bound = net.bind(params)
+        return torch.cat([net.predict(bound, part) for part in x.split(BATCH)])
+
+    outputs, averaged, away, alike = [], [], [], []
+    for run in runs:
+        models = [run.client(number, each).params for each in clients]
+        outputs.append(torch.stack([logits(each) for each in models]))
+        averaged.append(logits(average_of(models, weights)))
+        away.append(max(distances(models, weights)))
+        alike.append(mean_cka(list(outputs[-1])))
+        if run is first:
+            gap = ensemble_gap(lambda model: logits(model).softmax(-1), models, weights, (1.0,))
+            near = ensemble_gap(lambda model: logits(model).softmax(-1), models, weights, NEAR)
+    seen = torch.zeros(len(clients), len(y), dtype=torch.bool, device=y.device)
+    for place, client in enumerate(clients):
+        classes = torch.from_numpy(first.classes_of(client)).to(y.device)
+        seen[place] = torch.isin(y, classes)
+    terms = decompose_classes(
+        torch.stack(outputs), torch.stack(averaged), y, weights.to(y.device), seen
+    )
+    one_hot = torch.nn.functional.one_hot(y, outputs[0].shape[-1])
+    loss = float((torch.stack(averaged).softmax(-1).double() - one_hot).square().mean())
+    return {
+        "round": number,
+        "clients": len(clients),
+        **terms._asdict(),
+        "total": terms.total,
+        "loss": loss,
+        "ensemble_loss": loss - terms.locality,
+        "distance": sum(away) / len(away),
+        "gap": gap.gaps[0],
+        "slope": near.slope if math.isfinite(near.slope) else None,
+        "cka": sum(alike) / len(alike) if math.isfinite(sum(alike)) else None,
+    }

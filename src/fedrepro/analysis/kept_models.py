@@ -1,0 +1,189 @@
+"""The models that a finished run kept, and the samples that it is tested on."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrepro.analysis.decomposition import average_of
+from fedrepro.analysis.finished import Finished, open_run
+from fedrepro.analysis.landscape import require_same_shape
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.partition.partition import Partition
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.run.assembly import Plan
+from fedrepro.run.results import RunRecord
+from fedrepro.run.store import load_tree
+from fedrepro.support.errors import UserError, nearest
+from fedrepro.support.files import sha256_of
+from fedrepro.support.rng import stream
+
+KEPT = re.compile(r"round(\d+)-(?:client(\d+)|(global))\.safetensors")
+MODEL = re.compile(r"(\d+)(?:\.(average|client\d+|\d+))?")
+WORDS = (
+    "a round such as 400 (its global model), 400.average (of its clients), 400.client17, 400.1 "
+    "(the first of its clients), last, or a file that ends with .safetensors"
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and how it is called in a figure.
+
+    Attributes:
+        round: after which it was kept; 0 for any other.
+        client: whose it is; None: the server's, or a mean.
+    """
+
+    name: str
+    params: Tree
+    round: int = 0
+    client: int | None = None
+
+
+@dataclass(frozen=True)
+class KeptModels:
+    """A finished run and what it kept."""
+
+    root: Path
+    run: Run
+    opened: Finished
+
+    @property
+    def record(self) -> RunRecord:
+        return self.opened.record
+
+    @property
+    def plan(self) -> Plan:
+        return self.opened.plan
+
+    @property
+    def partition(self) -> Partition:
+        return self.opened.partition
+
+    @cached_property
+    def clients(self) -> Mapping[int, tuple[int, ...]]:
+        """Round -> the clients whose models were kept after it, in order."""
+        found: dict[int, list[int]] = {}
+        for name in self.record.manifest["files"]:
+            kept = KEPT.fullmatch(name)
+            if kept and kept[2]:
+                found.setdefault(int(kept[1]), []).append(int(kept[2]))
+        return {number: tuple(sorted(found[number])) for number in sorted(found)}
+
+    @property
+    def averages(self) -> bool:
+        """Whether the server's models are moving averages (IMA)."""
+        return "ima" in re.split(r"[+@]", self.record.manifest["run"]["composition"])
+
+    def shares(self, clients: Sequence[int]) -> Tensor:
+        """The clients' n_k over their sum, float64 [clients]."""
+        sizes = torch.tensor([self.plan.client_sizes[each] for each in clients])
+        return sizes.double() / sizes.sum()
+
+    def require_kept(self) -> None:
+        """Raises UserError, which says how models are kept, if the run kept none."""
+        if not self.clients:
+            run = self.run
+            raise UserError(
+                f"{run.folder}: it kept no models: expected `keep: {{ {run.method}: [ROUND, ...] "
+                f"}}` in the setting {run.setting}, then fedrepro run {run.setting} {run.method} "
+                f"--seed {run.seed}"
+            )
+
+    def client(self, number: int, client: int) -> Model:
+        """A client's model after round ``number``, which is kept."""
+        params = self._load(f"round{number}-client{client}.safetensors")
+        return Model(f"client {client}", params, number, client)
+
+    def model(self, word: str) -> Model:
+        """What one word of the command line names.
+
+        Raises:
+            UserError: for a word that names none, or a model that was not kept.
+        """
+        if word == "last":
+            return Model("last", self._load("model.safetensors"))
+        if word.endswith(".safetensors"):
+            return self._from_file(Path(word))
+        found = MODEL.fullmatch(word)
+        if not found:
+            raise UserError(f"landscape: model {word!r}: expected {WORDS}{nearest(word, ['last'])}")
+        self.require_kept()
+        number, which = int(found[1]), found[2]
+        if number not in self.clients:
+            rounds = ", ".join(map(str, self.clients))
+            raise UserError(f"landscape: model {word!r}: expected a round that was kept: {rounds}")
+        if which is None:
+            if f"round{number}-global.safetensors" not in self.record.manifest["files"]:
+                raise UserError(f"landscape: model {word!r}: the run has no global model")
+            kind = "IMA" if self.averages else "global"
+            name = f"{kind}, round {number}"
+            return Model(name, self._load(f"round{number}-global.safetensors"), number)
+        clients = self.clients[number]
+        if which == "average":
+            models = [self.client(number, each).params for each in clients]
+            average = average_of(models, self.shares(clients))
+            return Model(f"average, round {number}", average, number)
+        if which.startswith("client"):
+            client = int(which.removeprefix("client"))
+            if client not in clients:
+                who = ", ".join(map(str, clients))
+                expectation = f"one of round {number}'s clients: {who}"
+                raise UserError(f"landscape: model {word!r}: expected {expectation}")
+            return self.client(number, client)
+        if not 1 <= int(which) <= len(clients):
+            raise UserError(
+                f"landscape: model {word!r}: expected a number from 1 to {len(clients)}, as "
+                f"round {number} has {len(clients)} clients"
+            )
+        return self.client(number, clients[int(which) - 1])
+
+    def samples(self, most: int) -> tuple[Tensor, Tensor]:
+        """At most so many of the samples that it is tested on, inputs and targets.
+
+        Which ones follows from how many there are alone: all runs share them.
+        """
+        every = self.opened.tested_on
+        order = torch.randperm(len(every), generator=stream(0, "samples of an analysis"))
+        return every.at(order[:most].to(every.y.device))
+
+    def classes_of(self, client: int) -> NDArray[np.int64]:
+        """Which classes a client trains on."""
+        counts: NDArray[np.int64] = np.flatnonzero(self.partition.train_counts[client])
+        return counts
+
+    def _load(self, name: str) -> Tree:
+        path = self.run.folder / name
+        if sha256_of(self.root / path) != self.record.manifest["files"][name]:
+            raise UserError(f"{path}: damaged: it is not what its manifest says; run it again")
+        return self._on_device(load_tree(self.root / path)[0])
+
+    def _from_file(self, path: Path) -> Model:
+        if not (self.root / path).is_file():
+            raise UserError(f"landscape: model {str(path)!r}: there is no such file")
+        params = self._on_device(load_tree(self.root / path)[0])
+        require_same_shape([self._load("model.safetensors"), params])
+        return Model(str(path.parent.parent.name or path.stem), params)
+
+    def _on_device(self, params: Tree) -> Tree:
+        device = self.plan.federation.context.net.device
+        return tree.apply(lambda leaf: leaf.to(device), params)
+
+
+def open_kept(workbench: Workbench, run: Run) -> KeptModels:
+    """The models of a finished run.
+
+    Raises:
+        UserError: when the run, its data or its partition is not there, or not as it was.
+    """
+    opened = open_run(workbench, run)
+    return KeptModels(workbench.root, run, opened)

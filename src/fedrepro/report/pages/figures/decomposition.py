@@ -1,0 +1,89 @@
+"""Decomposition: terms of the expected loss of averaged models, by round (IMA, Theorem 1)."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.figures import Decomposition
+from fedrepro.config.targets import FigureTarget, joint_analysis
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, read_analysis, titled
+from fedrepro.report.pages.figures.panel import Panel
+
+WORDS = {
+    "total": "sum of the five terms",
+    "loss": "loss of the average",
+    "ensemble_loss": "loss of the ensemble",
+    "distance": "largest distance of a client",
+    "gap": "average against ensemble",
+    "slope": "slope of Lemma 1",
+    "cka": "linear CKA of logits",
+}
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> Drawn:
+    terms = [term for group in figure.show for term in group]
+    names = [WORDS.get(term, term.replace("_", " ")) for term in terms]
+    drawn = Drawn("", ("Panel", "Round", *names), key=key_of(names))
+    about: dict[str, None] = {}
+    for place in figure.panels:
+        full = f"{target.system}/{place.setting_at(target.scale)}"
+        samples = str(figure.samples)
+        path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
+        found = read_analysis(workbench.root, path)
+        if found is None:
+            continue
+        rounds, series = _columns(path, found, figure)
+        about[
+            f"over the seeds {', '.join(map(str, found['seeds']))}, on {found['samples']} test "
+            f"samples, of {found['estimates']}"
+        ] = None
+        label = titled(place.label, place, target)
+        lines = {
+            term: Line(name, points)
+            for term, name, values in zip(terms, names, series, strict=True)
+            if (points := [pair for pair in zip(rounds, values, strict=True) if _known(pair[1])])
+        }
+        for group in figure.show:
+            shown = [lines[term] for term in group if term in lines]
+            if not shown:
+                continue
+            title = ", ".join(line.name for line in shown)
+            ends = ", ".join(f"{line.name} {line.points[-1][1]:.3g}" for line in shown)
+            words = f"{place.label}: after round {rounds[-1]:.0f} {ends}."
+            svg = curves.draw(shown, description=words, names=names, unit="")
+            apart = f": {title}" if len(figure.show) > 1 else ""
+            drawn.panels.append(Panel(f"{label}{apart}", svg))
+        for index, number in enumerate(rounds):
+            numbers = (_number(values[index]) for values in series)
+            drawn.rows.append((label, f"{number:.0f}", *numbers))
+    squared = "" if terms == ["cka"] else "Squared errors of softmax outputs. "
+    drawn.caption = f"{squared}Estimated {'; '.join(about)}." if about else squared
+    return drawn
+
+
+def _columns(
+    path: Path, found: dict[str, Any], figure: Decomposition
+) -> tuple[list[float], list[list[float]]]:
+    """The rounds, and of each of the figure's terms its values; NaN where there is none."""
+    try:
+        rounds = [float(each["round"]) for each in found["rounds"]]
+        series = [
+            [math.nan if each[term] is None else float(each[term]) for each in found["rounds"]]
+            for group in figure.show
+            for term in group
+        ]
+        assert found["estimates"] and found["samples"] and found["seeds"]
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise damaged(path, error) from None
+    return rounds, series
+
+
+def _known(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "–"

@@ -1,0 +1,156 @@
+"""Planes: loss and error on the plane through three models that a run kept."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.figures import AtHeight, Planes, View
+from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import planes
+from fedrepro.report.drawing.planes import Mark
+from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis, titled
+from fedrepro.report.pages.figures.panel import Panel
+
+TITLES: dict[AtHeight, str] = {"loss": "loss", "error": "error, %"}
+CORNERS = 3
+
+
+@dataclass(frozen=True)
+class Through:
+    """What ``fedrepro landscape --through`` found: on a plane [y][x], along a line in one row."""
+
+    x: list[float]
+    y: list[float]
+    heights: dict[AtHeight, list[list[float]]]
+    marks: list[dict[str, Any]]
+    samples: int
+    precision: str
+
+    def of_marks(self, kind: AtHeight) -> list[float]:
+        """Loss or error of the marked models."""
+        key = "loss" if kind == "loss" else "accuracy"
+        return [_height(mark[key], kind) for mark in self.marks]
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
+    found = views(workbench, target, figure)
+    drawn = Drawn(
+        "Darker is higher; lines join models of equal height, and all panels that show the same "
+        f"share one scale{', of the loss a logarithmic one' if 'loss' in figure.show else ''}. "
+        "Both directions are unit vectors, so that distances are those between parameters. What "
+        f"does not lie on the plane is marked where it is nearest. {sampled(found)}",
+        HEADER,
+        rows=numbers(found),
+    )
+    for kind in figure.show:
+        if not found:
+            break
+        shared = planes.range_of([each.heights[kind] for _, each in found], kind == "loss")
+        for label, each in found:
+            values = each.heights[kind]
+            marks = [
+                Mark(_short(mark["name"], each.marks), mark["x"], mark["y"], place < CORNERS)
+                for place, mark in enumerate(each.marks)
+            ]
+            at = zip(marks, each.of_marks(kind), strict=True)
+            shown = ", ".join(f"{mark.name} {value:.3g}" for mark, value in at)
+            svg = planes.draw(
+                each.x,
+                each.y,
+                values,
+                marks,
+                shared,
+                title=TITLES[kind],
+                description=f"{label}, {kind}: {shown}.",
+            )
+            drawn.panels.append(Panel(f"{label}: {kind}", svg))
+    return drawn
+
+
+HEADER = ("Panel", "Model", "Distance from the first", "Off the plane", "Loss", "Error, %")
+
+
+def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tuple[str, Through]]:
+    """The panels whose analysis is there; those that are of the same one with all their labels."""
+    grid, panels = figure.grid_at(target.scale), dict[Path, list[View]]()
+    for view in figure.panels:
+        full = f"{target.system}/{view.setting_at(target.scale)}"
+        run = Run(full, view.method, target.seeds[0])
+        path = run.analysis("landscapes", view.part(target.scale, grid))
+        panels.setdefault(path, []).append(view)
+    found = []
+    for path, alike in panels.items():
+        label = titled("; ".join(view.label for view in alike), alike[-1], target)
+        each = _read(workbench.root, path, figure.kind)
+        if each:
+            found.append((label, each))
+    return found
+
+
+def sampled(found: Sequence[tuple[str, Through]]) -> str:
+    """How finely, in words."""
+    sizes = dict.fromkeys((len(each.x), each.samples, each.precision) for _, each in found)
+    words = "; ".join(
+        f"{points} points along an axis, {samples} test samples, {precision}"
+        for points, samples, precision in sizes
+    )
+    return f"{words.capitalize()}." if words else ""
+
+
+def numbers(found: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:
+    """A row for every marked model."""
+    rows: list[tuple[str, ...]] = []
+    for label, each in found:
+        errors, losses = each.of_marks("error"), each.of_marks("loss")
+        for mark, loss, error in zip(each.marks, losses, errors, strict=True):
+            away = math.hypot(mark["x"], mark["y"] or 0.0)
+            places = (f"{away:.3g}", f"{mark['away']:.2g}" if mark["away"] > 1e-3 else "0")
+            rows.append((label, mark["name"], *places, f"{loss:.4g}", f"{error:.2f}"))
+    return rows
+
+
+def _short(name: str, marks: Sequence[dict[str, Any]]) -> str:
+    """A model's name where rounds need not be told: of several globals it is the round."""
+    kind, _, when = name.partition(", ")
+    alike = [mark for mark in marks if mark["name"].partition(", ")[0] == kind]
+    return (when or kind) if len(alike) > 1 else kind
+
+
+def _height(value: float | None, kind: AtHeight) -> float:
+    if value is None:
+        return math.inf
+    return float(value) if kind == "loss" else 100 * (1 - float(value))
+
+
+def _read(root: Path, path: Path, kind: str) -> Through | None:
+    found = read_analysis(root, path)
+    if found is None:
+        return None
+    try:
+        x = [float(value) for value in found["x"]]
+        y = [float(value) for value in found["y"]] if kind == "planes" else [0.0]
+        surfaces = {
+            name: found[name] if kind == "planes" else [found[name]]
+            for name in ("loss", "accuracy")
+        }
+        heights: dict[AtHeight, list[list[float]]] = {
+            "loss": [[_height(value, "loss") for value in row] for row in surfaces["loss"]],
+            "error": [[_height(value, "error") for value in row] for row in surfaces["accuracy"]],
+        }
+        marks = [
+            {"name": str(mark["name"]), "loss": mark["loss"], "accuracy": mark["accuracy"],
+             "x": float(mark["x"]), "y": None if mark["y"] is None else float(mark["y"]),
+             "away": float(mark["away"])}
+            for mark in found["marks"]
+        ]  # fmt: skip
+        made = Through(x, y, heights, marks, int(found["samples"]), str(found["precision"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from None
+    whole = all([len(row) for row in rows] == [len(x)] * len(y) for rows in heights.values())
+    flat = kind == "planes" and any(mark["y"] is None for mark in marks)
+    if not whole or len(x) < 2 or flat:
+        raise damaged(path, "expected a loss and an accuracy for every point")
+    return made

@@ -1,0 +1,42 @@
+"""Segments: loss and error along the line through two models that a run kept."""
+
+import math
+
+from fedrepro.config.figures import Planes
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.figures.base import Drawn
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.figures.planes import HEADER, TITLES, numbers, sampled, views
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
+    found = views(workbench, target, figure)
+    drawn = Drawn(
+        "Loss and error of (1 - x) times the first model plus x times the second; at 0 and 1, "
+        f"where the vertical lines are, stand the models themselves. {sampled(found)}",
+        (HEADER[0], HEADER[1], "At", "Off the line", *HEADER[4:]),
+        rows=numbers(found),
+    )
+    for kind in figure.show:
+        for label, each in found:
+            points = [
+                (at, value)
+                for at, value in zip(each.x, each.heights[kind][0], strict=True)
+                if math.isfinite(value)
+            ]
+            if not points:
+                continue
+            first, second = (mark["name"] for mark in each.marks[:2])
+            lines = [Line(kind, points, begins=(0.0, 1.0))]
+            ends = each.of_marks(kind)
+            words = f"{label}: {kind} {ends[0]:.3g} at {first}, {ends[1]:.3g} at {second}."
+            unit = "%" if kind == "error" else ""
+            svg = curves.draw(
+                lines, description=words, names=(kind,), unit=unit,
+                across=f"0: {first}, 1: {second}",
+            )  # fmt: skip
+            drawn.panels.append(Panel(f"{label}: {TITLES[kind]}", svg))
+    return drawn

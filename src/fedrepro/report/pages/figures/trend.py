@@ -1,0 +1,62 @@
+"""Trends: how a measure changes with one quantity, a line for each method."""
+
+from fedrepro.config.figures import Trend
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, values_of
+from fedrepro.report.pages.figures.panel import Panel
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
+    measure = measure_of(figure.metric)
+    seeds = len(target.seeds)
+    spread = "the mean over seeds, the band from the lowest to the highest" if seeds > 1 else (
+        "of a single seed"
+    )  # fmt: skip
+    drawn = Drawn(
+        f"{measure.words.capitalize()} as the rounds of the summary have it: {spread}.",
+        ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
+        key=key_of(figure.lines),
+    )
+    for panel in figure.panels:
+        found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
+        for point in panel.points:
+            setting = point.setting_at(target.scale)
+            if setting is None:
+                continue
+            for name, method in zip(figure.lines, point.methods, strict=True):
+                result = result_at(
+                    workbench, target, setting, (method,), figure.metric, figure.summary
+                )
+                values = values_of(result)
+                if result.mean is None or not values:
+                    continue
+                found[name].append((point.at, [result.mean, min(values), max(values)]))
+                numbers = (f"{each:.2f}" for each in found[name][-1][1])
+                drawn.rows.append(
+                    (panel.label, f"{point.at:g}", setting, method, *numbers, str(len(values)))
+                )
+        lines = [_line(name, sorted(points), seeds) for name, points in found.items() if points]
+        if lines:
+            ends = "; ".join(
+                f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
+            )
+            svg = curves.draw(
+                lines,
+                description=f"{measure.words} by {panel.x}, {panel.label}: {ends}.",
+                names=figure.lines,
+                unit=measure.unit,
+                across=panel.x,
+            )
+            drawn.panels.append(Panel(panel.label, svg))
+    return drawn
+
+
+def _line(name: str, points: list[tuple[float, list[float]]], seeds: int) -> Line:
+    means = [(at, values[0]) for at, values in points]
+    if seeds < 2:
+        return Line(name, means)
+    return Line(name, means, [each[1] for _, each in points], [each[2] for _, each in points])

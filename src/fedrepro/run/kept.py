@@ -1,0 +1,52 @@
+"""What the models that a run is told to keep take on the disk, said before it starts."""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.data.dataset import Dataset
+from fedrepro.models import _registry as models
+from fedrepro.run.assembly import compose
+from fedrepro.support.errors import UserError
+
+
+class Kept(NamedTuple):
+    """How many models are kept, after how many rounds, and the bytes of one."""
+
+    models: int
+    rounds: int
+    each: int
+
+    def refused_beyond(self, folder: Path) -> str:
+        """In words what they take of the disk that ``folder`` is on.
+
+        Raises:
+            UserError: if that is more than is free.
+        """
+        free = shutil.disk_usage(folder).free
+        total = self.models * self.each
+        words = (
+            f"keeps {self.models} models of {self.each / 1e6:.1f} MB, of {self.rounds} rounds: "
+            f"{total / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"
+        )
+        if total > free:
+            raise UserError(f"{words}: expected a disk with more room, or fewer rounds in `keep`")
+        return words
+
+
+def disk_of_kept(spec: RunSpec, dataset: Dataset, clients: int) -> Kept:
+    """What ``keep`` in the run's setting comes to: a round's clients, and the server's model."""
+    rounds = set(spec.setting.keep.get(spec.method, ()))
+    if not rounds:
+        return Kept(0, 0, 0)
+    method, _ = compose(spec)
+    outputs = method.outputs or (1 if dataset.task == "binary" else dataset.classes)
+    with torch.device("meta"):  # shapes only
+        model = models.build(spec.setting.model, dataset.input_shape, outputs)
+    leaves = [*model.parameters(), *model.buffers()]
+    each = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
+    cohort = max(1, int(spec.setting.participation * clients + 1e-9))
+    return Kept(len(rounds) * (cohort + 1), len(rounds), each)
