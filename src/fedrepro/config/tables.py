@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
-from fedrepro.support.typed_yaml import Real, Typed, expected
+from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 
 class PublishedTable(Typed):
@@ -49,16 +49,41 @@ class RoundsTo(Typed):
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
 
 
+class Reached(Typed):
+    """The greatest multiple of so many percent that the test accuracy has in every seed's run."""
+
+    reached_in_steps_of: Annotated[
+        Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")
+    ]
+
+
+class Least(Typed):
+    """The least over rounds of the mean over seeds."""
+
+    least: Literal["loss", "ensemble_loss", "distillation_loss"]
+
+
+KINDS: Mapping[str, type[Typed]] = {
+    "rounds_to": RoundsTo, "reached_in_steps_of": Reached, "least": Least
+}  # fmt: skip
+
+
 def _tag_of_metric(value: object) -> str:
-    if isinstance(value, RoundsTo) or (isinstance(value, Mapping) and "rounds_to" in value):
-        return "RoundsTo"
+    for key, kind in KINDS.items():
+        if isinstance(value, kind) or (isinstance(value, Mapping) and key in value):
+            return kind.__name__
     return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
 
 
 Metric = Annotated[
-    Annotated[Literal["accuracy", "loss"], Tag("plain")]
+    Annotated[
+        Literal["accuracy", "loss", "ensemble_accuracy", "ensemble_loss", "distillation_loss"],
+        Tag("plain"),
+    ]
     | Annotated[OverClients, Tag("OverClients")]
-    | Annotated[RoundsTo, Tag("RoundsTo")],
+    | Annotated[RoundsTo, Tag("RoundsTo")]
+    | Annotated[Reached, Tag("Reached")]
+    | Annotated[Least, Tag("Least")],
     Discriminator(_tag_of_metric),
 ]
 
@@ -68,6 +93,7 @@ class Summary(Typed):
 
     over: Literal["last"] = "last"
     rounds: PositiveWhole = 1
+    up_to: PositiveWhole | None = later(None, "The last round that counts, where a run has more.")
 
 
 class Place(Typed):
@@ -97,6 +123,20 @@ class Row(Place):
     )
 
 
+class RowOfTable(Row):
+    """A row, some of whose cells may have a setting of their own."""
+
+    instead: dict[str, SettingName] = later(
+        {}, "By a column's label, its setting instead of the row's; not of `demo`."
+    )
+
+    def setting_for(self, column: str, scale: Scale) -> str:
+        """The setting of the cell under the label ``column``."""
+        if scale == "demo" and self.demo:
+            return self.demo
+        return self.instead.get(column, self.setting)
+
+
 class Column(Typed):
     """One method of a table, or several of which the best counts."""
 
@@ -114,6 +154,12 @@ class Column(Typed):
         return (chosen,) if isinstance(chosen, str) else tuple(chosen)
 
 
+class ColumnOfTable(Column):
+    """A column that may measure something else than its rows do."""
+
+    metric: Metric | None = later(None, "Instead of the row's.")
+
+
 class Table(Typed):
     """A published table: rows of settings, columns of methods."""
 
@@ -121,12 +167,12 @@ class Table(Typed):
     published: PublishedTable | None = None
     metric: Metric = "accuracy"
     summary: Summary = Summary()
-    rows: list[Row] = Field(min_length=1)
-    columns: list[Column] = Field(min_length=1)
+    rows: list[RowOfTable] = Field(min_length=1)
+    columns: list[ColumnOfTable] = Field(min_length=1)
 
-    def metric_of(self, row: Row, column: Column | None = None) -> Metric:
+    def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""
-        metric = row.metric or self.metric
+        metric = (column.metric if column else None) or row.metric or self.metric
         if isinstance(metric, OverClients) and column and column.mix:
             return metric.model_copy(update={"mix": column.mix})
         return metric

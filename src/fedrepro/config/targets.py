@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Column, Computed, Row, Table
+from fedrepro.config.tables import ColumnOfTable, Computed, RowOfTable, Table
 from fedrepro.config.values import Scale
 
 
@@ -30,8 +30,8 @@ class Run:
 class Cell:
     """One cell of a table: a setting, the methods of which the best counts, the seeds."""
 
-    row: Row
-    column: Column
+    row: RowOfTable
+    column: ColumnOfTable
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]

@@ -175,7 +175,7 @@ def _play(
         before = state.server
         state.server, played = play_round(plan.federation, before, state.owns, state.done)
         state.done += 1
-        scoring.record(plan, state, played)
+        scoring.record(plan, state, before, played)
         _keep(scoring.beside(plan, state, before, played), partial)
         now, now_cpu = time.perf_counter(), time.process_time()
         state.wall_seconds += now - wall

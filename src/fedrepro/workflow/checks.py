@@ -67,7 +67,8 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
                 for method in sorted(methods):
                     for row in table.rows:
-                        setting = workbench.setting(f"{system}/{row.setting}")
+                        name = row.setting_for(column.label, "paper")
+                        setting = workbench.setting(f"{system}/{name}")
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
                         yield where, *workbench.compose(setting, method)
         for item, figure in experiment.figures.items():

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro.config.tables import RoundsTo
+from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
@@ -93,8 +93,9 @@ def scene_of(
         return None
     setting = next(iter(results.values())).setting
     metric = target.table.metric_of(target.table.rows[cells[0].row])
-    of_rounds = isinstance(metric, RoundsTo)  # has no curve: the accuracy's is shown
-    metric = "accuracy" if of_rounds else metric
+    # What is one number of a whole run has no curve: that of what it is a number of is shown.
+    of_rounds = isinstance(metric, RoundsTo | Reached | Least)
+    metric = metric.least if isinstance(metric, Least) else "accuracy" if of_rounds else metric
     measure = measure_of(metric)
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
