@@ -1,10 +1,12 @@
 """A GAN, images of it and a distillation on these, as runs; generators from files, other data."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
@@ -24,7 +27,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support import tiny_run
 from support.gan_run import IMAGES, carry_out, dataset, folder_of, specs
-from support.places import TESTS
+from support.places import ROOT, TESTS
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +105,20 @@ def test_a_generator_from_a_file_makes_what_the_run_s_own_does(root: Path) -> No
     after, _ = load_tree(folder_of(root, spec) / given.MODEL)
     assert torch.equal(before["x"], after["x"])
     assert spec.description()["given"]["generator"].startswith("file ")
+
+
+def test_the_file_is_made_as_the_docs_say(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs/generators.md").read_text(encoding="utf-8")
+    code = re.findall(r"^ *```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)[0]
+    monkeypatch.chdir(tmp_path)
+    save_file(exported(root), tmp_path / "weights.safetensors")
+    exec(textwrap.dedent(code), {})
+    tensors, facts = load_tree(tmp_path / "generator.safetensors")
+    right, of_run = load_tree(folder_of(root, specs()["wgan_gp"]) / given.MODEL)
+    assert facts == of_run
+    assert all(torch.equal(tensors[name], leaf) for name, leaf in right.items())
 
 
 def test_tensors_that_are_not_the_generator_s_are_refused(root: Path) -> None:
