@@ -114,7 +114,7 @@ def _check_references(
     for item, table in experiment.tables.items():
         labels = [column.label for column in table.columns]
         for row in table.rows:
-            for column in row.instead:
+            for column in (*row.instead, *row.demo_instead):
                 if column not in labels:
                     where = f"tables.{item}.rows.{row.label}.instead"
                     raise bad_value(shown, where, column, "the label of a column", labels)
@@ -136,8 +136,9 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     for item, table in experiment.tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
         for row in table.rows:
-            for column, setting in row.instead.items():
-                yield f"tables.{item}.rows.{row.label}.instead.{column}", setting
+            for key in ("instead", "demo_instead"):
+                for column, setting in getattr(row, key).items():
+                    yield f"tables.{item}.rows.{row.label}.{key}.{column}", setting
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():

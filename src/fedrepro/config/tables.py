@@ -127,13 +127,14 @@ class RowOfTable(Row):
     """A row, some of whose cells may have a setting of their own."""
 
     instead: dict[str, SettingName] = later(
-        {}, "By a column's label, its setting instead of the row's; not of `demo`."
+        {}, "By a column's label, its setting instead of the row's."
     )
+    demo_instead: dict[str, SettingName] = later({}, "The same of the row's `demo`.")
 
     def setting_for(self, column: str, scale: Scale) -> str:
         """The setting of the cell under the label ``column``."""
         if scale == "demo" and self.demo:
-            return self.demo
+            return self.demo_instead.get(column, self.demo)
         return self.instead.get(column, self.setting)
 
 

@@ -210,6 +210,9 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
     assert found[2].paper.setting == PAPER
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
+    row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
+    assert row.setting_for(first.label, "demo") == "fmnist-iid-demo"
+    assert row.setting_for(second.label, "demo") == other
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
