@@ -12,6 +12,8 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
+from fedrepro.report.cells.tables import compute
+from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
@@ -189,6 +191,10 @@ def test_rounds_after_the_last_that_counts_are_left_out(
     accuracies = [*constant(0.1, 48), 0.6, 0.8, *constant(0.9, 250)]
     write_run(bench, Run(PAPER, "fedavg", 1), accuracies)
     assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(70)
+    target = bench.table("ima", "table_1", "paper")
+    page = table_page(bench, target, compute(bench, target, papers), papers)
+    expected = "mean of the last 2 evaluated rounds of the first 50 rounds"
+    assert page["rows"][0].summary == expected
 
 
 def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
@@ -209,6 +215,10 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert found[0].paper.mean == pytest.approx(math.log(2))
     assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
     assert found[2].paper.setting == PAPER
+    target = bench.table("ima", "table_1", "paper")
+    page = table_page(bench, target, compute(bench, target, papers), papers)
+    assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
+    assert page["rows"][0].summary == "mean of the last 10 evaluated rounds"
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
     row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
     assert row.setting_for(first.label, "demo") == "fmnist-iid-demo"

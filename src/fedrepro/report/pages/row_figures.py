@@ -42,9 +42,10 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Scene:
-    """The figures of a row at one scale."""
+    """The figures of a row at one scale, and what its curves are of, in words."""
 
     setting: str
+    metric: str
     curves: Curves | None
     heat_map: HeatMap | None
 
@@ -130,7 +131,7 @@ def scene_of(
     key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
     shown = Curves(drawn, key, seeds, levels) if drawn else None
-    return Scene(setting, shown, _heat_map(workbench, setting, results))
+    return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:
