@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import prototypes
-from fedrepro.methods.distilling.losses import cosine, divergence, ensemble
+from fedrepro.methods.distilling.losses import cosine, divergence, pseudo_labels
 from fedrepro.methods.distilling.weighting import odds, uniform
 from fedrepro.methods.feddisco import coefficients, imbalance
 
@@ -101,7 +101,7 @@ def test_feddf(temperature: int) -> None:
     golden = read("feddf")
     expected = golden[f"T{temperature}_avg_logits"]
     teachers, x = tensor(golden["teacher_logits"]), tensor(golden["x"])
-    labels = (ensemble(teachers, uniform(teachers)) / temperature).softmax(-1)
+    labels = pseudo_labels(teachers, uniform(teachers), temperature)
 
     def loss(weight: Tensor, bias: Tensor) -> Tensor:
         return divergence(labels, x @ weight.T + bias, temperature)

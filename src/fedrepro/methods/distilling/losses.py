@@ -14,6 +14,11 @@ def ensemble(logits: Tensor, weights: Tensor) -> Tensor:
     return (logits * weights[..., None]).sum(0)
 
 
+def pseudo_labels(logits: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
+    """Probabilities [n, classes]: the softmax of :func:`ensemble` over ``temperature``."""
+    return (ensemble(logits, weights) / temperature).softmax(-1)
+
+
 def divergence(labels: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
     """KL(labels || softmax(logits / temperature)), the mean over samples, a scalar tensor.
 
