@@ -64,7 +64,7 @@ lock: .tools/uv.stamp ## write requirements.lock again after a change in pyproje
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so a step that was broken off is done again.

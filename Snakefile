@@ -10,6 +10,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/partition.smk"
 include: "workflow/rules/run.smk"
+include: "workflow/rules/study.smk"
 include: "workflow/rules/report.smk"
 
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -115,11 +116,17 @@ def seconds(bench: Workbench, run: Run, timed: Iterable[RunRecord]) -> float | N
 
 
 def keep(run: Run) -> Path:
-    """Copy a finished run's files, but for its model, to where reference results are committed."""
-    folder = landed_folder(run)
-    for file in sorted(run.folder.iterdir()):
+    """Copy a finished run's files, but for its model, to where reference results are committed.
+
+    What judged its synthetic set goes with them, as it can't be judged without the model.
+    """
+    folder, judged = landed_folder(run), run.analysis("quality")
+    copies = {file: folder / file.name for file in sorted(run.folder.iterdir())}
+    if judged.exists():
+        copies[judged] = folder / "quality.json"
+    for file, copy in copies.items():
         if file.name != MODEL:
-            with write_atomically(folder / file.name) as temporary:
+            with write_atomically(copy) as temporary:
                 shutil.copyfile(file, temporary)
     return folder
 
@@ -169,10 +176,15 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         return
     os.nice(19)
+    # Where Linux shares out time by terminal first, the above counts inside of this one only.
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     for _, left in groups:
         if not left:
             continue
         files = [str(run.folder / "manifest.json") for run in left]
+        # A synthetic set is judged before it is kept.
+        files += [str(run.analysis("quality")) for run in left if bench.setting(run.setting).judge]
         subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
         for run in keep_finished(bench, left):
             print(f"missing: {run.folder}", flush=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 ENGINE = Path("results/bench/engine.json")
 START = Path("results/bench/start.json")
+PARALLEL = Path("results/bench/parallel.json")
 AGGREGATION = Path("results/bench/aggregation.json")
 STORE = Path("results/bench/store.json")
 PAGE = Path("docs/benchmarks.md")
@@ -39,7 +40,19 @@ stacked step; compiling happens once per run and is not counted. Neither side ev
 {details}
 
 {machine}
-{start}{store}{aggregation}"""
+{start}{parallel}{store}{aggregation}"""
+
+DEALT_OUT = """
+## Two processes on one run
+
+{ratios}
+
+How many times as fast as `sequential` the rounds of `parallel` are by the wall clock, with two
+processes on two cores: medians of runs by turns. Clients are dealt out whole, so that with five of
+them in a round, no two processes can be more than 5/3 as fast as one.
+
+{machine}
+"""
 
 DECISIONS = """
 ## One decision on mixing coefficients
@@ -116,6 +129,25 @@ def start_line() -> str:
     )
 
 
+def parallel_section() -> str:
+    """What several processes gain; nothing where it is not measured."""
+    if not PARALLEL.exists():
+        return ""
+    measured = json.loads(PARALLEL.read_text())
+    rows = [
+        [
+            one["workload"],
+            f"{one['ratio']:.2f}",
+            f"{min(one['ratios']):.2f} to {max(one['ratios']):.2f}",
+            f"{one['at_most']:.2f}",
+            f"{one['seconds_per_round']:.2g} s",
+        ]
+        for one in measured
+    ]
+    head = ["", "ratio", "lowest to highest", "at most", "a round of `sequential`"]
+    return DEALT_OUT.format(ratios=table(head, rows), machine=machine_line(measured))
+
+
 def store_section() -> str:
     """What it takes to keep clients' personal models; nothing where it is not measured."""
     if not STORE.exists():
@@ -177,6 +209,7 @@ def main() -> None:
         details=details,
         machine=machine_line(measured),
         start=start_line(),
+        parallel=parallel_section(),
         store=store_section(),
         aggregation=aggregation_section(),
     )

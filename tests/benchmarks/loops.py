@@ -17,6 +17,8 @@ from fedrepro.methods import _registry as registry
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.store import ClientStore
 
+WORKERS = 2  # of the executor that deals clients out
+
 
 class BareLoop:
     """What the engine is measured against.
@@ -94,7 +96,7 @@ class EngineLoop:
             cohort_size=workload.cohort,
             batch_size=workload.batch_size,
             seed=0,
-            execute=EXECUTORS[executor],
+            execute=EXECUTORS[executor](WORKERS),
         )
         self.server = begin(self.federation)
         self.owns = ClientStore(folder)

@@ -16,13 +16,13 @@ from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.run.assembly import compose
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.checks import check_methods
+from fedrepro.workflow.checks import check_given, check_methods
 from support.malformed import Mutation, fuzzed, mutated, mutations, watched
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
-SYSTEMS = ("ima", "aaggff", "superfed")
-FILES = ("config.yaml", "datasets.yaml", *(f"experiments/{name}.yaml" for name in SYSTEMS))
+EXPERIMENTS = sorted(path.name for path in (ROOT / "config/experiments").glob("*.yaml"))
+FILES = ("config.yaml", "datasets.yaml", *(f"experiments/{name}" for name in EXPERIMENTS))
 BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (at + 1, at + 1, b", ".join([b"*%c" % at] * 10)) for at in range(97, 110)
 )
@@ -57,6 +57,7 @@ def use(root: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / ".snakemake")
     check_methods(bench)
+    check_given(bench)
     shutil.rmtree(root / ".snakemake")
 
 

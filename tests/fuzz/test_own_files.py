@@ -22,9 +22,11 @@ from fedrepro.data.partition.partition import Partition, make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.data.prepare import prepare
 from fedrepro.run import results, runner
+from fedrepro.run.integrity import Check
 from fedrepro.run.store import load_tree, save_tree
 from support.malformed import Mutation, fuzzed, mutated, mutated_archive, mutations, watched
 from support.raw_data import idx_entry, idx_files, write_packed
+from support.results_tree import write_tree
 from support.tiny_run import carry_out, run_spec
 
 SHARE = st.floats(0, 1, exclude_max=True)
@@ -133,6 +135,25 @@ def test_finished_runs(tmp_path: Path) -> None:
             assert record.state in ("finished", "diverged", "stopped early", "damaged")
             for table in (record.rounds, record.clients, record.decisions, record.mixtures):
                 assert all(isinstance(value, float) for each in table.values() for value in each)
+
+    check()
+
+
+def test_a_results_tree_that_is_verified(tmp_path: Path) -> None:
+    """Each of its files, and those that are JSON also as JSON of another shape."""
+    whole = tmp_path / IN / "whole"
+    write_tree(whole)
+    names = sorted(str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file())
+    described = [name for name in names if name.endswith(".json")]
+
+    @fuzzed(40)
+    @given(SHARE, mutations(), st.booleans())
+    def check(which: float, how: list[Mutation], any_file: bool) -> None:
+        chosen = names if any_file else described
+        name = chosen[int(which * len(chosen))]
+        damaged(tmp_path / IN / "tree", whole, name, lambda content: mutated(content, how))
+        with watched(tmp_path):
+            assert all("\n" not in fault for fault in Check(tmp_path / IN / "tree").faults())
 
     check()
 

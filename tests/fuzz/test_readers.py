@@ -27,7 +27,7 @@ from fedrepro.support import files
 from fedrepro.support.errors import UserError
 from support import raw_fairness, raw_ima, raw_superfed
 from support.malformed import Mutation, fuzzed, mutated, mutated_archive, mutations, watched
-from support.raw_data import encoded, entry, idx_entry, idx_files, sha256
+from support.raw_data import encoded, entry, idx_entry, idx_files, medmnist, sha256
 
 ADAPTER: TypeAdapter[DatasetSpec] = TypeAdapter(DatasetSpec)
 SHARE = st.floats(0, 1, exclude_max=True)
@@ -80,6 +80,11 @@ def rebuilt(spec: DatasetSpec, contents: dict[str, bytes]) -> DatasetSpec:
     return ADAPTER.validate_python(fix(spec.model_dump(mode="python")))
 
 
+def medmnist_of(content: bytes) -> tuple[DatasetSpec, dict[str, bytes]]:
+    file = {"name": "x.npz", "sha256": sha256(content)}
+    return entry("medmnist", class_names=list("abc"), side=8, file=file), {"x.npz": content}
+
+
 VOCABULARY = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
 HEART = (files.Path(preparing.__file__).parent / "bundled/heart_disease_uci.csv").read_bytes()
 FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
@@ -91,6 +96,7 @@ FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
     "speech": lambda: raw_fairness.speech(raw_fairness.clips(), None),
     "isic": lambda: raw_fairness.isic(None),
     "tiny_imagenet": lambda: raw_fairness.tiny_imagenet(None),
+    "medmnist": lambda: medmnist_of(medmnist(8)),
 }
 
 
@@ -272,6 +278,25 @@ def test_downsampled_imagenet(
         for each, content in contents.items():
             (path / each).write_bytes(content)
         outcome(entry("downsampled_imagenet", path=str(path), side=2), Path(folder))
+
+
+@fuzzed(20)
+@given(st.booleans(), SHARE, mutations(), st.booleans())
+def test_synthetic_sets(images: bool, member: float, how: list[Mutation], all_of_it: bool) -> None:
+    out = io.BytesIO()
+    np.savez(out, x=np.arange(128, dtype=np.uint8).reshape(8, 1, 4, 4), y=np.arange(8) % 2)
+    contents = {"images.npz": out.getvalue(), "datasheet.json": b'{"class_names": ["a", "b"]}'}
+    if images:
+        change = mutated if all_of_it else partial(mutated_archive, which=member)
+        contents["images.npz"] = change(contents["images.npz"], how=how)
+    else:
+        contents["datasheet.json"] = mutated(contents["datasheet.json"], how)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "digits"
+        path.mkdir()
+        for each, content in contents.items():
+            (path / each).write_bytes(content)
+        outcome(entry("synthetic", path=str(path), test_fraction=0.5), Path(folder))
 
 
 def pictures() -> Iterator[bytes]:

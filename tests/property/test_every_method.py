@@ -5,16 +5,21 @@ A new method gets these tests by being in its folder; nothing here names one.
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.executors import eager
-from fedrepro.engine.round import context_of
+from fedrepro.engine.executors import Parallel, eager
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.methods import _registry as registry
+from fedrepro.models.classifier import Classifier
 from fedrepro.run.store import ClientStore, load_tree, save_tree
-from support.worlds import Memory, assert_close, federation, play
+from fedrepro.support.errors import UserError
+from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
 
 
 def compositions() -> Iterator[str]:
@@ -53,6 +58,14 @@ def test_executors_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_dealt_out_to_processes_no_bit_changes(name: str) -> None:
+    server, owns, _ = play(federation(name), until=2)
+    dealt, dealt_owns, _ = play(federation(name, execute=Parallel(3)), until=2)
+    assert_close(server, dealt, 0)
+    assert_close(dict(owns.known), dict(dealt_owns.known), 0)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_resuming_from_disk_changes_no_bit(name: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
     world = federation(name)
     server, owns, _ = play(world)
@@ -70,6 +83,30 @@ def test_resuming_from_disk_changes_no_bit(name: str, tmp_path) -> None:  # type
     assert_close(server, resumed, 0)
     for client, own in owns.known.items():
         assert_close(own, resumed_owns.known[client], 0)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("ima")])
+def test_a_wrapper_goes_on_from_the_method_that_it_begins_as(name: str) -> None:
+    """To the bit, from any round up to the last that it names; from later ones it is another."""
+    world = federation(name, {"ima": {"start": 0.7, "window": 3}})
+    inner, rounds = world.method.begins_as(world.context.rounds)
+    assert rounds == 2
+    server, owns, _ = play(world)
+    for until in (1, rounds, rounds + 2):
+        theirs, known, done = play(replace(world, method=inner), until=until)
+        begun = world.method.taken_over(context_of(world, 0, [0]), theirs)
+        resumed, resumed_owns, _ = play(world, state=(begun, known, done))
+        if until > rounds:
+            assert not torch.equal(flat(server["params"]), flat(resumed["params"]))
+        else:
+            assert_close(server["params"], resumed["params"], 0)
+            assert owns.known.keys() == resumed_owns.known.keys()
+            for client, own in owns.known.items():
+                assert_close(own, resumed_owns.known[client], 0)
+
+
+def flat(params: tree.Tree) -> torch.Tensor:
+    return torch.cat([leaf.flatten() for leaf in tree.leaves(params)])
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -117,3 +154,31 @@ def test_another_seed_gives_another_result(name: str) -> None:
         not torch.equal(a, b)
         for a, b in zip(tree.leaves(one["params"]), tree.leaves(other["params"]), strict=True)
     )
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "+" not in name])
+def test_running_statistics_stay_among_those_of_the_clients(name: str) -> None:
+    """No gradient moves them: whatever steers the parameters, they are averaged."""
+    world = federation(name)
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
+    net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
+    # Mini-batches of 7: no client has a last one of a single sample.
+    world = replace(world, context=replace(world.context, net=net), batch_size=7)
+    if any(layer.needs for layer in world.method.layers()):
+        pytest.skip("its server trains, too")
+    try:
+        world.method.check(context_of(world, 0, [0]))
+    except UserError:
+        pytest.skip("refuses running statistics")
+    before = begin(world)
+    after, played = play_round(world, before, Memory(), 0)
+    if torch.equal(after["params"]["body.1.running_mean"], world.initial["body.1.running_mean"]):
+        pytest.skip("shares none")
+    ctx = context_of(world, 0, played.cohort)
+    places = range(len(played.cohort))
+    ended = [world.method.ended(ctx, before, played.reports, place) for place in places]
+    for buffer in ("body.1.running_mean", "body.1.running_var"):
+        each = torch.stack([model[buffer] for model in ended])
+        found = after["params"][buffer]
+        assert bool((found <= each.max(0).values + 1e-12).all())
+        assert bool((found >= each.min(0).values - 1e-12).all())

@@ -17,8 +17,10 @@ from fedrepro.methods._registry import parts
 from fedrepro.methods.discriminators import Discriminators
 from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.generated import Generated
-from fedrepro.methods.wgan_gp import WganGp, part_of
+from fedrepro.methods.generating.parts import part_of
+from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
+from support.image_worlds import adversaries, autoencoders, energies
 from support.worlds import FEATURES, Data, Memory, assert_close, data, federation, play
 
 LATENT = 3
@@ -64,6 +66,9 @@ def images_world() -> Federation:
 
 
 WORLDS = {
+    "fedevg": energies,
+    "fedcgan": adversaries,
+    "fedcvae": autoencoders,
     "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
     "fedgan": lambda: replace(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
     "discriminators": critic_world,

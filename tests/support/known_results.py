@@ -77,7 +77,8 @@ def write_run(
     manifest = {
         "status": "finished", "rounds_done": count, "diverged_at": None, "run": described,
         "config_hash": "0", "code": "0", "executor": "sequential", "device": "cpu",
-        "dtype": "float32", "parameters": 10, "bytes_down": count, "bytes_up": count,
+        "dtype": "float32", "parameters": 1234,
+        "bytes_down": 2000 * count, "bytes_up": 3000 * count,
         "packages": {"torch": "2"}, "files": {},
         "hardware": {"machine": machine, "system": "Linux", "cores": 2},
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """Whole pages against numbers reckoned by hand: Parquet files and printed cells in, HTML out."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,23 @@ def test_costs_are_sums_over_the_runs_that_are_there(site: Path) -> None:
     assert rows[name, "demo"] == ["4 of 6", "30.5 s", "–", "4 s", "900 MB"]
     costs = {row[0]: row[3:] for row in by_method}
     assert costs["ima/a fedavg"] == ["60 s", "6 s", "1.00", "1 MB"]
+
+
+def test_the_page_of_a_run_shows_where_it_ended_and_what_it_took(site: Path) -> None:
+    page = (site / "reports/site/runs/ima/a/fedavg/seed2.html").read_text(encoding="utf-8")
+    page = re.sub(r"</?small>", "", page.replace("\N{NARROW NO-BREAK SPACE}", " "))
+    shown = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", page))
+    assert shown == {
+        "test accuracy, last round": "91.00 %",  # 82 and 9
+        "test loss, last round": "0.7300",  # .82 less 9 hundredths
+        "parameters": "1 234",
+        "sent to clients": "24 kB",
+        "sent to the server": "36 kB",
+        "wall time": "2 s",
+    }
+    costs = {row[0]: row[1] for rows in Tables(page).of("pairs") for row in rows}
+    assert (costs["CPU time"], costs["peak memory"]) == ("20 s", "1 MB")
+    assert "Test accuracy ends at 91.00 %" in page and "Test loss ends at 0.73" in page
 
 
 def test_hostile_texts_are_escaped_on_every_kind_of_page(site: Path) -> None:

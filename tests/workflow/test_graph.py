@@ -65,6 +65,11 @@ settings:
     evaluate: {clients: true}
   d: {extends: a, partition: {scheme: iid, clients: 5}, optimizer: {lr: 0.2}}
   e: {extends: a, dataset: three}
+  f:
+    extends: a
+    partition: {scheme: iid, clients: 7}
+    lr_decay: 0.9
+    judge: {model: superfed_twonn, epochs: 50}
 tables:
   table_1:
     title: A table
@@ -74,9 +79,14 @@ tables:
     title: Another table
     rows: [{label: D, setting: d}]
     columns: [{label: FedAvg, method: fedavg}]
+  table_3:
+    title: Judged
+    rows: [{label: F, setting: f, metric: {quality: accuracy}}]
+    columns: [{label: FedAvg, method: fedavg}]
 computed:
   counted: {kind: client_statistics, title: Counted, settings: {one: b}}
   formula: {kind: responses, title: Responses}
+  costs: {kind: costs, title: Costs}
 figures:
   lines:
     kind: lines
@@ -110,23 +120,29 @@ figures:
     title: Regret
     method: aaggff_s
     panels: [{label: C, setting: c}]
+  toy: {kind: regions, title: Toy}
 """
 
 SITE = {"reports/site/index.html"}
 PAGES = (
-    "table_1", "table_2", "counted", "formula",
-    "lines", "bars", "heat", "landscape", "mixtures", "regret",
+    "table_1", "table_2", "table_3", "counted", "formula", "costs",
+    "lines", "bars", "heat", "landscape", "mixtures", "regret", "toy",
 )  # fmt: skip
-TABLES = ("table_1", "table_2")
+TABLES = ("table_1", "table_2", "table_3")
 RUNS = (
     "a/fedavg", "a/fedprox", "b/fedavg", "b/strong", "c/apfl", "c/aaggff_s", "d/fedavg", "e/fedavg",
+    "f/fedavg",
 )  # fmt: skip
 PARTITIONS = (
-    "one/iid-clients4", "one/iid-clients3", "one/iid-clients5", "three/iid-clients4",
+    "one/iid-clients4", "one/iid-clients3", "one/iid-clients5", "one/iid-clients7",
+    "three/iid-clients4",
     "two/iid-clients3-test0.2",
 )  # fmt: skip
 LANDSCAPE = {"results/landscapes/ima/d/fedavg/seed1.json"}
+COSTS, TOY = ({f"results/studies/fedgo_{name}.json"} for name in ("cost", "toy"))
 REGRETS = {f"results/regrets/ima/c/aaggff_s/seed{k}.json" for k in (1, 2)}
+
+QUALITY = {f"results/quality/ima/f/fedavg/seed{k}.json" for k in (1, 2)}
 
 
 def pages(*names: str) -> set[str]:
@@ -186,7 +202,8 @@ def world(complete: Project, tmp_path: Path) -> Project:
 
 def test_every_kind_of_target_was_made_and_nothing_is_due(complete: Project) -> None:
     made = {str(path.relative_to(complete.root)) for path in complete.root.rglob("*.*")}
-    assert pages(*PAGES) | runs(*RUNS) | partitions(*PARTITIONS) | LANDSCAPE | REGRETS <= made
+    analysed = LANDSCAPE | REGRETS | QUALITY | COSTS | TOY
+    assert pages(*PAGES) | runs(*RUNS) | partitions(*PARTITIONS) | analysed <= made
     assert complete.due() == set()
 
 
@@ -195,9 +212,10 @@ def test_methods_and_settings_redo_their_runs_and_what_shows_them(world: Project
     world.edit(world.experiment, "mu: 1.0", "mu: 2.0")
     world.edit(world.experiment, "alpha: 0.25", "alpha: 0.5")
     world.edit(world.experiment, "lr: 0.2", "lr: 0.3")
-    changed = runs("a/fedprox", "c/apfl", "d/fedavg", "b/strong")
-    shown = pages("table_1", "table_2", "lines", "mixtures", "landscape", "heat")
-    assert world.due() == changed | LANDSCAPE | shown
+    world.edit(world.experiment, "lr_decay: 0.9", "lr_decay: 0.8")
+    changed = runs("a/fedprox", "c/apfl", "d/fedavg", "b/strong", "f/fedavg")
+    shown = pages("table_1", "table_2", "table_3", "lines", "mixtures", "landscape", "heat")
+    assert world.due() == changed | LANDSCAPE | QUALITY | shown
 
 
 def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
@@ -206,7 +224,12 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
     world.edit(world.experiment, "title: Landscape", "title: Hills")
     world.edit(world.experiment, "title: Regret", "title: Remorse")
     world.edit(world.experiment, "title: Responses", "title: Answers")
-    assert world.due() == pages("table_2", "bars", "landscape", "regret", "formula")
+    world.edit(world.experiment, "title: Costs", "title: Overheads")
+    world.edit(world.experiment, "title: Toy", "title: An example")
+    # How a synthetic set is judged is no part of the run that made it.
+    world.edit(world.experiment, "epochs: 50", "epochs: 60")
+    shown = ("table_2", "table_3", "bars", "landscape", "regret", "formula", "costs", "toy")
+    assert world.due() == QUALITY | pages(*shown)
 
 
 def test_so_does_a_run_at_scale_paper_that_a_table_shows(world: Project) -> None:
@@ -245,17 +268,20 @@ def test_each_seed_and_each_way_of_sharing_has_a_partition_of_its_own(world: Pro
     assert world.due() == partitions("one/iid-clients6") | new | second | shown
 
 
-def test_the_code_of_a_model_redoes_the_runs_of_this_model(world: Project) -> None:
+def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Project) -> None:
     world.edit("src/fedrepro/models/superfed.py", "bias=False", "bias=True")
     world.edit("src/fedrepro/analysis/landscape.py", "_like_filters", "_as_filters")
-    assert world.due() == runs("b/fedavg", "b/strong") | LANDSCAPE | pages("heat", "landscape")
+    world.edit("src/fedrepro/models/discriminators.py", "LeakyReLU(0.2)", "LeakyReLU(0.1)")
+    world.edit("src/fedrepro/methods/distilling/weighting.py", "unbiased=False", "unbiased=True")
+    redone = runs("b/fedavg", "b/strong") | LANDSCAPE | QUALITY | COSTS | TOY
+    assert world.due() == redone | pages("heat", "landscape", "table_3", "costs", "toy")
 
 
 def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> None:
     dealing = "src/fedrepro/data/partition/dealing.py"
     world.edit(dealing, "random.permutation(samples)", "random.permutation(samples)[::-1]")
     due = world.due()
-    assert partitions(*PARTITIONS) | runs(*RUNS) | LANDSCAPE | REGRETS <= due
+    assert partitions(*PARTITIONS) | runs(*RUNS) | LANDSCAPE | REGRETS | QUALITY <= due
     assert not any("downloads" in path or "results/data" in path for path in due)
 
 

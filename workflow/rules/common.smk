@@ -15,3 +15,4 @@ wildcard_constraints:
     scale=r"demo|paper",
     system=r"[A-Za-z0-9_.-]+",
     item=r"[A-Za-z0-9_.-]+",
+    study=r"[a-z0-9_]+",

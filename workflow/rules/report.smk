@@ -4,9 +4,7 @@
 
 rule table:
     input:
-        lambda wildcards: GRAPH.files_of_runs(
-            GRAPH.table(wildcards), "manifest.json", "rounds.parquet"
-        ),
+        GRAPH.inputs_of_table,
     output:
         "results/tables/{scale}/{system}/{item}.json",
     log:

@@ -4,6 +4,9 @@
 rule run:
     input:
         GRAPH.inputs_of_run,
+        # To wait for. Not as `ancient`: of a run that waits for another that is made again,
+        # Snakemake then overlooks what else has changed.
+        trunk=GRAPH.trunk_of_run,
     output:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         rounds="results/runs/{setting}/{method}/seed{seed}/rounds.parquet",
@@ -62,4 +65,28 @@ rule regret:
         code=GRAPH.regret_code,
     shell:
         "fedrepro --log {log} regret {wildcards.setting} {wildcards.method}"
+        " --seed {wildcards.seed}"
+
+
+# What the synthetic set of a run is worth, for tables and figures that ask for it. How it is judged
+# is no part of the run.
+rule quality:
+    input:
+        manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
+        model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
+        data=GRAPH.inputs_of_run,
+    output:
+        "results/quality/{setting}/{method}/seed{seed}.json",
+        "results/quality/{setting}/{method}/seed{seed}.pairs.safetensors",
+    log:
+        "results/logs/quality/{setting}/{method}/seed{seed}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    threads: GRAPH.bench.config.threads
+    params:
+        code=GRAPH.quality_code,
+        judge=GRAPH.judge,
+        device=lambda wildcards, output: GRAPH.bench.config.device,
+    shell:
+        "fedrepro --log {log} quality {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"

@@ -1,4 +1,4 @@
-"""``fedrepro landscape`` and ``regret``: what a figure draws of a run, as JSON."""
+"""``fedrepro landscape``, ``regret``, ``quality``, ``study``: what pages show, as JSON."""
 
 import argparse
 import json
@@ -32,6 +32,27 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_run(regret)
     regret.set_defaults(handler=make_regret)
+    study = subparsers.add_parser(
+        "study",
+        help="what tables and figures show that is computed without a run",
+        description="Compute what a paper's tables or figures show without any run: the costs of "
+        "FedGO and its baselines (fedgo_cost), its toy example (fedgo_toy). "
+        "Writes results/studies/NAME.json.",
+        epilog="Example: fedrepro study fedgo_cost",
+    )
+    study.add_argument("name", metavar="NAME", help="such as fedgo_cost")
+    study.set_defaults(handler=make_study)
+    quality = subparsers.add_parser(
+        "quality",
+        help="what a finished run's synthetic set is worth",
+        description="Judge the synthetic set that a finished run left, as `judge` of its setting "
+        "says: a classifier trained on it, on what clients hold out and on the test set; Fréchet "
+        "distance, precision, recall and diversity; nearest real images and a membership attack. "
+        "Writes results/quality/SETTING/METHOD/seedSEED.json and, beside it, the nearest pairs.",
+        epilog="Example: fedrepro quality fedevg/digits-demo fedevg --seed 1",
+    )
+    add_run(quality)
+    quality.set_defaults(handler=make_quality)
 
 
 def make_landscape(arguments: argparse.Namespace) -> None:
@@ -48,6 +69,27 @@ def make_regret(arguments: argparse.Namespace) -> None:
 
     workbench, run = requested(arguments)
     _write(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
+
+
+def make_study(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.studies import make
+    from fedrepro.config.loading import load
+    from fedrepro.config.targets import study_path
+
+    workbench = load()
+    _write(workbench.root / study_path(arguments.name), make(arguments.name))
+
+
+def make_quality(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.quality_of_run import quality_of
+    from fedrepro.run.store import save_tree
+
+    workbench, run = requested(arguments)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        found, pairs = quality_of(workbench, run, progress)
+    path = workbench.root / run.analysis("quality")
+    save_tree(path.with_suffix(".pairs.safetensors"), pairs)
+    _write(path, found)
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:

@@ -56,7 +56,7 @@ def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.support.files import sha256_of
 
     workbench = load()
-    weights = dict(workbench.weights.values())
+    weights = workbench.catalogue_weights
     if arguments.name in weights:
         from fedrepro.data.fetching.weights import fetch_weights
 
@@ -118,6 +118,8 @@ def _partition(arguments: argparse.Namespace) -> None:
         f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "
         f"of {held.min()} to {held.max()} classes"
     )
+    if warning := partition.warning():
+        print(warning, file=sys.stderr)
 
 
 def _datasets(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import analysis, data, listing, plan, replay, report, run, verify
+from fedrepro.cli import analysis, data, listing, plan, replay, report, run, synth, verify
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (run, listing, data, report, replay, analysis, plan, verify):
+    for commands in (run, listing, data, report, replay, analysis, synth, plan, verify):
         commands.register(subparsers)
     return top
 

@@ -32,7 +32,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     add_run(parser)
     parser.add_argument(
-        "--executor", help="auto, sequential or vectorised (default: as in config/config.yaml)"
+        "--executor",
+        help="auto, sequential, parallel or vectorised (default: as in config/config.yaml)",
     )
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:<number> (default: as in config/config.yaml)"
@@ -77,7 +78,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     """
     from fedrepro.config.run_spec import DataSpec
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.run import assembly, fingerprint, given, runner
+    from fedrepro.run import assembly, fingerprint, given, runner, trunk
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
@@ -105,9 +106,13 @@ def carry_out(workbench: Workbench, run: Run) -> None:
         fingerprint.of_code(spec),
         report,
         given.load(workbench.root, spec, dataset, partition),
+        trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
     )
     if manifest["status"] == "diverged":
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
+    began = manifest.get("went_on_from")
+    if began and played:
+        _say(f"{name}: went on from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
     _say(f"{name}: done{before}, in {run.folder}")
 
@@ -163,7 +168,10 @@ def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition
     if not path.exists() or not Partition.load(path).fits(data.y):
         made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
         made.save(path)
-    return Partition.load(path)
+    partition = Partition.load(path)
+    if warning := partition.warning():
+        _say(warning)
+    return partition
 
 
 def _span(seconds: float) -> str:

@@ -24,12 +24,14 @@ class FigureSpec(Typed):
         analysis: the folder in results/ of the JSON that a rule makes of each of its runs, where
             the runs' own files do not say what is drawn.
         first_seed_only: whether only the first seed's runs are analysed.
+        study: what it is drawn from, where that takes no run (:mod:`fedrepro.analysis.studies`).
     """
 
     kind: str
     title: str
     analysis: ClassVar[Literal["landscapes", "regrets"] | None] = None
     first_seed_only: ClassVar[bool] = False
+    study: ClassVar[str | None] = None
 
     @abstractmethod
     def needs(self, scale: Scale) -> Needs:
@@ -176,4 +178,22 @@ class Landscape(FigureSpec):
         yield "demo", self.demo
 
 
-Figure = Annotated[Charts | Regret | HeatMap | Mixtures | Landscape, Field(discriminator="kind")]
+class Regions(FigureSpec):
+    """The regions of a toy example's classes under several aggregations: the same at both scales.
+
+    It is FedGO's (:mod:`fedrepro.analysis.toy`).
+    """
+
+    kind: Literal["regions"]
+    study = "fedgo_toy"
+
+    def needs(self, scale: Scale) -> Needs:
+        return []
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return iter(())
+
+
+Figure = Annotated[
+    Charts | Regret | HeatMap | Mixtures | Landscape | Regions, Field(discriminator="kind")
+]

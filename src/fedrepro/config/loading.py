@@ -6,7 +6,7 @@ from pathlib import Path
 from fedrepro.config.products import expand
 from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import ClientStatistics, named_settings
+from fedrepro.config.tables import ClientStatistics, named_settings, variants
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -42,7 +42,9 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         for name, model in MODELS.items()
         if model.weights in catalogue.weights
     }
-    return Workbench(root, config, experiments, catalogue.datasets, files, weights)
+    return Workbench(
+        root, config, experiments, catalogue.datasets, files, weights, catalogue.weights
+    )
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:
@@ -95,6 +97,10 @@ def _check_references(
         if setting.model not in MODELS:
             expectation = f"one of {', '.join(MODELS)}"
             raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
+        judge = setting.judge
+        if judge and judge.model not in MODELS:
+            where = f"settings.{name}.judge.model"
+            raise bad_value(shown, where, judge.model, f"one of {', '.join(MODELS)}", MODELS)
     for name, setting in experiment.settings.items():
         for need, source in setting.given.items():
             if isinstance(source, GivenRun) and source.setting not in experiment.readings:
@@ -139,6 +145,7 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
             for key in ("instead", "demo_instead"):
                 for column, setting in getattr(row, key).items():
                     yield f"tables.{item}.rows.{row.label}.{key}.{column}", setting
+        yield from variants(f"tables.{item}.columns", table.rows, table.columns)
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():

@@ -110,6 +110,18 @@ class Evaluate(Typed):
 
     every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
     clients: bool = Field(default=False, description="Also on each client's own test split.")
+    groups: bool = later(
+        False, "The data set's groups, such as domains, by themselves: their mean counts."
+    )
+    per_class: PositiveWhole | None = later(
+        None, "At most so many test samples of a class in each of them, the first ones."
+    )
+
+    @model_validator(mode="after")
+    def _of_groups(self) -> Self:
+        if self.per_class and not self.groups:
+            raise ValueError("`per_class` with `groups` only")
+        return self
 
 
 class Noise(Typed):
@@ -181,6 +193,20 @@ class Cohorts(Typed):
     seed: Seed
 
 
+class Judge(Typed):
+    """How a synthetic set that a run made is judged, once it is over; no part of the run."""
+
+    model: Name = Field(description="The classifier that is trained on it, and one on real data.")
+    epochs: PositiveWhole = Field(default=500, description="At most, to convergence.")
+    real_epochs: PositiveWhole = Field(default=5, description="Of the classifier on real data.")
+    batch_size: PositiveWhole = 64
+    lr: PositiveReal = Field(default=0.001, description="Of Adam.")
+    fid: bool = Field(
+        default=False,
+        description="Also the Fréchet inception distance, where Inception's weights are there.",
+    )
+
+
 DecayFrom = Annotated[Literal[0, 1], expected("0 or 1")]
 
 
@@ -235,6 +261,11 @@ class Setting(Typed):
     )
     keep: dict[Composition, list[PositiveWhole]] = later(
         {}, "By method, the rounds after which every client's model is kept."
+    )
+    judge: Judge | None = Field(
+        default=None,
+        exclude=True,
+        description="How a synthetic set that a run leaves is judged; not part of the run.",
     )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."

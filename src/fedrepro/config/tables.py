@@ -1,11 +1,11 @@
 """Tables of experiment files: rows of settings, columns of methods, and what is measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
+from fedrepro.config.values import SCALES, Composition, Name, PositiveWhole, Scale, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 
@@ -47,6 +47,29 @@ class RoundsTo(Typed):
     """The first evaluated round after which the test accuracy is at least so many percent."""
 
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+    mean_of: PositiveWhole = later(
+        1, "The mean accuracy of so many evaluated rounds counts, not each round's own."
+    )
+    speed_up: bool = later(
+        False, "How many times as many rounds it takes without the row's wrapper (`around`)."
+    )
+
+
+class Quality(Typed):
+    """A number of what judges the synthetic set that a run left (:mod:`fedrepro.analysis.quality`).
+
+    ``accuracy`` is of a classifier trained on the set to convergence, on what clients hold out,
+    weighted by samples, and ``accuracy_std`` its spread over clients, unweighted (item 41);
+    ``one_epoch`` and ``one_epoch_std`` after a single epoch; ``test_accuracy`` and
+    ``test_one_epoch`` on the data set's test samples. ``stand_in`` is a Fréchet distance in the
+    features of a classifier trained here: no FID.
+    """
+
+    quality: Literal[
+        "accuracy", "accuracy_std", "one_epoch", "one_epoch_std", "test_accuracy", "test_one_epoch",
+        "fid", "stand_in", "precision", "recall", "diversity", "feature_diversity", "recognised",
+        "nearest", "membership", "megabytes", "fedavg_megabytes",
+    ]  # fmt: skip
 
 
 class Reached(Typed):
@@ -64,7 +87,7 @@ class Least(Typed):
 
 
 KINDS: Mapping[str, type[Typed]] = {
-    "rounds_to": RoundsTo, "reached_in_steps_of": Reached, "least": Least
+    "rounds_to": RoundsTo, "quality": Quality, "reached_in_steps_of": Reached, "least": Least
 }  # fmt: skip
 
 
@@ -83,7 +106,8 @@ Metric = Annotated[
     | Annotated[OverClients, Tag("OverClients")]
     | Annotated[RoundsTo, Tag("RoundsTo")]
     | Annotated[Reached, Tag("Reached")]
-    | Annotated[Least, Tag("Least")],
+    | Annotated[Least, Tag("Least")]
+    | Annotated[Quality, Tag("Quality")],
     Discriminator(_tag_of_metric),
 ]
 
@@ -106,6 +130,10 @@ class Place(Typed):
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
 
+    def setting_for(self, column: str, scale: Scale) -> str:
+        """The setting under the label ``column`` of a table, where that makes a difference."""
+        return self.setting_at(scale)
+
 
 def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
     """Where places under a key name a setting, and which."""
@@ -114,12 +142,23 @@ def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str
         yield f"{key}.{place.label}.demo", place.demo
 
 
+AROUND = "A wrapper, such as ima, that is put around "
+
+
+def wrapped(around: str | None, methods: Sequence[str]) -> tuple[str, ...]:
+    """Methods in a wrapper, if there is one."""
+    return tuple(f"{around}+{method}" if around else method for method in methods)
+
+
 class Row(Place):
     """One setting of a table and what is measured there."""
 
+    around: Composition | None = later(None, AROUND + "the methods of all columns.")
     metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
     published: dict[str, str] = Field(
-        default={}, description="The printed row: its values in reports/papers/."
+        default={},
+        description="The printed row: its values in reports/papers/. Its `method` is what the row "
+        "adds to the columns' printed names.",
     )
 
 
@@ -144,6 +183,7 @@ class Column(Typed):
     label: str
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
     demo: Composition | Annotated[list[Composition], Field(min_length=1)] | None = None
+    around: Composition | None = later(None, AROUND + "each of them.")
     published: str | dict[str, str] | None = Field(
         default=None,
         description="The printed name of the column, or what differs from the printed row.",
@@ -152,10 +192,33 @@ class Column(Typed):
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
-        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        return wrapped(self.around, (chosen,) if isinstance(chosen, str) else chosen)
 
 
-class ColumnOfTable(Column):
+class VariantColumn(Column):
+    """A column whose methods need a setting of their own: another model, another scaling."""
+
+    variant: Name | None = later(
+        None, "The methods run in <setting>-<variant> instead of a row's <setting>."
+    )
+
+    def setting_of(self, place: Place, scale: Scale) -> str:
+        """The setting of a row in this column."""
+        setting = place.setting_for(self.label, scale)
+        return f"{setting}-{self.variant}" if self.variant else setting
+
+
+def variants(
+    key: str, places: Sequence[Place], columns: Sequence[VariantColumn]
+) -> Iterator[tuple[str, str | None]]:
+    """Where columns under a key name a setting, and which."""
+    for column in columns:
+        for place in places if column.variant else ():
+            for scale in SCALES:
+                yield f"{key}.{column.label}.variant", column.setting_of(place, scale)
+
+
+class ColumnOfTable(VariantColumn):
     """A column that may measure something else than its rows do."""
 
     metric: Metric | None = later(None, "Instead of the row's.")
@@ -194,4 +257,16 @@ class ClientStatistics(Typed):
     settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
 
 
-Computed = Annotated[Responses | ClientStatistics, Field(discriminator="kind")]
+class Costs(Typed):
+    """A table of what a paper's methods cost and disclose: counted in networks, nothing is run.
+
+    Attributes:
+        study: what it is read from (:mod:`fedrepro.analysis.studies`).
+    """
+
+    kind: Literal["costs"]
+    study: ClassVar[str] = "fedgo_cost"
+    title: str
+
+
+Computed = Annotated[Responses | ClientStatistics | Costs, Field(discriminator="kind")]

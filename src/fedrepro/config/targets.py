@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import ColumnOfTable, Computed, RowOfTable, Table
+from fedrepro.config.tables import ColumnOfTable, Computed, Costs, Quality, RowOfTable, Table
 from fedrepro.config.values import Scale
 
 
@@ -22,19 +22,29 @@ class Run:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
     def analysis(self, kind: str) -> Path:
-        """What an analysis found, such as ``landscapes``, if a figure asks for it."""
+        """What an analysis found, such as ``landscapes``, if a figure or table asks for it."""
         return Path("results") / kind / self.setting / self.method / f"seed{self.seed}.json"
+
+
+def study_path(name: str) -> Path:
+    """Where a study is kept."""
+    return Path("results/studies") / f"{name}.json"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: a setting, the methods of which the best counts, the seeds."""
+    """One cell of a table: a setting, the methods of which the best counts, the seeds.
+
+    Attributes:
+        rivals: the methods without the row's wrapper, where the cell is a speed-up over them.
+    """
 
     row: RowOfTable
     column: ColumnOfTable
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
+    rivals: tuple[str, ...] = ()
 
     def runs(self, method: str) -> tuple[Run, ...]:
         """One run per seed of one of the cell's methods."""
@@ -58,12 +68,26 @@ class Target:
         """Every run that the page needs, each once."""
         return ()
 
+    @property
+    def study(self) -> Path | None:
+        """What the page needs that is computed without a run."""
+        return None
+
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        """What analyses found in its runs, where the runs' own files do not say what is shown."""
+        return ()
+
 
 @dataclass(frozen=True)
 class ComputedTarget(Target):
     """A table that needs no runs."""
 
     spec: Computed
+
+    @property
+    def study(self) -> Path | None:
+        return study_path(self.spec.study) if isinstance(self.spec, Costs) else None
 
 
 @dataclass(frozen=True)
@@ -84,10 +108,13 @@ class FigureTarget(Target):
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """What analyses found in its runs, for a kind that draws that."""
         kind, first_only = self.figure.analysis, self.figure.first_seed_only
         runs = (run for run in self.runs if run.seed == self.seeds[0] or not first_only)
         return tuple(run.analysis(kind) for run in runs) if kind else ()
+
+    @property
+    def study(self) -> Path | None:
+        return study_path(self.figure.study) if self.figure.study else None
 
 
 @dataclass(frozen=True)
@@ -104,5 +131,21 @@ class TableTarget(Target):
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        found = (run for cell in self.cells for name in cell.methods for run in cell.runs(name))
+        found = (
+            run
+            for cell in self.cells
+            for name in (*cell.methods, *cell.rivals)
+            for run in cell.runs(name)
+        )
         return tuple(dict.fromkeys(found))
+
+    @property
+    def analyses(self) -> tuple[Path, ...]:
+        judged = (
+            run.analysis("quality")
+            for cell in self.cells
+            if isinstance(self.table.metric_of(cell.row), Quality)
+            for name in cell.methods
+            for run in cell.runs(name)
+        )
+        return tuple(dict.fromkeys(judged))

@@ -8,7 +8,7 @@ from fedrepro.support.typed_yaml import Real, Whole, expected
 
 Scale = Literal["demo", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-Executor = Literal["auto", "sequential", "vectorised"]
+Executor = Literal["auto", "sequential", "parallel", "vectorised"]
 Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
 

@@ -1,7 +1,7 @@
 """All of ``config/``, and the questions that one can ask of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -18,12 +18,12 @@ from fedrepro.config.settings import (
     Seeds,
     Setting,
 )
-from fedrepro.config.tables import Computed, Table
-from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.tables import Computed, RoundsTo, Table, wrapped
+from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._files import needs_of
+from fedrepro.methods._files import begins_as_inner, needs_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
@@ -40,7 +40,8 @@ class Experiment(Typed):
     seeds: Seeds | None = Field(default=None, description="Instead of those of config.yaml.")
     methods: dict[str, Hyperparameters] = Field(
         default={},
-        description="Hyperparameters by part name; with the key 'use', a named variant of a part.",
+        description="Hyperparameters by part name; with the key 'use', a named variant of a part; "
+        "with 'trunk', the method whose run it may go on from.",
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})
@@ -69,6 +70,8 @@ class Workbench:
     files: Mapping[str, Path]  # of each system
     # Name and entry of the weights that a model starts from, for those that start from some.
     weights: Mapping[str, tuple[str, Weights]]
+    # All entries of the catalogue's section `weights`.
+    catalogue_weights: Mapping[str, Weights] = field(default_factory=dict)
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -247,36 +250,62 @@ class Workbench:
 
     def compose(self, setting: Setting, method: str) -> tuple[str, dict[str, Hyperparameters]]:
         """A method's composition with variants resolved, and its parts' hyperparameters."""
-        system = setting.name.partition("/")[0]
-        given = self.experiments[system].methods
-
-        def merged(part: str) -> Hyperparameters:
-            return {**given.get(part, {}), **setting.methods.get(part, {})}
-
         parts: list[str] = []
         hyperparameters: dict[str, Hyperparameters] = {}
         for part in method.split("+"):
             name, at, fidelity = part.partition("@")
-            own = merged(name)
-            base = str(own.pop("use", name))
-            inherited = merged(base) if base != name else {}
+            base, values = self._part(setting, name)
             parts.append(f"{base}{at}{fidelity}")
-            hyperparameters[base] = {**inherited, **own}
+            values.pop("trunk", None)
+            hyperparameters[base] = values
         return "+".join(parts), hyperparameters
 
+    def _part(self, setting: Setting, name: str) -> tuple[str, Hyperparameters]:
+        """What a part that is named stands for, and what is said of it."""
+        given = self.experiments[setting.name.partition("/")[0]].methods
+
+        def merged(part: str) -> Hyperparameters:
+            return {**given.get(part, {}), **setting.methods.get(part, {})}
+
+        own = merged(name)
+        base = str(own.pop("use", name))
+        inherited = merged(base) if base != name else {}
+        return base, {**inherited, **own}
+
+    def trunk_of(self, run: Run) -> Run | None:
+        """The run that a run's first rounds may be: of the method that its outermost part wraps.
+
+        Or of that which its first part has as ``trunk``. It follows from what is said of the run's
+        own method only, so that no other column of a table changes what a run waits for.
+        """
+        setting = self.setting(run.setting)
+        first, _, rest = run.method.partition("+")
+        name, at, fidelity = first.partition("@")
+        base, values = self._part(setting, name)
+        if begins_as_inner(base):
+            return Run(run.setting, rest or "fedavg", run.seed)
+        trunk = values.get("trunk")
+        if not trunk:
+            return None
+        return Run(run.setting, "+".join(filter(None, (f"{trunk}{at}{fidelity}", rest))), run.seed)
+
     def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
-        cells = tuple(
-            Cell(
-                row,
-                column,
-                f"{system}/{row.setting_for(column.label, scale)}",
-                column.methods_at(scale),
-                self.seeds(scale, system),
-            )
-            for row in table.rows
-            for column in table.columns
-        )
-        return TableTarget(system, item, scale, table, self.seeds(scale, system), cells)
+        cells = []
+        for row in table.rows:
+            for column in table.columns:
+                alone, metric = column.methods_at(scale), table.metric_of(row, column)
+                faster = isinstance(metric, RoundsTo) and metric.speed_up
+                cells.append(
+                    Cell(
+                        row,
+                        column,
+                        f"{system}/{column.setting_of(row, scale)}",
+                        wrapped(row.around, alone),
+                        self.seeds(scale, system),
+                        alone if faster else (),
+                    )
+                )
+        return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))
 
 
 def _shown(source: GivenData | str) -> str:

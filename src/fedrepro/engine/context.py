@@ -53,6 +53,24 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What the samples of a federation look like.
+
+    Attributes:
+        shape: of one.
+        classes: how many there are; 0 where samples have none.
+        range: the least and the largest value that the setting's scaling gives a pixel; None for
+            what is no image, or where that differs from channel to channel.
+        unheld: classes of which no client has a training sample.
+    """
+
+    shape: tuple[int, ...] = ()
+    classes: int = 0
+    range: tuple[float, float] | None = None
+    unheld: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Context:
     """All that a hook may read: the federation, and the facts of this round.
 
@@ -66,6 +84,7 @@ class Context:
         clients: how many clients the federation has, K.
         rounds: how many rounds the run has.
         epochs: local epochs per round, E.
+        batch_size: of local training; an epoch's last mini-batch may have fewer.
         optimizer: the clients' optimizer.
         server_optimizer: what turns the mean movement into the next parameters.
         schedule: round -> the clients' learning rate, before any method changes it.
@@ -78,6 +97,7 @@ class Context:
         initial: the parameters before the first round, where personal models begin.
         given: what the method's ``needs`` name, each as it was given.
         nets: the further networks of :meth:`fedrepro.engine.method.Method.nets`.
+        inputs: what samples look like.
         seed: of all randomness; ask for it through :meth:`stream`.
         flips: whether training sees each image mirrored half of the times.
         mode: for the engine: how clients side by side are compiled
@@ -89,6 +109,7 @@ class Context:
     clients: int = 1
     rounds: int = 1
     epochs: int = 1
+    batch_size: int = 0
     optimizer: Optimizer = field(default_factory=sgd)
     server_optimizer: Optimizer = field(default_factory=sgd)
     schedule: Callable[[int], float] = lambda round: 0.01
@@ -101,6 +122,7 @@ class Context:
     initial: Tree = field(default_factory=dict)
     given: Mapping[str, Given] = field(default_factory=dict)
     nets: Mapping[str, Net] = field(default_factory=dict)
+    inputs: Inputs = Inputs()
     seed: int = 0
     flips: bool = False
     mode: Literal["eager", "compiled", "unrolled"] = "eager"

@@ -1,12 +1,13 @@
-"""How the clients of a round are run: one after another, or side by side.
+"""How the clients of a round are run: one after another, dealt out to processes, or side by side.
 
-A method cannot tell which, and the two agree to 1e-9 in float64. Which one serves a run is fixed by
-a table and the run's size, never by a timing, because a timing would make a result depend on noise.
+A method cannot tell which. The first two give the same bits, side by side agrees with them to 1e-9
+in float64. Which one serves a run is fixed by a table and the run's size, never by a timing,
+because a timing would make a result depend on noise.
 """
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -15,6 +16,7 @@ from torch.func import vmap
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
+from fedrepro.engine.processes import Stacked, can_deal, deal
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, bad_value
@@ -35,8 +37,7 @@ def sequential(
     reports: Tree = None
     after: list[Tree] = []
     for place, (own, each) in enumerate(zip(owns, steps, strict=True)):
-        with ctx.net.drawing_from(each.layers_seed):
-            report, moved = method.local(ctx, sent, own, each)
+        report, moved = _local(method, ctx, sent, own, each)
         if reports is None:
             reports = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), report)
         # Copied to its place at once: all reports twice would be a lot of memory.
@@ -44,6 +45,38 @@ def sequential(
             stacked[place] = leaf
         after.append(moved)
     return reports, after
+
+
+def _local(method: Method, ctx: Context, sent: Tree, own: Tree, steps: Steps) -> tuple[Tree, Tree]:
+    with ctx.net.drawing_from(steps.layers_seed):
+        return method.local(ctx, sent, own, steps)
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """As :func:`sequential` and with the same bits, by several processes.
+
+    Clients with many samples go first, so that no process is left alone with one at the end.
+
+    Raises:
+        UserError: what a client's training raised, or when a process was killed.
+    """
+
+    workers: int
+
+    def __call__(
+        self, method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+    ) -> Outcome:
+        reports, after = Stacked(len(steps)), Stacked(len(steps))
+
+        def train(place: int) -> None:
+            report, moved = _local(method, ctx, sent, owns[place], steps[place])
+            reports.put(place, report)
+            after.put(place, moved)
+
+        with reports, after:
+            deal(train, ctx.sizes.argsort(descending=True, stable=True).tolist(), self.workers)
+        return reports.tree, _taken_apart(after.tree, owns)
 
 
 def eager(
@@ -101,11 +134,21 @@ def _stacked(
             "executor: 'vectorised': expected a model without dropout or stochastic depth, which "
             "clients side by side would have to share; use 'sequential'"
         )
+    if ctx.net.moves_buffers:
+        raise UserError(
+            "executor: 'vectorised': expected a model that keeps nothing between mini-batches, "
+            "not power iterations; use 'sequential', or an exact spectral norm"
+        )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
+    return reports, _taken_apart(after, owns)
+
+
+def _taken_apart(after: Tree, owns: Sequence[Tree]) -> list[Tree]:
+    """The cohort's states of ``after``, leaves [cohort, ...]."""
     if not tree.leaves(after):
-        return reports, list(owns)
+        return list(owns)
     # Copied: a view would keep the states of the whole cohort in memory as long as itself.
-    return reports, [tree.copy(tree.take(after, index)) for index in range(len(steps))]
+    return [tree.copy(tree.take(after, index)) for index in range(len(owns))]
 
 
 def _every_client(
@@ -127,7 +170,11 @@ def can_compile(device: str) -> bool:
     return device != "cpu" or any(shutil.which(name) for name in ("c++", "g++"))
 
 
-EXECUTORS: dict[str, Executor] = {"sequential": sequential, "vectorised": vectorised}
+EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
+    "sequential": lambda workers: sequential,
+    "parallel": Parallel,
+    "vectorised": lambda workers: vectorised,
+}
 
 # Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU);
 # measured by `make bench`. Families that are missing lose by stacking: convolutions on a CPU.
@@ -138,8 +185,13 @@ PAYS_FROM = {
     ("mlp", "cuda"): 20_000,
 }
 
+# Client steps in a round from which a second process pays for being forked (about 20 ms).
+DEALT_FROM = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
 
-def choose(wanted: str, family: str, device: str, client_steps: int) -> str:
+
+def choose(
+    wanted: str, family: str, device: str, client_steps: int, rounds: int = 1, threads: int = 1
+) -> str:
     """The executor of a run.
 
     Args:
@@ -147,15 +199,21 @@ def choose(wanted: str, family: str, device: str, client_steps: int) -> str:
         family: of the model (:class:`fedrepro.models._registry.Model`).
         device: "cpu" or "cuda".
         client_steps: local steps of all clients over the whole run.
+        rounds: of the run.
+        threads: how many the run may use.
 
     Raises:
-        UserError: if there is no executor called ``wanted``.
+        UserError: if there is no executor called ``wanted``, or it can't be had here.
     """
     if wanted == "auto":
         threshold = PAYS_FROM.get((family, device))
-        pays = threshold is not None and client_steps >= threshold
-        return "vectorised" if pays and can_compile(device) else "sequential"
+        if threshold is not None and client_steps >= threshold and can_compile(device):
+            return "vectorised"
+        dealt = threads > 1 and client_steps / rounds >= DEALT_FROM[family]
+        return "parallel" if dealt and device == "cpu" and can_deal() else "sequential"
     if wanted not in EXECUTORS:
         names = ["auto", *EXECUTORS]
         raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
+    if wanted == "parallel" and (device != "cpu" or not can_deal()):
+        raise UserError("executor: 'parallel': expected Linux and device cpu; use 'sequential'")
     return wanted

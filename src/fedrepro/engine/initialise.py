@@ -67,7 +67,8 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
 
     A part with the attribute ``keeps_weights`` has learned them elsewhere and keeps them; a module
     that is ``redrawn`` loses them as in AAggFF's released code (discrepancy 14). The attributes
-    ``xavier`` and ``dcgan`` of a module ask for those rules in place of PyTorch's.
+    ``xavier`` and ``dcgan`` of a module ask for those rules in place of PyTorch's. A layer whose
+    buffers do not start at fixed values draws them by its ``draw_buffers``.
 
     Raises:
         TypeError: for a layer with parameters whose default rule is not known here.
@@ -95,5 +96,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             layer.reset_parameters()  # ones, zeros and fresh statistics: no randomness
         elif next(layer.parameters(recurse=False), None) is not None:
             raise TypeError(f"no initial weights known for {type(layer).__name__}")
+        if draw_buffers := getattr(layer, "draw_buffers", None):
+            draw_buffers(rng)
     if getattr(module, "dcgan", False):
         _dcgan(module, rng)

@@ -61,6 +61,7 @@ class Method(Faithful):
     teaches: ClassVar[bool] = False  # a round's clients are an ensemble: see `ensemble`
     needs: ClassVar[tuple[str, ...]] = ()  # names in `ctx.given`; written out, as they are parsed
     classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
+    own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
     outputs: ClassVar[int | None] = None  # of the model; None: as the task has it
 
     def layers(self) -> "list[Method]":
@@ -82,6 +83,18 @@ class Method(Faithful):
             outputs: of the model.
         """
         return {}
+
+    # --- what another method's run can begin ------------------------------------------------
+    def begins_as(self, rounds: int) -> "tuple[Method, int]":
+        """A method, and for how many of a run's first ``rounds`` rounds this one is it to the bit.
+
+        A run of this one can go on from a run of that one after any number of rounds up to there.
+        """
+        return self, 0
+
+    def taken_over(self, ctx: Context, server: Tree) -> Tree:
+        """This method's server state, made of that of the method that it begins as."""
+        return server
 
     # --- state ------------------------------------------------------------------------------
     def init(self, ctx: Context, params: Tree) -> Tree:

@@ -159,6 +159,11 @@ class Net:
         normalisers = nn.modules.batchnorm._BatchNorm
         return any(isinstance(layer, normalisers) for layer in self.module.modules())
 
+    @property
+    def moves_buffers(self) -> bool:
+        """Whether a layer other than BatchNorm keeps something between mini-batches."""
+        return any(getattr(layer, "moves_buffers", False) for layer in self.module.modules())
+
     def bind(self, theta: Tree) -> Tree:
         """A copy of ``theta`` that a client may move in place, and that requires gradients.
 

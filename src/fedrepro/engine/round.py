@@ -134,6 +134,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
         initial=federation.initial,
         seed=federation.seed,
         flips=federation.flips,
+        batch_size=federation.batch_size,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),

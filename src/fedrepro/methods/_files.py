@@ -115,5 +115,17 @@ def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
 
 
 @lru_cache
+def begins_as_inner(part: str) -> bool:
+    """Whether a part is a wrapper that says how long it is what it wraps."""
+    return any(
+        isinstance(hook, ast.FunctionDef) and hook.name == "begins_as"
+        for file in module_files(part)
+        for cls in _parse(file).body
+        if isinstance(cls, ast.ClassDef) and any(ast.unparse(b) == "Wrapper" for b in cls.bases)
+        for hook in cls.body
+    )
+
+
+@lru_cache
 def _parse(file: Path) -> ast.Module:
     return ast.parse(file.read_bytes(), filename=str(file))

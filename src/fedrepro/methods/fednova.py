@@ -29,8 +29,9 @@ class FedNova(Method):
         return {"direction": {**report["delta"], **steered}, "weight": weight}, own
 
     def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
-        delta = tree.scale(tree.take(reports["direction"], place), reports["weight"][place])
-        return tree.subtract(server["params"], delta)
+        direction = tree.take(reports["direction"], place)
+        steered = tree.scale(ctx.net.trainable(direction), reports["weight"][place])
+        return tree.subtract(server["params"], {**direction, **steered})
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         direction = tree.weighted_sum(reports["direction"], weights)

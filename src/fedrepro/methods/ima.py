@@ -89,7 +89,22 @@ class IMA(Wrapper):
 
         Rounded down, as the released code has int(.75 R).
         """
-        return int(self.start * ctx.rounds + 1e-9)
+        return self.first_of(ctx.rounds)
+
+    def first_of(self, rounds: int) -> int:
+        """t_s, of so many rounds."""
+        return int(self.start * rounds + 1e-9)
+
+    def begins_as(self, rounds: int) -> tuple[Method, int]:
+        """The inner method, as long as the window still fills with its models until t_s."""
+        return self.inner, max(self.first_of(rounds) - self.window + 1, 0)
+
+    def taken_over(self, ctx: Context, server: Tree) -> Tree:
+        if self.before_server_optimizer:
+            # As it begins, since the inner method says which part of the model is averaged.
+            begun = self.inner.init(self.with_window(ctx), server["params"])["optimizer"]
+            return {**server, "optimizer": {**begun, "inner": server["optimizer"]}}
+        return {**server, "ima": full_window(server["params"], self.window)}
 
     def averages(self, ctx: Context) -> bool:
         return ctx.round >= self.first(ctx)
@@ -148,7 +163,7 @@ class IMA(Wrapper):
             raise UserError(
                 "method ima: expected a method whose server has a model: there is none to average"
             )
-        return {**server, "ima": full_window(params, self.window)}
+        return self.taken_over(ctx, server)
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         if self.before_server_optimizer:

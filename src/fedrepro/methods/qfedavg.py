@@ -4,7 +4,8 @@ With n_i the clients' sizes, L = 1 / lr and d_i = L (w - w_i), the server moves 
 sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its coefficients, of which Table 1 of
 Hahn et al. (ICML 2024) speaks, are proportional to n_i F_i^q; their released code leaves n_i out
 (discrepancy 11), has L = server_lr / lr_0 for good, lr_0 being the first round's rate, and takes
-its steps times a server learning rate that grows (13).
+its steps times a server learning rate that grows (13). Buffers, which no gradient
+moves, are averaged with the coefficients divided by their sum.
 """
 
 from dataclasses import dataclass
@@ -48,3 +49,11 @@ class QFedAvg(Decider):
         squares = [leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)]
         curvature = lipschitz * torch.stack(squares).sum(0).to(coefficients)
         return coefficients / (coefficients * (1 + self.q * curvature / losses)).sum(), server
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        trainable = ctx.net.trainable(reports["delta"])
+        averaged = {
+            name: leaf if name in trainable else leaf / weights.sum()
+            for name, leaf in reports["delta"].items()
+        }
+        return super().step(ctx, server, {**reports, "delta": averaged}, weights)

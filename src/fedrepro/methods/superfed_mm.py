@@ -24,6 +24,7 @@ from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method, divergence, name_of
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.personal.proximity import UNSQUARED, proximity
 from fedrepro.support.errors import at_least, bad_value
 
@@ -54,7 +55,15 @@ class SuPerFedMM(Method):
 
     def mixing(self, ctx: Context) -> bool:
         """Whether both models are trained in this round: after the first L."""
-        return ctx.round >= int(self.start * ctx.rounds + 1e-9)
+        return ctx.round >= self.first_of(ctx.rounds)
+
+    def first_of(self, rounds: int) -> int:
+        """L, of so many rounds."""
+        return int(self.start * rounds + 1e-9)
+
+    def begins_as(self, rounds: int) -> tuple[Method, int]:
+        """FedProx: before round L no client has a model of its own."""
+        return FedProx(mu=self.mu, squared=self.squared), self.first_of(rounds)
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         # Before round L there is none: a client met only then goes on using the shared model.

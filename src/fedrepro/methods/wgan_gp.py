@@ -22,19 +22,12 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import critic_loss, generator_loss
+from fedrepro.methods.generating.parts import part_of
 from fedrepro.support.errors import UserError, at_least
 from fedrepro.support.rng import stream
 
 PARTS = ("generator", "critic")
 SHOWN = 64  # images of a sample sheet
-
-
-def part_of(params: Tree, name: str) -> Tree:
-    """One of the two networks, under its own names."""
-    prefix = f"{name}."
-    return {
-        key.removeprefix(prefix): leaf for key, leaf in params.items() if key.startswith(prefix)
-    }
 
 
 class _Player:

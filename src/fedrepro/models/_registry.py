@@ -46,6 +46,9 @@ class Model(NamedTuple):
     weights: str | None = None
 
 
+# Of models/inception.py, under `weights` in config/datasets.yaml: no model that a run could train.
+INCEPTION = "inception_v3"
+
 MODELS = {
     "logistic": Model("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
     "twonn": Model("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
@@ -89,6 +92,21 @@ MODELS = {
         "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
     ),
     "wgan_gp_small": Model("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
+    "fedevg_resnet10": Model(
+        "energy", "fedevg_resnet10", "convolutional", "FedEvg (thesis IV); its released code"
+    ),
+    "fedevg_resnet10_power": Model(
+        "energy", "fedevg_resnet10_power", "convolutional", "FedEvg's released code"
+    ),
+    "fedevg_resnet10_judge": Model(
+        "energy", "fedevg_resnet10_judge", "convolutional", "FedEvg's released code"
+    ),
+    "fedevg_small": Model("energy", "fedevg_small", "convolutional", "demonstrations"),
+    "fedevg_small_judge": Model("energy", "fedevg_small_judge", "convolutional", "demonstrations"),
+    "fedcgan": Model("conditional", "fedcgan", "convolutional", "FedEvg's released code"),
+    "fedcgan_small": Model("conditional", "fedcgan_small", "convolutional", "demonstrations"),
+    "fedcvae": Model("conditional", "fedcvae", "convolutional", "FedEvg's released code"),
+    "fedcvae_small": Model("conditional", "fedcvae_small", "convolutional", "demonstrations"),
     "distilbert": Model(
         "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
     ),

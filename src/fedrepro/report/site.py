@@ -8,6 +8,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.pages import overview
+from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
@@ -16,7 +17,7 @@ from fedrepro.report.pages.row_figures import HeatMap, draw_partition
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Published, split_part
 from fedrepro.run.results import RunRecord, landed_runs, read_run
 from fedrepro.support.errors import UserError
 
@@ -41,7 +42,13 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     else:
         assert isinstance(target, ComputedTarget)
         cells = computed.compute(workbench, target, published)
-        content = computed_page(cells, target, published)
+        words = computed.compute_words(workbench, target, published)
+        parts = [
+            item
+            for system, item in workbench.targets()
+            if system == target.system and split_part(item)[0] == target.item != item
+        ]
+        content = computed_page(cells, words, parts, target, published)
         records, template = [], "computed.html.j2"
     renderer.write_assets()
     write_runs(workbench, published, renderer, records)
@@ -75,6 +82,7 @@ def write_runs(
     """A page for each run. The partition's picture is drawn once for all runs that share it."""
     drawn: dict[Path, HeatMap | None] = {}
     uses = overview.tables_of_runs(workbench, published)
+    cells = cells_of_runs(workbench, published)
     for record in records:
         partition = None
         if record.run.setting in workbench.settings:
@@ -84,9 +92,8 @@ def write_runs(
                 there = (workbench.root / path).exists()
                 drawn[path] = draw_partition(workbench.root, path) if there else None
             partition = drawn[path]
-        renderer.write(
-            record.page, "run.html.j2", run_page(record, partition, uses.get(record.run, []))
-        )
+        content = run_page(record, partition, uses.get(record.run, []), cells.get(record.run, []))
+        renderer.write(record.page, "run.html.j2", content)
 
 
 def write_site(

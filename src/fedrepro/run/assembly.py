@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import OptimizerSpec, StepDecay
+from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
@@ -16,7 +17,7 @@ from fedrepro.data.tensors.noise import with_noise
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, Given, Inputs
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
@@ -55,19 +56,27 @@ class Plan:
         outputs: what the model gives of a sample.
         scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
+        group_tests: those of each of its groups, where groups are scored by themselves; else none.
         client_tests: those that each client holds out, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
         weights_sha256: of the file that the model starts from; None: it starts from its own draw.
+        executor: whose numbers the run's are: those of "parallel" are "sequential"'s.
+        threads: that torch uses.
+        workers: processes that clients are dealt out to.
     """
 
     spec: RunSpec
     federation: Federation
     test: Samples | None
+    group_tests: list[Samples]
     client_tests: list[Samples]
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
     weights_sha256: str | None
+    executor: str
+    threads: int
+    workers: int
 
     @property
     def personal(self) -> bool:
@@ -78,12 +87,6 @@ class Plan:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
         return self.test is not None and any(layer.teaches for layer in layers)
-
-    @property
-    def executor(self) -> str:
-        """The name of the executor that was chosen."""
-        chosen = self.federation.execute
-        return next(name for name, execute in EXECUTORS.items() if execute is chosen)
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -159,8 +162,16 @@ def make_plan(
         * setting.epochs
         * steps_per_epoch(round(mean_size), setting.batch_size)
     )
-    family = models.find(setting.model).family
-    executor = choose(spec.execution.executor, family, device.partition(":")[0], client_steps)
+    threads = spec.execution.threads
+    executor = choose(
+        spec.execution.executor,
+        models.find(setting.model).family,
+        device.partition(":")[0],
+        client_steps,
+        setting.rounds,
+        threads,
+    )
+    dealt = executor == "parallel"
 
     context = Context(
         net=net,
@@ -178,8 +189,10 @@ def make_plan(
             everyone,
         ),
         nets=nets,
+        inputs=_inputs(dataset, partition, scaling),
     )
     method.check(context)
+    scored = method.classifies or method.own_classifier
     federation = Federation(
         method=method,
         context=context,
@@ -187,26 +200,69 @@ def make_plan(
         cohort_size=cohort,
         batch_size=setting.batch_size,
         seed=spec.seed,
-        execute=EXECUTORS[executor],
+        execute=EXECUTORS[executor](threads),
         flips=setting.augment == "flip",
         cohort_seed=setting.cohorts.seed if setting.cohorts else None,
     )
+    test = Samples.of(dataset.test, scaling, device) if dataset.test else None
     return Plan(
         spec,
         federation,
-        test=Samples.of(dataset.test, scaling, device) if dataset.test else None,
-        client_tests=tests if setting.evaluate.clients and method.classifies else [],
+        test=test,
+        group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
+        client_tests=tests if setting.evaluate.clients and scored else [],
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,
         weights_sha256=weights_sha256,
+        executor="sequential" if dealt else executor,
+        threads=1 if dealt else threads,
+        workers=threads if dealt else 1,
     )
+
+
+def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:
+    """The test samples of each group by which a setting scores, if it does so.
+
+    Raises:
+        UserError: when the test samples have no groups.
+    """
+    wanted, test = setting.evaluate, dataset.test
+    if not wanted.groups:
+        return []
+    if test is None or test.group is None:
+        expectation = f"false for {dataset.name}: its test samples have no groups"
+        raise bad_value(f"setting {setting.name}", "evaluate.groups", True, expectation)
+    classes = range(dataset.classes)
+    groups = (np.flatnonzero(test.group == group) for group in np.unique(test.group))
+    return [
+        np.sort(
+            np.concatenate([own[test.y[own] == label][: wanted.per_class] for label in classes])
+        )
+        for own in groups
+    ]
 
 
 def _optimizer(spec: OptimizerSpec) -> Optimizer:
     if spec.name == "adam":
         return adam(*spec.betas, spec.weight_decay)
     return sgd(spec.momentum, spec.weight_decay)
+
+
+def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
+    """What the samples look like, and which classes no client has any of."""
+    images = dataset.train.x.dtype == np.uint8
+    labels = dataset.train.y
+    classes = dataset.classes if labels.ndim == 1 else 0  # texts have a word at every place
+    held: set[int] = set()
+    for rows in partition.train if classes else []:
+        held.update(np.unique(labels[rows]).tolist())
+    return Inputs(
+        shape=tuple(dataset.input_shape),
+        classes=classes,
+        range=scaling.range if images else None,
+        unheld=tuple(sorted(set(range(classes)) - held)),
+    )
 
 
 def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:

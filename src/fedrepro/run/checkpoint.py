@@ -1,23 +1,34 @@
 """How what there is between two rounds of a run outlives the process."""
 
+import json
+import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedrepro.engine import tree
 from fedrepro.run.assembly import Plan
+from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
+from fedrepro.run.results import changed_files
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
+from fedrepro.run.trunk import Trunk, kept_in
 from fedrepro.support.errors import cannot_write
-from fedrepro.support.files import flush, make_folder
+from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
 
 # Raised when the files of a checkpoint change: those of another layout are thrown away. The code
 # that reads and writes them is no part of a run's fingerprint.
-LAYOUT = 1
+LAYOUT = 2
 
 CHECKPOINT = "checkpoint.safetensors"
+CLIENTS = "clients"
+ABOUT = "about.json"  # of a checkpoint that is kept for other runs
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
+    "began",
 )  # fmt: skip
 
 
@@ -30,31 +41,43 @@ def resume(partial: Path, plan: Plan, identity: str) -> State:
     Raises:
         UserError: for a damaged checkpoint, or when the disk refuses.
     """
-    owns, checkpoint = partial / "clients", partial / CHECKPOINT
-    device = plan.federation.context.net.device
+    checkpoint = partial / CHECKPOINT
     if checkpoint.exists():
-        saved, facts = load_tree(checkpoint)
-        try:
-            if facts["identity"] == identity:
-                rounds, clients = columns_of(plan, saved["server"])
-                state = State(
-                    tree.apply(lambda leaf: leaf.to(device), saved["server"]),
-                    ClientStore(owns, facts["versions"], device),
-                    Rows.from_tree(rounds, saved["rounds"]),
-                    Rows.from_tree(clients, saved["clients"]),
-                    Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
-                    **facts["counters"],
-                )
-                state.resumed += 1
-                return state
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise damaged(checkpoint, error) from error
+        state = _load(checkpoint, plan, identity, partial / CLIENTS)
+        if state:
+            state.resumed += 1
+            return state
     try:
         discard(partial)  # another code, configuration or data: nothing to go on from
         make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
-    return first_state(plan, ClientStore(owns, device=device))
+    device = plan.federation.context.net.device
+    return first_state(plan, ClientStore(partial / CLIENTS, device=device))
+
+
+def _load(checkpoint: Path, plan: Plan, identity: str, owns: Path) -> State | None:
+    """The state of a checkpoint, None of another identity; ``owns`` has the clients' files.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    saved, facts = load_tree(checkpoint)
+    device = plan.federation.context.net.device
+    try:
+        if facts["identity"] != identity:
+            return None
+        rounds, clients = columns_of(plan, saved["server"])
+        return State(
+            tree.apply(lambda leaf: leaf.to(device), saved["server"]),
+            ClientStore(owns, facts["versions"], device),
+            Rows.from_tree(rounds, saved["rounds"]),
+            Rows.from_tree(clients, saved["clients"]),
+            Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
+            **facts["counters"],
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise damaged(checkpoint, error) from error
 
 
 def save(state: State, partial: Path, identity: str) -> None:
@@ -76,6 +99,77 @@ def save(state: State, partial: Path, identity: str) -> None:
     }
     save_tree(partial / CHECKPOINT, what, facts)
     state.owns.settle()
+
+
+def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
+    """Leave the checkpoint that was just saved in ``folder`` for other runs; one stays as it is.
+
+    Files are linked where the file system can: none of them is ever written again.
+
+    Raises:
+        UserError: when the disk refuses.
+    """
+    about = {"identity": identity, "machine": hardware(device)}
+    if about.items() <= _about(folder).items():
+        return
+    files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
+    with whole_folder(folder) as temporary:
+        for file in files:
+            _link(file, temporary / file.relative_to(partial))
+        hashes = {str(file.relative_to(partial)): sha256_of(file) for file in files}
+        (temporary / ABOUT).write_text(json.dumps({**about, "files": hashes}), encoding="utf-8")
+
+
+def take_over(
+    trunk: Trunk, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
+) -> State | None:
+    """What the trunk left last, as ``plan``'s method has it, or None where nothing fits.
+
+    Args:
+        identity: the trunk's, with the same data and execution as ``plan``'s.
+        note: told in one line why a checkpoint is not gone on from.
+    """
+    machine = hardware(plan.spec.execution.device)
+    for round, folder in sorted(kept_in(trunk.folder), reverse=True):
+        about = _about(folder)
+        if round > trunk.rounds:
+            continue
+        if (about.get("identity"), about.get("machine")) != (identity, machine):
+            note(f"{folder}: of other code, configuration, data or machine: not gone on from")
+            continue
+        changed = next(changed_files(folder, about), None)
+        if changed:
+            note(f"{folder}: damaged: {changed}: not gone on from; remove it")
+            continue
+        for file in (folder / CLIENTS).glob("*.safetensors"):
+            _link(file, partial / CLIENTS / file.name)
+        state = _load(folder / CHECKPOINT, plan, identity, partial / CLIENTS)
+        assert state, "its identity has been compared"
+        context = replace(plan.federation.context, seed=plan.spec.seed)
+        state.server = plan.federation.method.taken_over(context, state.server)
+        state.wall_seconds = state.cpu_seconds = 0.0
+        state.resumed = 0
+        state.began = {"method": trunk.spec.method, "seed": plan.spec.seed, "round": round}
+        return state
+    return None
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What a kept checkpoint says of itself; nothing where it is damaged or there is none."""
+    try:
+        found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    whole = isinstance(found, dict) and isinstance(found.get("files"), dict)
+    return found if whole else {}
+
+
+def _link(file: Path, place: Path) -> None:
+    make_folder(place.parent)
+    try:
+        os.link(file, place)
+    except OSError:  # a file system without links
+        shutil.copyfile(file, place)
 
 
 def discard(partial: Path) -> None:

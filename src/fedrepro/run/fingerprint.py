@@ -36,6 +36,8 @@ OUTSIDE_A_RUN = (
     "models/_registry",  # entry counts
     "run/store",  # checkpoints have a layout with a version
 )
+# An analysis opens a run, whose files it is made again from when that has changed.
+OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
 # What these did stands in the files of runs and partitions, which pages are made from.
 OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 

@@ -20,8 +20,10 @@ from fedrepro.run.results import changed_files
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
-JSON_FOLDERS = ("tables", "landscapes", "regrets")
+JSON_FOLDERS = ("tables", "landscapes", "regrets", "quality")
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
+
+OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # JSON of another shape
 
 
 @dataclass
@@ -50,6 +52,11 @@ class Check:
         yield from self._prepared()
         yield from self._partitions()
         yield from self._runs()
+        for path in sorted(self.results.glob("trunks/*/*/*/seed*/[!.]*/about.json")):
+            self.counts["kept checkpoints"] += 1
+            about, faults = _read_json(path)
+            changed = changed_files(path.parent, about)
+            yield from (*faults, *(f"{path.parent}: damaged: {fault}" for fault in changed))
         for kind in JSON_FOLDERS:
             for path in sorted((self.results / kind).rglob("[!.]*.json")):
                 self.counts[kind] += 1
@@ -60,9 +67,12 @@ class Check:
             self.counts["downloads"] += 1
             about, faults = _read_json(record)
             yield from faults
-            for name, each in about.get("files", {}).items():
-                if "size" in each:  # a user's own files stay where they are
-                    yield from self._file(record.with_name(name), each)
+            try:
+                for name, each in about.get("files", {}).items():
+                    if "size" in each:  # a user's own files stay where they are
+                        yield from self._file(record.parent / name, each)
+            except OTHERWISE:
+                yield f"{record}: damaged: it does not say what was downloaded"
 
     def _prepared(self) -> Iterator[str]:
         for path in sorted(self.results.glob("data/[!.]*/meta.json")):
@@ -70,16 +80,13 @@ class Check:
             try:
                 meta = read_meta(path.parent)
                 assert meta is not None
-                arrays = [
-                    each for split in meta["splits"].values() for each in split["arrays"].items()
-                ]
+                for split in meta["splits"].values():
+                    for key, about in split["arrays"].items():
+                        yield from self._file(path.parent / f"{key}.npy", about)
             except UserError as error:
                 yield str(error)
-            except (KeyError, AttributeError, TypeError):
+            except OTHERWISE:
                 yield f"{path}: damaged: it lists no arrays"
-            else:
-                for key, about in arrays:
-                    yield from self._file(path.with_name(f"{key}.npy"), about)
 
     def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
         """A file against its recorded ``size`` and, in a full check, ``sha256``."""

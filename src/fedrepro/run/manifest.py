@@ -29,7 +29,7 @@ def subject(plan: Plan, code: str) -> dict[str, Any]:
         "code": code,
         "executor": plan.executor,
         "device": execution.device,
-        "threads": execution.threads,
+        "threads": plan.threads,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
         "hardware": hardware(execution.device),
@@ -44,6 +44,7 @@ def describe(plan: Plan, state: State, code: str, staged: Path) -> dict[str, Any
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,
+        **({"went_on_from": state.began} if state.began else {}),
         "clients": plan.federation.context.clients,
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
@@ -67,13 +68,15 @@ def hardware(device: str) -> dict[str, Any]:
     return facts
 
 
-def timing(state: State) -> dict[str, float]:
-    """What differs between equal runs: seconds, bytes of memory."""
+def timing(plan: Plan, state: State) -> dict[str, float]:
+    """What differs between equal runs: seconds, bytes of memory, processes."""
+    played = state.done - (state.began["round"] if state.began else 0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     return {
         "wall_seconds": state.wall_seconds,
         "cpu_seconds": state.cpu_seconds,
-        "rounds_per_second": state.done / state.wall_seconds if state.wall_seconds else 0.0,
+        "rounds_per_second": played / state.wall_seconds if state.wall_seconds else 0.0,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
         "resumed": state.resumed,
+        "workers": plan.workers,
     }

@@ -66,6 +66,25 @@ class RunRecord:
         """mixtures.parquet: column -> values; empty where the method mixes no models."""
         return self._columns("mixtures.parquet")
 
+    @cached_property
+    def quality(self) -> dict[str, Any]:
+        """What judged the synthetic set of this very run; empty where nothing did.
+
+        Raises:
+            UserError: when its file is damaged.
+        """
+        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
+        found = _json(self.root, path)
+        model = self.manifest.get("files", {}).get("model.safetensors")
+        if found is None or found.get("of") != {
+            "config_hash": self.manifest.get("config_hash"),
+            "model": model,
+        }:
+            return {}
+        if not isinstance(found.get("numbers"), dict):
+            raise UserError(f"{path}: damaged: numbers: expected keys with values")
+        return found
+
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
         if self.state == "damaged" or not path.exists():
@@ -127,6 +146,8 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
             yield f"{name} is missing"
         except OSError as error:
             yield f"{name} can't be read: {error.strerror}"
+        except ValueError:  # a zero byte
+            yield f"{name!r} is no file's name"
         else:
             if found != sha256:
                 yield f"{name} is not what its manifest says"

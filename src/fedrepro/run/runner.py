@@ -8,10 +8,11 @@ nothing had happened.
 import json
 import math
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
+from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, only_one, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
@@ -57,6 +59,7 @@ def run(
     code: str,
     report: Report = lambda progress: None,
     given: Mapping[str, Loaded] | None = None,
+    sharing: Sharing = ALONE,
 ) -> dict[str, Any]:
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
@@ -65,6 +68,7 @@ def run(
         code: fingerprint of the code that defines the run.
         report: told after every round that is played.
         given: what the method needs.
+        sharing: rounds that it has in common with other runs; its result does not depend on them.
 
     Returns:
         The manifest.
@@ -73,9 +77,10 @@ def run(
         UserError: for bad input, a full disk, or a second process on the same run.
         Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
-    torch.set_num_threads(spec.execution.threads)
+    torch.set_num_threads(1)  # none but this one, in case that the run is dealt out to forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
+    torch.set_num_threads(plan.threads)
     partial = folder.with_name(f"{folder.name}.partial")
     with only_one(partial, busy="another process is working on this run"):
         try:
@@ -89,7 +94,12 @@ def run(
             return before
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity)
-        _train(plan, state, partial, identity, report)
+        trunk = sharing.trunk
+        if trunk and state.done == 0:
+            theirs = _identity(replace(plan, spec=trunk.spec), trunk.code, data)
+            begun = checkpoint.take_over(trunk, plan, partial, theirs, sharing.note)
+            state = begun or state
+        _train(plan, state, partial, identity, report, sharing)
         try:
             product = plan.federation.method.product(
                 scoring.context_after(plan, state), state.server
@@ -146,7 +156,7 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
         fingerprint.of_config(plan.spec),
         plan.executor,
         execution.device,
-        execution.threads,
+        plan.threads,
         code,
         data,
         torch.__version__,
@@ -155,29 +165,42 @@ def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
     return fingerprint.of_text(json.dumps(shared))
 
 
-def _train(plan: Plan, state: State, partial: Path, identity: str, report: Report) -> None:
+def _train(
+    plan: Plan,
+    state: State,
+    partial: Path,
+    identity: str,
+    report: Report,
+    sharing: Sharing,
+) -> None:
     """Play the rounds that are left.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
     """
     with asked_to_stop() as stop:
-        _play(plan, state, partial, identity, report, stop)
+        _play(plan, state, partial, identity, report, sharing, stop)
 
 
 def _play(
-    plan: Plan, state: State, partial: Path, identity: str, report: Report, stop: StopRequest
+    plan: Plan,
+    state: State,
+    partial: Path,
+    identity: str,
+    report: Report,
+    sharing: Sharing,
+    stop: StopRequest,
 ) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _cpu_seconds()
     while state.done < rounds and state.diverged_at is None:
         before = state.server
         state.server, played = play_round(plan.federation, before, state.owns, state.done)
         state.done += 1
         scoring.record(plan, state, before, played)
         _keep(scoring.beside(plan, state, before, played), partial)
-        now, now_cpu = time.perf_counter(), time.process_time()
+        now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
         wall, cpu = now, now_cpu
@@ -189,14 +212,25 @@ def _play(
         signal_number = stop.signal_number
         if state.done == rounds or state.diverged_at is not None:
             return
-        if state.done % every == 0 or signal_number:
+        shared = state.done in sharing.rounds
+        if state.done % every == 0 or signal_number or shared:
             checkpoint.save(state, partial, identity)
+        # Pictures of rounds before would be missing beside a run that goes on from here.
+        if shared and not any((partial / BESIDE).glob("*-images.*")):
+            folder = sharing.folder / f"round{state.done}"
+            checkpoint.keep(partial, folder, identity, plan.spec.execution.device)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
                 "the same command goes on from there",
                 signal_number,
             )
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it started and that ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
@@ -227,11 +261,11 @@ def _finish(
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *product)
-    for file in (partial / BESIDE).glob("*"):
-        file.rename(staged / file.name)
+    for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
+        shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, staged), "data": data}
     _write_json(staged / "manifest.json", described)
-    _write_json(staged / "timing.json", manifest.timing(state))
+    _write_json(staged / "timing.json", manifest.timing(plan, state))
     for file in staged.iterdir():
         flush(file)
     flush(staged)

@@ -1,7 +1,7 @@
 """What a run records of its rounds: scores of models, decisions, mixtures."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Given
 from fedrepro.engine.evaluate import Score, evaluate, score
 from fedrepro.engine.method import LOSS
+from fedrepro.engine.processes import Stacked, deal
 from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
 from fedrepro.engine.tree import Tree
 from fedrepro.run import over_clients
@@ -95,8 +96,10 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
     elif plan.test is not None:
         params = federation.method.model(ctx, state.server, {})
-        found = evaluate(ctx.net, ctx.task, params, plan.test, len(plan.test))
-        row |= {"test_loss": found.loss, "test_accuracy": found.accuracy}
+        parts = plan.group_tests or [plan.test]
+        scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
+        row["test_loss"] = float(np.mean([each.loss for each in scores]))
+        row["test_accuracy"] = float(np.mean([each.accuracy for each in scores]))
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
     if plan.test is not None and plan.teaches:
@@ -121,13 +124,13 @@ def _score_ensemble(
 def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
     """Every client's scores on its own test samples; returns what they come to."""
     federation, number = plan.federation, state.done
-    # One client's state at a time: all of them need not fit in memory.
-    scores = [
-        _score_client(
-            plan, client, federation.method.model(ctx, state.server, _own_of(plan, state, client))
-        )
-        for client in range(len(plan.client_tests))
-    ]
+
+    def score_of(client: int) -> Score:
+        # One client's state at a time: all of them need not fit in memory.
+        own = _own_of(plan, state, client)
+        return _score_client(plan, client, federation.method.model(ctx, state.server, own))
+
+    scores = _dealt_out(plan, len(plan.client_tests), score_of)
     taken = participations(federation, number)
     state.clients.extend(
         {
@@ -178,28 +181,54 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
     if not plan.personal or not any(layer.mixes for layer in federation.method.layers()):
         return None
     ctx = context_after(plan, state)
-    rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
-    for client in range(len(plan.client_tests)):
+    places = [(client, weight) for client in range(len(plan.client_tests)) for weight in MIXTURES]
+
+    def score_of(place: int) -> Score:
+        client, weight = places[place]
         own = _own_of(plan, state, client)
-        for weight in MIXTURES:
-            params = federation.method.mixture(ctx, state.server, own, weight)
-            score = _score_client(plan, client, params)
-            rows.add(
-                {
-                    "client": client,
-                    "weight": weight,
-                    "test_samples": score.samples,
-                    "loss": score.loss,
-                    "accuracy": score.accuracy,
-                    **score.more,
-                }
-            )
+        return _score_client(
+            plan, client, federation.method.mixture(ctx, state.server, own, weight)
+        )
+
+    rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
+    scores = _dealt_out(plan, len(places), score_of)
+    rows.extend(
+        {
+            "client": client,
+            "weight": weight,
+            "test_samples": score.samples,
+            "loss": score.loss,
+            "accuracy": score.accuracy,
+            **score.more,
+        }
+        for (client, weight), score in zip(places, scores, strict=True)
+    )
     return rows
+
+
+def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> list[Score]:
+    """The score of every place, by as many processes as the run has."""
+    if plan.workers == 1:
+        return [score_of(place) for place in range(places)]
+    numbers = Stacked(places)
+
+    def keep(place: int) -> None:
+        score = score_of(place)
+        found = [score.samples, score.loss, score.accuracy, *score.more.values()]
+        numbers.put(place, torch.tensor(found, dtype=torch.float64))
+
+    with numbers:
+        deal(keep, range(places), plan.workers)
+    names = plan.federation.context.task.measures
+    return [
+        Score(int(samples), loss, accuracy, dict(zip(names, more, strict=True)))
+        for samples, loss, accuracy, *more in numbers.tree.tolist()
+    ]
 
 
 def _own_of(plan: Plan, state: State, client: int) -> Tree:
     """A client's state; empty before it has taken part, so that it uses the shared model."""
-    return state.owns.get(_holder(plan.federation, client)) or {}
+    return state.owns.look(_holder(plan.federation, client)) or {}
 
 
 def _holder(federation: Federation, client: int) -> int:

@@ -1,6 +1,7 @@
 """What there is between two rounds of a run."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
@@ -33,6 +34,7 @@ class State:
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     resumed: int = 0
+    began: dict[str, Any] | None = None  # which run's method, seed and round it went on from
 
 
 def first_state(plan: Plan, owns: ClientStore) -> State:

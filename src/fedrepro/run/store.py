@@ -117,15 +117,17 @@ class ClientStore:
 
     def get(self, client: int) -> Tree | None:
         """A client's state, or None if it has none yet."""
-        if client in self._memory:
-            self._memory.move_to_end(client)
-            return self._memory[client]
-        if client not in self._versions:
-            return None
-        own, _ = load_tree(self._file(client))
-        own = tree.apply(lambda leaf: leaf.to(self.device), own)
-        self._remember(client, own)
+        own = self.look(client)
+        if own is not None:
+            self._remember(client, own)
         return own
+
+    def look(self, client: int) -> Tree | None:
+        """As :meth:`get`, and changes nothing: not what is in memory, and not what is on disk."""
+        if client in self._memory or client not in self._versions:
+            return self._memory.get(client)
+        own, _ = load_tree(self._file(client))
+        return tree.apply(lambda leaf: leaf.to(self.device), own)
 
     def put(self, client: int, own: Tree) -> None:
         """Replace a client's state."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedrepro.config.tables import wrapped
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
@@ -60,17 +61,23 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         for key, section in sections.items():
             for part, values in section.items():
                 base = str(values.get("use", experiment.methods.get(part, {}).get("use", part)))
-                given = {name: value for name, value in values.items() if name != "use"}
+                own = ("use", "trunk")
+                given = {name: value for name, value in values.items() if name not in own}
                 yield f"{file}: {key}.{part}", base, {base: given}
+                if values.get("trunk"):
+                    trunk = str(values["trunk"])
+                    known = experiment.methods.get(trunk, {}).get("use", trunk)
+                    yield f"{file}: {key}.{part}.trunk", str(known), {}
         for item, table in experiment.tables.items():
             for column in table.columns:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
                 for method in sorted(methods):
                     for row in table.rows:
-                        name = row.setting_for(column.label, "paper")
+                        name = column.setting_of(row, "paper")
                         setting = workbench.setting(f"{system}/{name}")
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
-                        yield where, *workbench.compose(setting, method)
+                        (whole,) = wrapped(row.around, [method])
+                        yield where, *workbench.compose(setting, whole)
         for item, figure in experiment.figures.items():
             needs = dict.fromkeys((*figure.needs("paper"), *figure.needs("demo")))
             for name, method in needs:

@@ -6,7 +6,7 @@ estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.ra
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
+from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
 from fedrepro.support.errors import bad_value
 from fedrepro.workflow.amounts import (
     Data,
@@ -134,8 +135,10 @@ class Bill:
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """All runs, each once."""
-        return tuple(dict.fromkeys(run for target in self.targets for run in target.runs))
+        """All runs, each once, and those that the workflow makes first to go on from."""
+        wanted = [run for target in self.targets for run in target.runs]
+        trunks = (trunk for run in wanted if (trunk := self.bench.trunk_of(run)))
+        return tuple(dict.fromkeys((*wanted, *trunks)))
 
     @cached_property
     def left(self) -> tuple[Run, ...]:
@@ -196,11 +199,23 @@ class Bill:
         """What each run takes."""
         left = set(self.left)
         return {
-            run: self.cost(run, rates) if run in left else RunCost(run, True) for run in self.runs
+            run: self.cost(run, rates, self.taken_over(run, left))
+            if run in left
+            else RunCost(run, True)
+            for run in self.runs
         }
 
-    def cost(self, run: Run, rates: Rates) -> RunCost:
-        """What a run takes that is not there yet."""
+    def taken_over(self, run: Run, left: Collection[Run]) -> int:
+        """How many of a run's rounds another has played, or will have, of those that are left."""
+        trunk = self.bench.trunk_of(run)
+        shared = shared_rounds(self.bench, run) if trunk else 0
+        if trunk is None or trunk in left:
+            return shared
+        kept = kept_in(self.bench.root / kept_of(trunk))
+        return max((round for round, _ in kept if round <= shared), default=0)
+
+    def cost(self, run: Run, rates: Rates, taken_over: int = 0) -> RunCost:
+        """What a run takes that is not there yet, but for rounds that are ``taken_over``."""
         spec = self.spec(run)
         setting, data = spec.setting, self.data(spec.setting.dataset)
         shares = self.shares(setting, run.seed, data) if data else None
@@ -210,18 +225,19 @@ class Bill:
         rate, method = rates.models.get(workload.key), rates.methods.get(key_of_method(spec))
         pooled = method.pooled if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
-        passes = setting.rounds * setting.epochs
+        rounds = setting.rounds - taken_over
+        passes = rounds * setting.epochs
         if pooled:
             steps = float(passes * -(-shares.train // setting.batch_size))
         else:
             steps = passes * clients * shares.steps / shares.clients
         if rate is None or method is None:
             return RunCost(run, False, steps, counted=shares.counted)
-        times = -(-setting.rounds // setting.evaluate.every)
+        times, recorded = (-(-each // setting.evaluate.every) for each in (rounds, setting.rounds))
         everyone = shares.clients if setting.evaluate.clients else 0
         held = shares.test if setting.evaluate.clients else 0
         extra = MIXTURES if method.mixes else 0
-        training = steps * rate.step_seconds + setting.rounds * clients * rate.client_seconds
+        training = steps * rate.step_seconds + rounds * clients * rate.client_seconds
         scoring = (times * (data.test + held) + extra * held) * rate.sample_seconds
         scoring += (times * ((data.test > 0) + everyone) + extra * everyone) * rate.score_seconds
         return RunCost(
@@ -229,12 +245,12 @@ class Bill:
             False,
             steps,
             training * method.factor + scoring + (rates.start_seconds or 0.0),
-            FLOAT * rate.parameters + ROW * times * (everyone or clients),
+            FLOAT * rate.parameters + ROW * recorded * (everyone or clients),
             rate.memory_bytes
             + data.sample_bytes * (data.train + data.test + held)
             + FLOAT * rate.parameters * clients,
             shares.counted,
-            self._is_side_by_side(spec, steps),
+            self._is_side_by_side(spec, steps / rounds * setting.rounds),
         )
 
     def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
@@ -296,12 +312,7 @@ class Bill:
         """How many jobs are left, but those of tables and pages, which take seconds."""
         missing = self.missing()
         partitions = {self.bench.setting(run.setting).partition_path(run.seed) for run in self.left}
-        analyses = {
-            path
-            for target in self.targets
-            if isinstance(target, FigureTarget)
-            for path in target.analyses
-        }
+        analyses = {path for target in self.targets for path in target.analyses}
         return {
             "download": sum(each.fetch != "downloaded" for each in missing),
             "prepare": len(missing),

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from fedrepro.analysis.studies import module_of
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Overrides
@@ -21,7 +22,9 @@ from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.raw_files import state_of_own
+from fedrepro.data.fetching.weights import is_there
 from fedrepro.methods._files import module_files, part_files
+from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
@@ -94,12 +97,36 @@ class Graph:
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
 
+    def study_code(self, wildcards: Any) -> str:
+        """The code of what is computed without a run."""
+        with _one_line():
+            return self.code(module_of(wildcards.study))
+
     def regret_code(self, wildcards: Any) -> str:
         """The code that plays a run's losses again, its rule's included."""
         composition = self._run_spec(wildcards).composition
         module = fingerprint.module_path("fedrepro.analysis.regret_of_run")
         files = (module, *module_files(composition))
         return fingerprint.of_closure(files, fingerprint.HANDLING)
+
+    def quality_code(self, wildcards: Any) -> str:
+        """The code that judges a synthetic set, its classifier's included."""
+        judge = self._run_spec(wildcards).setting.judge
+        files = [fingerprint.module_path("fedrepro.analysis.quality_of_run")]
+        if judge:
+            files.append(module_file(judge.model))
+        return fingerprint.of_closure(files, fingerprint.OUTSIDE_AN_ANALYSIS)
+
+    def judge(self, wildcards: Any) -> str:
+        """What a setting says of how synthetic sets are judged.
+
+        Whether Inception's weights are there counts where it asks for them; they are no input, as
+        all else is found without.
+        """
+        judge = self._run_spec(wildcards).setting.judge
+        entry = self.bench.catalogue_weights.get(INCEPTION)
+        there = judge is not None and judge.fid and entry is not None and is_there(entry)
+        return f"{judge.model_dump_json() if judge else None} {there and entry}"
 
     def dataset_recipe(self, wildcards: Any) -> str:
         """What config/datasets.yaml says of a data set's content, and its own files, as a hash.
@@ -131,6 +158,12 @@ class Graph:
             spec = self._run_spec(wildcards)
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
+
+    def trunk_of_run(self, wildcards: Any) -> list[str]:
+        """The manifest of the run that the first rounds may be taken over from, if there is one."""
+        run = Run(wildcards.setting, wildcards.method, int(wildcards.seed))
+        trunk = self.bench.trunk_of(run)
+        return [str(trunk.folder / "manifest.json")] if trunk else []
 
     def run_code(self, wildcards: Any) -> str:
         return fingerprint.of_code(self._run_spec(wildcards))
@@ -165,8 +198,16 @@ class Graph:
         """
         runs = self.bench.table(wildcards.system, wildcards.item, "paper").runs
         return fingerprint.of_files(
-            path for run in runs if (path := run.folder / "manifest.json").exists()
+            path
+            for run in runs
+            for path in (run.folder / "manifest.json", run.analysis("quality"))
+            if path.exists()
         )
+
+    def inputs_of_table(self, wildcards: Any) -> list[str]:
+        table = self.table(wildcards)
+        files = self.files_of_runs(table, "manifest.json", "rounds.parquet")
+        return files + [str(path) for path in table.analyses]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
         return [str(run.folder / name) for run in target.runs for name in names]
@@ -178,6 +219,8 @@ class Graph:
     def inputs_of_page(self, wildcards: Any) -> list[str]:
         """What a table's or figure's page is made from."""
         target = self.target(wildcards)
+        if target.study:
+            return [str(target.study)]
         if isinstance(target, ComputedTarget):
             return self._counted(target)
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")

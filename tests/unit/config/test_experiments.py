@@ -1,6 +1,5 @@
 """What follows from the experiment files: settings, tables, runs."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -10,6 +9,9 @@ from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import Printed
+from fedrepro.report.papers import published
 from support.places import ROOT
 
 
@@ -32,6 +34,14 @@ def test_an_extending_setting_takes_over_what_it_does_not_give(bench: Workbench)
         ("fmnist-dirichlet0.1", "fmnist", "ima_fmnist_cnn", 300),
         ("cifar10-cnn-shards2", "cifar10", "ima_cifar_cnn", 400),
         ("cifar10-cnn-dirichlet0.1", "cifar10", "ima_cifar_cnn", 400),
+        ("cifar10-resnet-shards2", "cifar10", "ima_resnet18", 400),
+        ("cifar10-resnet-dirichlet0.1", "cifar10", "ima_resnet18", 400),
+        ("cifar100-vgg-pachinko", "cifar100_superclasses", "ima_vgg11", 300),
+        ("cifar100-resnet-pachinko", "cifar100_superclasses", "ima_resnet18", 400),
+        ("digit_five-labels2", "digit_five", "ima_digits_cnn", 200),
+        ("digit_five-dirichlet0.1", "digit_five", "ima_digits_cnn", 200),
+        ("pacs-shards2", "pacs", "ima_alexnet", 400),
+        ("pacs-dirichlet0.1", "pacs", "ima_alexnet", 400),
     ],
 )
 def test_ima_settings_are_those_of_its_table_vii(
@@ -39,37 +49,65 @@ def test_ima_settings_are_those_of_its_table_vii(
 ) -> None:
     run = bench.run_spec(f"ima/{name}", "ima+fedavg", 1).description()
     assert (run["dataset"], run["model"], run["rounds"]) == (dataset, model, rounds)
-    assert run["partition"]["clients"] == 100
-    assert (run["participation"], run["epochs"], run["batch_size"]) == (0.1, 5, 50)
+    domains = {"digit_five": 5, "pacs": 4}.get(dataset, 1)
+    dealt = run["partition"]["within"] if domains > 1 else run["partition"]
+    assert dealt["clients"] * domains == (80 if dataset == "pacs" else 100)
+    share = 0.2 if dataset == "pacs" else 0.1
+    assert (run["participation"], run["epochs"], run["batch_size"]) == (share, 5, 50)
     assert run["optimizer"] == {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.001}
     assert run["lr_decay"] == 0.99
     assert run["hyperparameters"]["ima"] == {"window": 5, "start": 0.75, "decay": 0.03}
     if "dirichlet" in name:
-        assert (run["partition"]["alpha"], run["partition"]["minimum"]) == (0.1, 10)
+        assert (dealt["alpha"], dealt["minimum"]) == (0.1, 10)
+    elif "pachinko" in name:
+        assert (dealt["coarse"], dealt["fine"]) == (0.1, 10)
     else:
-        assert run["partition"]["classes_per_client"] == 2
+        assert dealt["classes_per_client"] == 2
+    scored = {"groups": True, "per_class": 1000} if domains > 1 else {}
+    assert run["evaluate"] == {"every": 1, "clients": False, **scored}
+    sharpness = bench.run_spec(f"ima/{name}", "fedasam", 1).description()["hyperparameters"]
+    small = {"rho": 0.7, "eta": 0.2} if model.endswith("cnn") else {"rho": 0.2, "eta": 0.05}
+    assert sharpness == {"fedasam": small}  # Table V
 
 
 def test_table_1_has_the_same_rows_and_columns_at_both_scales(bench: Workbench) -> None:
     paper, demo = bench.table("ima", "table_1", "paper"), bench.table("ima", "table_1", "demo")
     labels = [(cell.row.label, cell.column.label) for cell in paper.cells]
     assert labels == [(cell.row.label, cell.column.label) for cell in demo.cells]
-    assert len(labels) == 4 * 10
-    assert len(demo.runs) == 40
-    assert len(paper.runs) == 4 * 14 * 3  # FedProx and its IMA twin have three coefficients each
+    assert len(labels) == 12 * 16
+    assert len(demo.runs) == 2 * 16  # two settings stand in for all rows
+    # FedProx, FedFA and their IMA twins have three coefficients each.
+    assert len(paper.runs) == 12 * (16 + 4 * 2) * 3
     assert all(run.setting.endswith("-demo") for run in demo.runs)
     assert not {run.folder for run in demo.runs} & {run.folder for run in paper.runs}
 
 
-def test_every_cell_of_table_1_has_a_printed_value(bench: Workbench) -> None:
-    printed = set()
-    for path in sorted((ROOT / "reports/papers").rglob("cells.csv")):
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                printed.add((row["dataset"], row["setting"], row["method"]))
-    for cell in bench.table("ima", "table_1", "paper").cells:
-        where = cell.row.published
-        assert (where["dataset"], where["setting"], cell.column.published) in printed
+def test_every_printed_cell_of_ima_has_a_target(bench: Workbench) -> None:
+    papers = published.load(ROOT)
+    for (_, item), cells in papers.tables.items():
+        if cells and cells[0].system == "ima":
+            target = bench.table("ima", item, "paper")
+            found = [tables.printed_cell(target, cell, papers) for cell in target.cells]
+            assert None not in found
+            assert {Printed.of(cell).name for cell in cells} == {
+                Printed.of(cell).name for cell in found if cell
+            }
+
+
+def test_tables_2_and_3_of_ima_wrap_the_methods_of_table_1(bench: Workbench) -> None:
+    wanted = {name: bench.table("ima", f"table_{name}", "paper") for name in "123"}
+    alone = {run for run in wanted["1"].runs if run.setting == "ima/cifar10-cnn-dirichlet0.1"}
+    # Six methods, of which two have three coefficients, from three further rounds; eight methods
+    # with four further schedules.
+    assert len(set(wanted["2"].runs) - alone) == (6 + 4) * 3 * 3
+    assert len(set(wanted["3"].runs) - alone) == (8 + 4) * 4 * 3
+    faster = next(cell for cell in wanted["2"].cells if cell.row.label == "IMA from 150, speed-up")
+    assert (faster.methods, faster.rivals) == (("ima_150+fedavg",), ("fedavg",))
+    for name, start in (("ima_150", 150), ("ima_200", 200), ("ima_250", 250), ("ima", 300)):
+        spec = bench.run_spec("ima/cifar10-cnn-dirichlet0.1", f"{name}+fedavg", 1)
+        assert spec.hyperparameters["ima"]["start"] * spec.setting.rounds == start
+    cyclic = bench.run_spec("ima/cifar10-cnn-dirichlet0.1", "ima_cyclic+fedfa", 1)
+    assert cyclic.hyperparameters["ima"]["scheme"] == "cyclic"
 
 
 def test_a_variant_is_resolved_to_the_part_it_uses(bench: Workbench) -> None:

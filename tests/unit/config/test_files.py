@@ -1,9 +1,14 @@
 """What is wrong in config/ is said in one line that names file, key, value and expectation."""
 
+import re
 import shutil
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
@@ -50,8 +55,8 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
         (
             "    rounds: 300\n",
             "",
-            "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds: missing: "
-            "expected values",  # the second extends the first
+            "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds, "
+            "settings.cifar100-vgg-pachinko.rounds: missing: expected values",  # they extend it
         ),
         (
             "participation: 0.1",
@@ -105,16 +110,17 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
             "such as ima+fedprox",
         ),
         (
-            "{ name: FedNova, method: fednova }",
-            "{ name: FedNova, method: 3 }",
+            "{ name: FedNova, method: fednova,",
+            "{ name: FedNova, method: 3,",
             "tables.table_1.columns.FedNova.method: 3: expected method names joined by '+', "
             "such as ima+fedprox",
         ),
         (
-            "{ name: FedNova, method: fednova }",
-            "{ name: FedNova, methd: fednova }",
-            "tables.table_1.columns.4.for.1: {'name': 'FedAdam', 'method': 'fedadam'}: expected "
-            "lists of values by name, or a list of mappings with the same names",
+            "{ name: FedASAM, method: fedasam,",
+            "{ name: FedASAM, methd: fedasam,",
+            "tables.table_1.columns.0.for.2: {'name': 'FedASAM', 'methd': 'fedasam', 'demo': "
+            "'fedasam'}: expected lists of values by name, or a list of mappings with the same "
+            "names",
         ),
         (
             "window: 5",
@@ -254,3 +260,67 @@ def test_all_missing_keys_are_named_at_once(copy: Path) -> None:
     for key in ("partition", "participation", "epochs", "batch_size", "optimizer"):
         assert f"settings.s.{key}" in line
     assert "settings.s.rounds" not in line
+
+
+ROWS = [{"label": "a", "setting": "s"}]
+COLUMNS = [{"label": "b", "method": "fedavg"}]
+ONE_OF_EACH = {
+    "system": "mine",
+    "title": "All kinds",
+    "paper": "none",
+    "seeds": {"demo": [0], "paper": [2**32 - 1]},
+    "settings": {
+        "s": {
+            "dataset": "mnist5k", "partition": {"scheme": "iid", "clients": 2}, "model": "twonn",
+            "rounds": 1, "participation": 1, "epochs": 1, "batch_size": 5, "optimizer": {"lr": 0.1},
+        }
+    },
+    "tables": {"t": {"title": "x", "rows": ROWS, "columns": COLUMNS}},
+    "figures": {
+        "lines": {"kind": "lines", "title": "x", "rows": ROWS, "columns": COLUMNS},
+        "bars": {"kind": "bars", "title": "x", "rows": ROWS, "columns": COLUMNS},
+        "hills": {"kind": "landscape", "title": "x", "setting": "s", "columns": COLUMNS},
+        "mixed": {"kind": "mixtures", "title": "x", "panels": ROWS, "columns": COLUMNS},
+        "regrets": {"kind": "regret", "title": "x", "method": "aaggff_d", "panels": ROWS},
+        "heat": {
+            "kind": "heat_map", "title": "x", "setting": "s",
+            "x": {"label": "x", "values": [1]}, "y": {"label": "y", "values": [1]},
+            "panels": [{"label": "p", "methods": [["fedavg"]]}],
+        },
+    },
+}  # fmt: skip
+
+
+def lists_in(node: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(node, list):
+        yield path
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from lists_in(value, (*path, key))
+
+
+@pytest.mark.parametrize("path", [(), *lists_in(ONE_OF_EACH)], ids=".".join)
+def test_one_entry_is_enough_and_none_is_refused(tmp_path: Path, path: tuple[str, ...]) -> None:
+    experiment = deepcopy(ONE_OF_EACH)
+    place: Any = experiment
+    for key in path[:-1]:
+        place = place[key]
+    if path:
+        place[path[-1]] = []
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    shutil.copy(ROOT / "config/datasets.yaml", tmp_path / "config")
+    (tmp_path / "config/config.yaml").write_text("{}\n")
+    (tmp_path / "config/experiments/mine.yaml").write_text(yaml.safe_dump(experiment))
+    if not path:
+        assert load(tmp_path).seeds("paper", "mine") == (2**32 - 1,)
+        return
+    with pytest.raises(UserError, match=re.escape(".".join(path))):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True])
+def test_seeds_are_those_that_every_generator_takes(copy: Path, seed: object) -> None:
+    config = copy / "config/config.yaml"
+    config.write_text(yaml.safe_dump({"seeds": {"demo": [seed]}}))
+    with pytest.raises(UserError, match="expected a whole number from 0 to 4294967295"):
+        load(copy)

@@ -10,6 +10,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
+from fedrepro.config.tables import OverClients
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
@@ -57,7 +58,7 @@ def test_a_setting_takes_over_what_is_released_of_the_one_it_extends(bench: Work
     assert noisy.noise.everywhere and noisy.lr_decay == 0.999
     assert isinstance(noisy.partition, Dirichlet) and noisy.partition.alpha == 100
     late = bench.setting("superfed/cifar10-start0.2@released")
-    assert late.rounds == 300 and late.methods["superfed_mm"] == {"start": 0.2, "nu": 1.0}
+    assert late.rounds == 300 and late.methods["superfed_mm"]["nu"] == 1.0
 
 
 def test_every_number_stands_in_the_ledger(bench: Workbench) -> None:
@@ -80,6 +81,17 @@ def test_tables_ask_for_either_reading(bench: Workbench) -> None:
             assert (f"superfed/mnist-{clients}{reading}", "pfedme@released") in needed
     demo = bench.table("superfed", "table_2_3_released", "demo")
     assert {run.setting for run in demo.runs} == {"superfed/mnist5k-demo"}
+
+
+@pytest.mark.parametrize("item", ["table_2_3_released", "table_2_6_released"])
+def test_released_settings_are_measured_as_released(bench: Workbench, item: str) -> None:
+    """Over mini-batches (item 24), where settings are the released ones and nowhere else."""
+    table = bench.table("superfed", item, "paper").table
+    for row in table.rows:
+        metric = table.metric_of(row)
+        assert isinstance(metric, OverClients)
+        assert metric.of.endswith("_batch") == row.setting.endswith("@released"), row.label
+        assert (metric.over_clients, metric.weighted) == ("average", False)
 
 
 def test_the_workflow_s_folders_may_be_named_so(bench: Workbench) -> None:

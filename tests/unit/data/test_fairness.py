@@ -19,14 +19,17 @@ from fedrepro.support.errors import UserError
 from support import raw_fairness as raw
 from support.loopback import serving
 from support.places import ROOT
-from support.raw_data import entry
+from support.raw_data import ends_whole, entry
 
 SPEC: TypeAdapter[PartitionSpec] = TypeAdapter(PartitionSpec)
 NATURAL = {"scheme": "natural", "test_fraction": 0.2, "stratified": True}
 
 
 def prepared(tmp_path: Path, spec: DatasetSpec, archives: Path | None = None) -> Dataset:
-    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    told: list[float] = []
+    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
+    prepare("d", spec, archives, **places, progress=told.append)
+    assert ends_whole(told)
     return open_dataset("d", tmp_path / "data")
 
 

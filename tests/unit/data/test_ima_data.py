@@ -19,7 +19,7 @@ from fedrepro.data.readers.domains import DIGITS, PACS
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.support.errors import UserError
 from support import raw_ima as raw
-from support.raw_data import entry
+from support.raw_data import ends_whole, entry
 from support.raw_fairness import zipped
 from support.raw_superfed import cifar100, cifar100_rows
 
@@ -28,7 +28,10 @@ def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) 
     """Of a zip with these members."""
     (tmp_path / "own.zip").write_bytes(zipped(members))
     spec = entry(kind, path=str(tmp_path / "own.zip"), **keys)
-    prepare("d", spec, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    told: list[float] = []
+    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
+    prepare("d", spec, None, **places, progress=told.append)
+    assert ends_whole(told)
     return open_dataset("d", tmp_path / "data")
 
 

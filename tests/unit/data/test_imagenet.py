@@ -14,7 +14,7 @@ from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.imagenet import BATCHES, VALIDATION
 from fedrepro.support.errors import UserError
 from support.places import ROOT
-from support.raw_data import entry
+from support.raw_data import ends_whole, entry
 from support.raw_fairness import zipped
 
 CLASSES = "n00000007 1 kit_fox\nn00000003 2 tench\nn00000005 3 crane\n"
@@ -59,7 +59,9 @@ def read(tmp_path: Path, contents: dict[str, bytes], packed: bool = False, **key
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     places = {"root": tmp_path / "data", "downloads": tmp_path / "raw"}
-    prepare("imagenet", spec(folder, **keys), **places)  # type: ignore[arg-type]
+    told: list[float] = []
+    prepare("imagenet", spec(folder, **keys), **places, progress=told.append)
+    assert ends_whole(told)
     return open_dataset("imagenet", tmp_path / "data")
 
 

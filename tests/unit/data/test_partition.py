@@ -71,6 +71,24 @@ def test_labels_gives_each_client_so_many_classes() -> None:
     assert ((counts > 0).sum(axis=1) == 3).all()
 
 
+def test_the_released_dirichlet_partition_hands_samples_out_again() -> None:
+    """Item 42: of 60,000 samples some 1,100 are used, and most clients hold one twice."""
+    labels = np.repeat(np.arange(10), 6_000)
+    chosen = spec("reusing_dirichlet", clients=100, alpha=1.0, test_fraction=0.2)
+    made = make_partition(labels, None, chosen, 5)
+    assert made.test is not None
+    held = [np.concatenate(pair) for pair in zip(made.train, made.test, strict=True)]
+    assert 800 < len(np.unique(np.concatenate(held))) < 1_500
+    assert 60 < sum(len(np.unique(rows)) < len(rows) for rows in held) < 90
+    warning = made.warning()
+    assert warning and re.search(r"[\d,]+ samples fill [\d,]+ places; \d\d of 100 clients", warning)
+    proper = spec("client_dirichlet", clients=100, alpha=1.0, test_fraction=0.2)
+    assert make_partition(labels, None, proper, 5).warning() is None
+    few = spec("reusing_dirichlet", clients=20, alpha=99.0, test_fraction=0.2)
+    with pytest.raises(UserError, match="no more than 5 samples of any class: lower `clients`"):
+        make_partition(np.arange(60) % 10, None, few, 1)
+
+
 def test_paired_shards_are_superfeds() -> None:
     labels = RandomState(0).permutation(LABELS)
     # 600 samples in 40 shards of 15, four to a class: client i holds shards i and i + 20.
@@ -301,6 +319,9 @@ def test_the_servers_share_is_the_same_for_all_schemes_and_seeds(chosen: Partiti
         assert not np.isin(np.concatenate(each.train), each.server).any()
         assert each.fits(LABELS)
     assert alone.name == "at_server-share0.5" and len(alone.train) == 1
+    # What was trained on these samples elsewhere is given to others: always the same ones.
+    first = np.sort(RandomState([0, 2]).permutation(60)[:30])
+    assert np.array_equal(alone.train[0][:30], first)
 
 
 def test_the_servers_share_is_saved_and_leaves_what_was_there_as_it_was(tmp_path: Path) -> None:

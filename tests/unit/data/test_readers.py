@@ -17,13 +17,16 @@ from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.images import read_idx
 from fedrepro.support.errors import UserError
-from support.raw_data import encoded, entry, idx, sha256, write_zip
+from support.raw_data import encoded, ends_whole, entry, idx, sha256, write_zip
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
 def prepared(tmp_path: Path, spec: Any, archives: Path | None = None) -> Dataset:
-    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    told: list[float] = []
+    places = {"downloads": tmp_path / "downloads", "root": tmp_path / "data"}
+    prepare("d", spec, archives, **places, progress=told.append)
+    assert ends_whole(told)
     return open_dataset("d", tmp_path / "data")
 
 

@@ -231,6 +231,13 @@ def test_executor_is_chosen_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose("auto", "linear", "cpu", 1_000) == "sequential"
     assert choose("auto", "convolutional", "cpu", 10_000_000) == "sequential"
     assert choose("vectorised", "convolutional", "cpu", 1) == "vectorised"
+    assert choose("auto", "convolutional", "cpu", 10_000, rounds=100, threads=2) == "parallel"
+    assert choose("auto", "convolutional", "cpu", 1_000, rounds=100, threads=2) == "sequential"
+    assert choose("auto", "convolutional", "cuda", 10_000, rounds=100, threads=2) == "sequential"
+    assert choose("auto", "mlp", "cpu", 10_000_000, rounds=100, threads=2) == "vectorised"
+    assert choose("parallel", "linear", "cpu", 1) == "parallel"
+    with pytest.raises(UserError, match="expected Linux and device cpu"):
+        choose("parallel", "linear", "cuda", 1)
     with pytest.raises(UserError, match="did you mean 'sequential'"):
         choose("sequental", "linear", "cpu", 1)
 

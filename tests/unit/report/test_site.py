@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -8,10 +9,14 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
+from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
+from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
 from support.report_world import constant_run, fill, make_world, write_run
 
@@ -61,12 +66,43 @@ def test_figures_have_words_and_no_colours_of_their_own(bench: Workbench) -> Non
     assert 'stroke="#' not in drawn
 
 
+def test_rows_with_the_same_runs_are_drawn_once(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path, rows=4, columns=2))  # two settings stand in for four rows
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
+    fill(bench, target)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    text = page(bench, "ima/table_1.html")
+    assert text.count('<figure class="curves">') == 2
+    third = text[text.index('<section id="row-3"') :]
+    assert 'stand under <a href="#row-1">FMNIST, #C=2</a>' in third[: third.index("</section>")]
+
+
 def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:
     for file in (bench.root / "reports/site").rglob("*"):
         if file.is_file():
             text = file.read_text(encoding="utf-8").replace("http://www.w3.org/", "")
             assert "http" not in text.replace("https://www.w3.org", ""), file
             assert "<script" not in text
+
+
+def test_every_linked_run_page_has_what_its_cell_takes_from_it(bench: Workbench) -> None:
+    table = read_table(bench.root, bench.table("ima", "table_1", "demo"))
+    seen = 0
+    for cell in table.cells:  # type: ignore[union-attr]
+        address = f"ima/table_1.html#row-{cell.row + 1}-{cell.column + 1}"
+        for result in filter(None, (cell.paper, cell.demo)):
+            for run in result.runs:
+                if run.page and run.value is not None:
+                    text = page(bench, run.page)
+                    answers = text[text.index('class="answers"') : text.index('id="curves-title"')]
+                    assert f"<strong>{run.value:.2f} %" in answers
+                    assert address in answers
+                    assert f"<dd>{run.value:.2f} <small>%</small></dd>" in text
+                    assert ('class="tag demo"' in answers) == (result is cell.demo)
+                    seen += 1
+        assert f'id="row-{cell.row + 1}-{cell.column + 1}"' in page(bench, "ima/table_1.html")
+    assert seen >= 2
 
 
 def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
@@ -76,6 +112,20 @@ def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
     assert "274 026".replace(" ", templates.THIN) in text
     reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
     assert "A reference result" in reference
+    assert "Accuracy ends at 81.00 %" in reference  # its curves, told to who can't see them
+    assert "Loss ends at " in reference
+
+
+@pytest.mark.parametrize("told", [{"method": "fedavg", "seed": 1, "round": 6}, "nonsense"])
+def test_a_run_page_says_what_the_run_went_on_from(tmp_path: Path, told: object) -> None:
+    bench = load(make_world(tmp_path))
+    run = bench.table("ima", "table_1", "demo").runs[1]
+    manifest = write_run(bench, run, [0.5, 0.6]) / "manifest.json"
+    found = json.loads(manifest.read_text()) | {"went_on_from": told}
+    manifest.write_text(json.dumps(found))
+    content = run_page(read_run(bench.root, run), None, [], [])
+    text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
+    assert ("It went on from fedavg, seed 1, at round 6" in text) is isinstance(told, dict)
 
 
 def test_pages_are_the_same_twice(bench: Workbench) -> None:
@@ -143,6 +193,11 @@ def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
         (templates.size(274_026_000), f"274{templates.THIN}MB"),
         (templates.span(54.0), f"54{templates.THIN}s"),
         (templates.span(5400), f"1.5{templates.THIN}h"),
+        (templates.figure(0.0), "+0.00"),
+        (templates.figure(-0.01), "−0.01"),
+        (templates.figure(0.0099), "+0.0099"),
+        (templates.figure(99999.5), "+99999.50"),
+        (templates.figure(1e5), "+1e+05"),
         (templates.plain(True), "true"),
         (templates.plain(None), "null"),
     ],
@@ -160,7 +215,7 @@ def test_a_table_of_your_own_needs_no_paper(tmp_path: Path) -> None:
     bench = load(root)
     papers = published.load(root)
     target = bench.table("mine", "table_1", "demo")
-    write_run(bench, target.runs[0], [0.1234] * 20)
+    write_run(bench, target.runs[0], [0.1234] * 40)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
     assert "12.34" in page(bench, "mine/table_1.html")

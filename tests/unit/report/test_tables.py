@@ -71,7 +71,7 @@ def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
 
 
 def test_a_demo_number_has_no_verdict(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8117, 20))
+    write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8117, 40))
     first = cells(bench, papers, "demo")[0]
     assert first.demo.mean == pytest.approx(81.17)
     assert first.paper.n == 0
@@ -210,7 +210,8 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     tables = {"table_1": table}
     bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5))
-    write_run(bench, Run(DEMO, second.method, 1), constant(0.25))
+    there = bench.table("ima", "table_1", "paper").cells[1].methods[0]
+    write_run(bench, Run(DEMO, there, 1), constant(0.25))
     found = cells(bench, papers, "paper")
     assert found[0].paper.mean == pytest.approx(math.log(2))
     assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
@@ -223,6 +224,68 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
     assert row.setting_for(first.label, "demo") == "fmnist-iid-demo"
     assert row.setting_for(second.label, "demo") == other
+
+
+def test_rounds_to_a_mean_of_several_rounds(bench: Workbench, papers: Published) -> None:
+    bench = with_metric(bench, RoundsTo(rounds_to=60, mean_of=3))
+    write_run(bench, Run(PAPER, "fedavg", 1), [0.7, 0.5, 0.3, 0.9, 0.6, *constant(0.7, 295)])
+    write_run(bench, Run(PAPER, "ima+fedavg", 1), [0.5, 0.9, *constant(0.5, 298)])
+    first, second = cells(bench, papers, "paper")[:2]
+    assert first.paper.mean == 5  # (0.3 + 0.9 + 0.6) / 3
+    assert second.paper.mean == 3
+    short = with_metric(bench, RoundsTo(rounds_to=60, mean_of=301))
+    assert cells(short, papers, "paper")[0].paper.hole == "seed 1 never reached 60 %"
+
+
+def speed_ups(bench: Workbench) -> Workbench:
+    """The first row as Table II has it: each method in IMA, against itself without."""
+    experiment = bench.experiments["ima"]
+    table = experiment.tables["table_1"]
+    row = table.rows[0].model_copy(
+        update={
+            "around": "ima",
+            "metric": RoundsTo(rounds_to=60, speed_up=True),
+            "published": {**table.rows[0].published, "method": "+IMA"},
+        }
+    )
+    columns = [table.columns[0], table.columns[2]]
+    changed = {"rows": [row], "columns": columns, "summary": Summary()}
+    tables = {"table_1": table.model_copy(update=changed)}
+    return replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
+
+
+def test_speed_up_is_over_the_same_method_without_the_row_s_wrapper(
+    bench: Workbench, papers: Published
+) -> None:
+    """Seed by seed, each side with its best coefficient; a seed that lacks a side is left out."""
+    bench = speed_ups(bench)
+
+    def reaching(method: str, seed: int, round: int) -> None:
+        accuracies = [*constant(0.3, round - 1), *constant(0.7, 301 - round)]
+        write_run(bench, Run(PAPER, method, seed), accuracies)
+
+    for seed, alone, averaged in ((1, 120, 60), (2, 90, 60)):
+        reaching("fedavg", seed, alone)
+        reaching("ima+fedavg", seed, averaged)
+    reaching("ima+fedavg", 3, 60)
+    for method, round in (("fedprox", 200), ("fedprox_mu0.1", 100), ("ima+fedprox", 40)):
+        reaching(method, 1, round)
+    found = cells(bench, papers, "paper")
+    assert [cell.printed.method for cell in found] == ["FedAvg+IMA", "FedProx+IMA"]
+    assert (found[0].paper.mean, found[0].paper.n) == (1.75, 2)
+    assert found[0].paper.trouble == "seed 3 without the wrapper not run"
+    assert (found[1].paper.mean, found[1].paper.chosen) == (2.5, "ima+fedprox")
+    target = bench.table("ima", "table_1", "paper")
+    assert {"fedavg", "ima+fedavg"} < {run.method for run in target.runs}
+
+
+def test_a_speed_up_over_what_never_arrives_is_a_hole(bench: Workbench, papers: Published) -> None:
+    bench = speed_ups(bench)
+    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.3))
+    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.7))
+    result = cells(bench, papers, "paper")[0].paper
+    assert result.hole == "seed 1 without the wrapper never reached 60 %"
+    assert result.mean is None
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
@@ -278,7 +341,7 @@ def test_a_best_of_some_is_not_comparable(bench: Workbench, papers: Published) -
 
 
 def test_the_file_is_plain_json_and_the_same_twice(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(DEMO, "fedavg", 1), curve(20, 0.8))
+    write_run(bench, Run(DEMO, "fedavg", 1), curve(40, 0.8))
     target = bench.table("ima", "table_1", "demo")
     path = bench.root / tables.write(bench, target, papers)
     first = path.read_bytes()
@@ -301,10 +364,10 @@ def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
 
 
 def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Published) -> None:
-    folder = write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8, 20))
+    folder = write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8, 40))
     file, manifest = folder / "rounds.parquet", folder / "manifest.json"
     whole = file.read_bytes()
-    other = write_run(bench, Run(DEMO, "fedprox", 1), constant(0.9, 20)) / "rounds.parquet"
+    other = write_run(bench, Run(DEMO, "fedprox", 1), constant(0.9, 40)) / "rounds.parquet"
     # The second is a readable table of 0.9, which was not this run's.
     for content in (b"PAR1 no more", other.read_bytes(), None):
         file.unlink() if content is None else file.write_bytes(content)
@@ -324,7 +387,7 @@ def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Publ
 def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81))
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.81), landed=True)
-    write_run(bench, Run(DEMO, "fednova", 1), constant(0.81, 20))
+    write_run(bench, Run(DEMO, "fednova", 1), constant(0.81, 40))
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     assert rows["ima", "table_1"] == {
         "system": "ima", "table": "table_1", "printed": 192, "targets": 4, "computed": 2,

@@ -18,9 +18,10 @@ from fedrepro.support.files import sha256_of
 from support.crashing_disk import Disk, Image, restore
 from support.tiny_run import carry_out, dataset, partition, run_spec
 
-SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
-# Every client has a state, and some are replaced in each round.
-CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1)
+KEPT = "round1-client0.safetensors"
+SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", KEPT, "manifest.json")
+# Every client has a state, some are replaced in each round, and a model of each is kept.
+CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1, keep={"scaffold": [1]})
 
 
 class Watch:
@@ -103,7 +104,10 @@ def test_a_crash_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     carry_out(tmp_path / "whole", CONFIG)
     images = list(watch.images.values())
-    for image in images[:: len(images) // 12]:
+    some = images[:: len(images) // 12]
+    taken = [each for each in images if f"seed1.partial/finished/{KEPT}" in each]
+    assert taken
+    for image in [*some, taken[0], taken[-1]]:
         restore(image, tmp_path / "again")
         carry_out(tmp_path / "again/seed1", CONFIG)
         for name in SAME:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,7 +18,6 @@ from fedrepro.run import given, runner
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from support import tiny_run
 from support.given_run import METHODS, carry_out, folder_of, partition, specs
 from support.places import TESTS
 
@@ -224,15 +222,3 @@ def test_a_file_for_other_inputs_is_refused(
         with pytest.raises(UserError) as caught:
             carry_out(root, spec)
         assert expected in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_scaling_goes_there_and_back() -> None:
-    from fedrepro.data.tensors.samples import Samples, Scaling
-
-    data = tiny_run.dataset()
-    for kind, least, most in ((None, 0, 1), ("unit", 0, 1), ("symmetric", -1, 1)):
-        scaling = Scaling.of(data, "cpu", kind)
-        samples = Samples.of(data.train, scaling, "cpu")
-        inputs, _ = samples(0, 20)
-        assert least <= inputs.min() and inputs.max() <= most
-        assert np.array_equal(scaling.to_bytes(inputs).numpy(), data.train.x[:20])

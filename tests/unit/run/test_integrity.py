@@ -5,56 +5,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedrepro.cli.main import main
-from fedrepro.data.partition.partition import make_partition
-from fedrepro.data.partition.schemes import Iid
 from fedrepro.run.integrity import Check
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of
-from support import tiny_run
-
-RUN = "runs/test/blobs/fedavg/seed1"
-
-
-def write_partition(root: Path) -> None:
-    spec = Iid.model_validate({"scheme": "iid", "clients": 3, "test_fraction": 0.2})
-    made = make_partition(np.arange(60) % 4, None, spec, 1)
-    made.save(root / "partitions/blobs/iid/seed1.npz")
-
-
-def write_data(root: Path) -> None:
-    folder = root / "data/blobs"
-    folder.mkdir(parents=True)
-    np.save(folder / "train_x.npy", np.arange(40, dtype=np.uint8))
-    file = folder / "train_x.npy"
-    about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [40]}
-    meta = {"format": 1, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
-    (folder / "meta.json").write_text(json.dumps(meta))
-
-
-def write_download(root: Path) -> None:
-    folder = root / "downloads/blobs"
-    folder.mkdir(parents=True)
-    (folder / "raw").write_bytes(b"raw")
-    files = {
-        "raw": {"size": 3, "sha256": sha256_of(folder / "raw"), "from": "there"},
-        "own/elsewhere": {"sha256": "0" * 64, "from": "your own"},
-    }
-    (folder / "files.json").write_text(json.dumps({"files": files}))
+from support.results_tree import RUN, write_tree
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tree") / "results"
-    tiny_run.carry_out(root / RUN, tiny_run.run_spec(rounds=2))
-    write_partition(root)
-    write_data(root)
-    write_download(root)
-    (root / "tables/demo/ima").mkdir(parents=True)
-    (root / "tables/demo/ima/table_1.json").write_text("{}")
+    write_tree(root)
     return root
 
 
@@ -133,3 +95,27 @@ def test_a_run_in_another_ones_place(tree: Path, capsys: pytest.CaptureFixture[s
 def test_there_must_be_a_tree(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected the folder of a results tree"):
         list(Check(tmp_path / "absent").faults())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        [],
+        {"files": []},
+        {"files": {"raw": 1}},
+        {"files": {"raw": {"size": 3}}},
+        {"files": {"\0": {"size": 3}}, "run": {}},
+        {"files": {"\0": "x"}, "run": {"seed": []}},
+        {"splits": 1},
+        {"format": 1, "splits": {"train": {"arrays": {"train_x": 1}}}},
+        {"format": 1, "splits": {"train": {"arrays": {"train_x": {"size": 168}}}}},
+        {"train": [None], "test": 1},
+    ],
+)
+def test_json_of_another_shape_is_a_line(tree: Path, content: object) -> None:
+    names = ("downloads/blobs/files.json", "data/blobs/meta.json", f"{RUN}/manifest.json",
+             f"{RUN}/timing.json", "partitions/blobs/iid/seed1.json")  # fmt: skip
+    for name in names:
+        (tree / name).write_text(json.dumps(content))
+        assert all("\n" not in fault for fault in Check(tree, full=True).faults())

@@ -1,5 +1,6 @@
 """Runs whose clients keep something: local models, mixtures of two, parts of a model."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def test_resuming_keeps_every_local_model(tmp_path: Path, composition: str) -> N
     assert (tmp_path / "whole" / "mixtures.parquet").exists() == mixes
     for file in (*FILES, *(["mixtures.parquet"] if mixes else [])):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "broken" / file).read_bytes()
+
+
+@pytest.mark.parametrize("composition", ["superfed_lm", "ima+fedper"])
+def test_workers_leave_the_same_bytes(tmp_path: Path, composition: str) -> None:
+    """Also where other numbers of them begin a run and go on with it."""
+    carry_out(tmp_path / "one", personal(composition, executor="sequential"))
+    broken_off(tmp_path / "many", personal(composition, executor="parallel", threads=3), 7)
+    carry_out(tmp_path / "many", personal(composition, executor="parallel", threads=2))
+    for file in (tmp_path / "one").iterdir():
+        if file.name != "timing.json":
+            assert file.read_bytes() == (tmp_path / "many" / file.name).read_bytes(), file.name
+    timing = json.loads((tmp_path / "many" / "timing.json").read_text())
+    assert timing["workers"] == 2 and timing["resumed"] == 1
 
 
 def test_every_client_at_every_mixture(tmp_path: Path) -> None:
@@ -119,6 +133,8 @@ MIXTURES = {
     "test_samples": [10.0] * 3 + [5.0] * 3 + [0.0] * 3,
     "accuracy": [0.5, 0.6, 0.9, 0.8, 0.7, 0.1, np.nan, np.nan, np.nan],
     "ece": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan, np.nan, np.nan],
+    "accuracy_batch": [0.95, 0.6, 0.9, 0.7, 0.75, 0.1, np.nan, np.nan, np.nan],
+    "ece_batch": [0.3, 0.2, 0.9, 0.5, 0.6, 0.8, np.nan, np.nan, np.nan],
 }
 
 
@@ -133,3 +149,10 @@ def test_the_released_mixture() -> None:
     """Item 23: each client's best. Item 24: all else at the worst of what any client chose."""
     np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "released")[0], [0.9, 0.8, np.nan])
     np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])
+
+
+def test_what_is_counted_in_mini_batches_is_chosen_so() -> None:
+    found = mixed(MIXTURES, "accuracy_batch", "released")[0]
+    np.testing.assert_array_equal(found, [0.95, 0.75, np.nan])
+    # At the weights 0 and 0.5 that the clients chose, not at 1 and 0 as by plain accuracy.
+    np.testing.assert_array_equal(mixed(MIXTURES, "ece_batch", "released")[0], [0.3, 0.6, np.nan])

@@ -1,13 +1,23 @@
 """What the scores of clients come to."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedrepro.engine.evaluate import Score
+from fedrepro.config.settings import Evaluate
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.engine.evaluate import Score, evaluate
+from fedrepro.engine.round import play_round
 from fedrepro.engine.task import CLASSIFICATION
-from fedrepro.run.scoring import _summary
+from fedrepro.run.assembly import make_plan
+from fedrepro.run.scoring import _summary, record
+from fedrepro.run.state import first_state
+from fedrepro.run.store import ClientStore
+from fedrepro.support.errors import UserError
+from support import tiny_run
 
 
 def test_a_client_without_predictions_leaves_the_others_means_alone() -> None:
@@ -35,3 +45,39 @@ def test_accuracy_as_a_mean_over_mini_batches() -> None:
     # The right class is the seventh of those that were missed.
     assert measures["top5_batch"](logits, targets) == pytest.approx((0.5 + 1 + 0.25) / 3)
     assert {"top5", "ece", "mce", "ece_batch", "mce_batch"} < measures.keys()
+
+
+def grouped(groups: list[int] | None) -> Dataset:
+    """The blobs of a tiny run, whose 60 test samples belong to these groups."""
+    data = tiny_run.dataset()
+    assert data.test is not None
+    group = None if groups is None else np.array(groups, np.int64)
+    return replace(data, test=Split(data.test.x, data.test.y, group))
+
+
+def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
+    """IMA's domains: the mean of their accuracies, the first samples of each class only."""
+    groups = [0] * 42 + [1] * 18  # 14 and 6 of each of three classes
+    spec = tiny_run.run_spec(evaluate={"groups": True, "per_class": 8})
+    plan = make_plan(spec, grouped(groups), tiny_run.partition())
+    assert [len(each) for each in plan.group_tests] == [24, 18]
+    state = first_state(plan, ClientStore(tmp_path))
+    federation = plan.federation
+    state.server, played = play_round(federation, state.server, state.owns, 0)
+    state.done = 1
+    record(plan, state, played)
+    assert plan.test is not None
+    parts = [plan.test.some(np.arange(24)), plan.test.some(np.arange(42, 60))]
+    net, task = federation.context.net, federation.context.task
+    scores = [evaluate(net, task, state.server["params"], each, len(each)) for each in parts]
+    for name in ("accuracy", "loss"):
+        values = [getattr(score, name) for score in scores]
+        assert state.rounds.last(f"test_{name}") == pytest.approx(sum(values) / 2)
+    assert scores[0].loss != scores[1].loss
+
+
+def test_groups_where_there_are_none_are_refused() -> None:
+    with pytest.raises(UserError, match=r"evaluate.groups: True: expected false for blobs"):
+        make_plan(tiny_run.run_spec(evaluate={"groups": True}), grouped(None), tiny_run.partition())
+    with pytest.raises(ValueError, match="`per_class` with `groups` only"):
+        Evaluate(per_class=3)

@@ -27,11 +27,13 @@ def copy(tmp_path: Path) -> Path:
         ("fedprox: { mu:", "fedprox: { muu:", "methods.fedprox: ", "'mu'"),
         ("fedprox: { mu: 0.01", "fedprox: { mu: high", "methods.fedprox: ", ""),
         ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
-        ("ima: { start: 0.5", "ima: { strat: 0.5", "settings.fmnist-shards2-demo.methods.ima: ",
-         "'start'"),
+        ("ima: { period: 4", "ima: { priod: 4", "settings.fmnist-shards2-demo.methods.ima: ",
+         "'period'"),
+        ("fedprox: { mu:", "fedprox: { trunk: fedavgg, mu:", "methods.fedprox.trunk: ", "'fedavg'"),
         ("method: fedavg,", "method: fedavgg,", COLUMN, "'fedavg'"),
         ("method: fedavg,", "method: ima+central,", COLUMN, ""),
         ("method: fedavg,", "method: fedavg+ima,", COLUMN, ""),
+        ("around: ima,", "around: imma,", "tables.table_1.columns.FedAvg + IMA.method: ", "'ima'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_composed_is_one_line(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
@@ -14,6 +15,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
+from fedrepro.run.trunk import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, Shares, estimated_shares
 from fedrepro.workflow.cost import Bill, Line, chosen
@@ -105,6 +107,60 @@ def test_what_is_finished_is_left_out_and_said(
     assert lines(bench, rates)["all", "all"].done == 0
 
 
+def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rates) -> None:
+    """ima+fedavg, from round 3 of 4 on; it waits for fedavg, which no table here asks for."""
+    text = EXPERIMENT.replace("rounds: 2", "rounds: 4").replace(
+        "  fedprox: {", "  ima: {window: 1}\n  fedprox: {"
+    )
+    columns = "{label: FedAvg, method: fedavg}"
+    text = text.replace(columns, columns.replace("fedavg", "ima+fedavg"))
+    (bench.root / "config/experiments/ima.yaml").write_text(text)
+    bench, tail = load(bench.root), Run("ima/tiny", "ima+fedavg", 1)
+    found = Bill(bench, chosen(bench, ("ima/table_2",), None))
+    costs = found.costs(rates)
+    assert {run: cost.steps for run, cost in costs.items()} == {tail: 20, AVERAGE: 80}
+    assert found.taken_over(tail, left=()) == 0  # it is finished and has kept nothing
+    for number in (1, 2, 4):
+        (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
+    assert found.taken_over(tail, left=()) == 2
+    sharing = sharing_of(bench, AVERAGE, print)
+    assert sharing.rounds == {3} and sharing.trunk is None
+    assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"
+    trunk = sharing_of(bench, tail, print).trunk
+    assert trunk and (trunk.spec.method, trunk.rounds) == ("fedavg", 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "rounds"),
+    [
+        ("ima+fedavg", 3), ("ima", 3), ("ima+fedadam", 3), ("ima+fedprox", 3), ("ima+strong", 3),
+        ("wide+fedavg", 1), ("never+fedavg", 3), ("kept+fedavg", 1), ("other+fedavg", 0),
+        ("superfed_mm", 2), ("superfed_mm@released", 2), ("superfed_mm+fedadam", 2), ("far", 0),
+        ("superfed_lm", 0), ("ima+superfed_mm", 3), ("alone", 0), ("aaggff_d+fedavg", 0),
+        ("ima+aaggff_d+fedavg", 3), ("fedavg", 0),
+    ],
+)  # fmt: skip
+def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) -> None:
+    """t_s is round 3 of 4; a window of 3 fills from round 1 on; what is kept is a run's own.
+
+    L is round 2. What has another mu than its trunk, or no trunk, shares nothing.
+    """
+    variants = """  ima: {window: 1}
+  wide: {use: ima, window: 3}
+  never: {use: ima, start: 2.0}
+  kept: {use: ima}
+  other: {use: ima, start: 0.0}
+  strong: {use: fedprox, mu: 1.0}
+  superfed_mm: {start: 0.5, trunk: fedprox}
+  far: {use: superfed_mm, mu: 1.0}
+  alone: {use: superfed_mm, trunk: null}
+  fedprox: {"""
+    text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    keep: {kept+fedavg: [2, 3]}")
+    text = text.replace("  fedprox: {", variants)
+    (bench.root / "config/experiments/ima.yaml").write_text(text)
+    assert shared_rounds(load(bench.root), Run("ima/tiny", method, 1)) == rounds
+
+
 def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) -> None:
     setting = bench.setting("ima/tiny")
     labels = np.arange(250) % 10
@@ -160,6 +216,32 @@ def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
     assert bill_of(bench).jobs() == {
         "download": 1, "prepare": 1, "partition": 1, "run": 2, "analysis": 0,
     }  # fmt: skip
+
+
+def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) -> None:
+    bill = bill_of(bench)
+    bill.data("mnist5k")  # as the catalogue has them, which is enough here
+    folder = bench.root / "results/data/mnist5k"
+    folder.mkdir(parents=True)
+    (folder / "meta.json").touch()
+    assert bill.missing() == []
+    assert (bill.jobs()["download"], bill.jobs()["prepare"]) == (0, 0)
+
+
+def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
+    """And a table that needs no runs is none of those that cost something."""
+    experiment = yaml.safe_load(EXPERIMENT)
+    experiment["settings"]["rare"] = {"extends": "tiny", "batch_size": 50}
+    rows = [{"label": "Rare", "setting": "rare"}, {"label": "Tiny", "setting": "tiny"}]
+    experiment["tables"]["table_2"]["rows"] = rows
+    experiment["tables"] = dict(reversed(experiment["tables"].items()))
+    experiment["computed"] = {"formula": {"kind": "responses", "title": "Responses"}}
+    file = bench.root / "config/experiments/ima.yaml"
+    file.write_text(yaml.safe_dump(experiment, sort_keys=False))
+    bill = bill_of(load(bench.root))
+    assert [run.setting for run in bill.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
+    assert list(bill.workloads()) == [LOGISTIC, LOGISTIC.replace("100", "50")]
+    assert [target.item for target in bill.targets] == ["table_2", "table_1"]
 
 
 def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:

@@ -20,7 +20,7 @@ from fedrepro.data.catalogue.entries import (
     TestFraction,
     WordNetId,
 )
-from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected
+from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
 
 
 class IdxFiles(Typed):
@@ -33,12 +33,17 @@ class IdxFiles(Typed):
 
 
 class Idx(Fetched):
-    """Images and labels in the IDX format of MNIST."""
+    """Images and labels in the IDX format of MNIST.
+
+    Attributes:
+        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 28.
+    """
 
     reader = "images:read_idx_pairs"
     kind: Literal["idx"]
     class_names: tuple[str, ...]
     files: IdxFiles
+    side: Pixels | None = later(None)
 
 
 class Cifar10Binary(Fetched):
@@ -261,6 +266,34 @@ class Isic(Fetched):
     shorter: Pixels = 224
     side: Pixels = 200
     leave_out: tuple[str, ...] = ()
+
+
+class MedMnist(Fetched):
+    """One of MedMNIST's npz files: images and labels of its own training and test splits.
+
+    Its validation images are left out: neither FedEvg's text nor its code uses them.
+
+    Attributes:
+        side: of the images, as they are.
+    """
+
+    reader = "medmnist:read_medmnist"
+    kind: Literal["medmnist"]
+    class_names: tuple[str, ...]
+    file: RawFile
+    side: Pixels
+
+
+class Synthetic(Own):
+    """What `fedrepro synth export` wrote: a folder with images.npz and datasheet.json.
+
+    Attributes:
+        test_fraction: the share of each class that becomes the test split (seed 0).
+    """
+
+    reader = "synthetic:read_export"
+    kind: Literal["synthetic"]
+    test_fraction: TestFraction = 0.2
 
 
 class DigitFive(Own):

@@ -73,6 +73,11 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
     return content, digest
 
 
+def is_there(spec: Weights) -> bool:
+    """Whether :func:`read_weights` would find a file, be it the right one or not."""
+    return _given(spec) is not None
+
+
 def _given(spec: Weights) -> Path | None:
     places = (FOLDER / spec.name, *([spec.path] if spec.path else []))
     return next((path for path in places if path.is_file()), None)

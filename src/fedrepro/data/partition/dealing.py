@@ -196,6 +196,42 @@ def client_dirichlet(
     return dealt
 
 
+def reusing_dirichlet(
+    labels: NDArray[Any], clients: int, alpha: float, least: int, random: RandomState
+) -> list[Indices]:
+    """AAggFF's and FedEvg's released partitioner, which hands the same samples out again (item 42).
+
+    A client draws N/K classes in Dirichlet(alpha * u) proportions, u uniform on [0, 1] for each
+    class, until those that it drew more than ``least`` times come to N/K. It then gets the first so
+    many samples of each; of the class is left what it got, in place of the rest.
+
+    Raises:
+        UserError: when ``DIRICHLET_TRIES`` draws of a client bring nothing that counts.
+    """
+    left = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    ideal = len(labels) // clients
+    dealt = []
+    for _ in range(clients):
+        hand: list[Indices] = []
+        counted = tries = 0
+        while counted < ideal:
+            tries += 1
+            if tries > DIRICHLET_TRIES:
+                raise UserError(
+                    f"partition: reusing_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} "
+                    f"gave a client no more than {least} samples of any class: lower `clients`"
+                )
+            proportions = _dirichlet_of_small(alpha * random.uniform(size=len(left)), random)
+            drawn = random.choice(len(left), ideal, p=proportions)
+            for label, count in zip(*np.unique(drawn, return_counts=True), strict=True):
+                if count > least:
+                    left[label] = left[label][:count]
+                    hand.append(left[label])
+                    counted += count
+        dealt.append(np.concatenate(hand).astype(np.int64))
+    return dealt
+
+
 def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDArray[np.float64]:
     """A Dirichlet draw in logarithms: at small alpha numpy's Gamma draws underflow to 0/0.
 

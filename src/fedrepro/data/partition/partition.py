@@ -53,6 +53,24 @@ class Partition:
                 return False
         return True
 
+    def warning(self) -> str | None:
+        """One line that says so where samples are held more than once."""
+        held = self.train
+        if self.test is not None:
+            held = [np.concatenate(pair) for pair in zip(self.train, self.test, strict=True)]
+        places, distinct = sum(map(len, held)), len(np.unique(np.concatenate(held)))
+        if places == distinct:
+            return None
+        twice = sum(len(np.unique(rows)) < len(rows) for rows in held)
+        leaking = sum(
+            bool(np.isin(test, train).any())
+            for train, test in zip(self.train, self.test or [], strict=False)
+        )
+        return (
+            f"warning: partition {self.name}: {distinct:,} samples fill {places:,} places; {twice} "
+            f"of {len(held)} clients hold one twice, {leaking} test on one that they train on"
+        )
+
     def save(self, path: Path) -> None:
         """Write `path` (.npz) and the classes of each client beside it (.json).
 

@@ -244,6 +244,30 @@ class ClientDirichlet(Scheme):
         return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
 
 
+class ReusingDirichlet(Scheme):
+    """What AAggFF's and FedEvg's released code makes of `client_dirichlet` (discrepancy 42).
+
+    Samples are handed out again, to others and to the same client, who may then test on what it
+    trains on. For comparison only; whoever asks for it is warned.
+    """
+
+    scheme: Literal["reusing_dirichlet"]
+    clients: Count
+    alpha: Positive
+
+    def deal(
+        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
+    ) -> list["Indices"]:
+        from fedrepro.data.partition.dealing import reusing_dirichlet
+
+        # As released: enough of a class to hold one out.
+        least = int(1 / self.test_fraction) if self.test_fraction else 1
+        return reusing_dirichlet(labels, self.clients, self.alpha, least, random)
+
+    def _parts(self) -> list[str]:
+        return ["reusing_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
+
+
 class Natural(Scheme):
     """One client for each value of the data's group column; with `clients`, so many of them.
 

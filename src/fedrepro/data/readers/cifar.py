@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
 from fedrepro.data.fetching.archives import unpack_around
 from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
@@ -76,16 +74,3 @@ def _samples(
     images = rows[:, labels:].reshape(-1, *SHAPE)
     images = images if side is None else resized(images, side)
     return Samples(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
-
-
-def resized(images: NDArray[np.uint8], side: int) -> NDArray[Any]:
-    """Images uint8 [n, 3, height, width] as [n, 3, side, side], as torchvision's Resize makes them.
-
-    It takes an image as Pillow's, whose bilinear filter averages over what it leaves out.
-    """
-    result = np.empty((len(images), images.shape[1], side, side), np.uint8)
-    for row, image in enumerate(images):
-        whole = Image.fromarray(image.transpose(1, 2, 0))
-        smaller = whole.resize((side, side), Image.Resampling.BILINEAR)
-        result[row] = np.asarray(smaller).transpose(2, 0, 1)
-    return result

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.cifar import resized
 from fedrepro.data.readers.content import Content, Progress, Samples
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, decode
 from fedrepro.data.readers.pickled_arrays import read_arrays
+from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
 
 DIGITS = ("MNIST", "SVHN", "USPS", "SynthDigits", "MNIST_M")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers.content import Content, Progress, Samples, held_out
+from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
 IDX_BYTES = 0x08  # the only type of value that MNIST and its kin use
@@ -47,7 +48,8 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
         x, y = read_idx(folder / images), read_idx(folder / labels)
         if x.ndim != 3 or y.shape != x.shape[:1]:
             raise UserError(f"{folder / labels}: {y.shape} labels for {x.shape} images")
-        return Samples(x[:, None], y)
+        grey = x[:, None]
+        return Samples(grey if spec.side is None else resized(grey, spec.side), y)
 
     files = spec.files
     return Content(

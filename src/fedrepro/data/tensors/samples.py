@@ -57,6 +57,16 @@ class Scaling:
             return scaled
         return (scaled - self.mean) / self.std
 
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The least and the largest input that a byte becomes; None if channels differ in them."""
+        if self.mean is None or self.std is None:
+            return 0.0, 1.0
+        lowest, highest = -self.mean / self.std, (1 - self.mean) / self.std
+        if len(lowest.unique()) > 1 or len(highest.unique()) > 1:
+            return None
+        return float(lowest.flatten()[0]), float(highest.flatten()[0])
+
     def to_bytes(self, x: Tensor) -> Tensor:
         """Images as they are stored, of inputs [n, channels, height, width]; uint8."""
         if self.mean is not None and self.std is not None:

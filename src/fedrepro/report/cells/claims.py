@@ -121,7 +121,8 @@ def _leads(claim: Claim, pair: Pair, index: CellIndex) -> dict[int, float]:
 
 def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
     cell = index.get((printed.system, printed.table, Printed.of(printed).name))
-    if cell is None or (cell.verdict and cell.verdict.word == "not comparable"):
+    verdict = cell.verdict if cell else None
+    if cell is None or (verdict and (verdict.word, verdict.basis) == ("not comparable", None)):
         return {}
     runs = cell.paper.runs_of_the_chosen
     return {run.seed: run.value for run in runs if run.value is not None}

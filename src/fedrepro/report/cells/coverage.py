@@ -43,12 +43,16 @@ def count(
 ) -> dict[tuple[str, str], Counter[str]]:
     """Counts by (system, item); a table that was not ``found`` has targets only."""
     counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
-    for key, target in workbench.targets("paper").items():
+    targets = workbench.targets("paper")
+    for key, target in targets.items():
         if isinstance(target, ComputedTarget):
             for each in computed.compute(workbench, target, published):
                 counts[key].update(counts_of(each.value is not None, each.verdict))
         if not isinstance(target, TableTarget):
             continue
+        # A part of a table of which the rest is computed counts with it.
+        whole = key[0], papers.split_part(key[1])[0]
+        owner = whole if isinstance(targets.get(whole), ComputedTarget) else key
         # Of columns that answer the same printed cell the first one counts.
         answers: dict[tuple[str, ...], dict[str, int]] = {}
         for cell in found[key].cells if key in found else ():
@@ -58,10 +62,10 @@ def count(
         if key not in found:
             printed = (tables.printed_cell(target, cell, published) for cell in target.cells)
             answers = {Printed.of(cell).name: counts_of(False, None) for cell in printed if cell}
-        counted = counts.setdefault(key, Counter())
+        counted = counts.setdefault(owner, Counter())
         for each_counts in answers.values():
             counted.update(each_counts)
-        if key not in published.tables:  # a part of a printed table
+        if owner not in published.tables:  # another reading of a part of a printed table
             counted["printed"] = len(answers)
     return counts
 

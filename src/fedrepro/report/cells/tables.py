@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fedrepro.config.tables import OverClients, Summary
+from fedrepro.config.tables import Metric, OverClients, RoundsTo, Summary
 from fedrepro.config.targets import Cell, Run, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import (
@@ -77,7 +77,16 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     named = cell.column.published
     own = {"method": named} if isinstance(named, str) else named
     wanted = {**cell.row.published, **own}
+    if "method" in own:
+        wanted["method"] = own["method"] + cell.row.published.get("method", "")
     return published.find(target.system, target.table.published.table, wanted)
+
+
+def value_of(record: RunRecord, measure: Measure, summary: Summary) -> float | None:
+    """What a run's curve comes to, in printed units; None without a number."""
+    if record.state != "finished":
+        return None
+    return last(until(measure.series(record), summary.up_to), summary.rounds)
 
 
 Group = tuple[tuple[str, ...], bool]
@@ -136,9 +145,10 @@ def _cell(
     residual = None
     if printed and _on_own_splits(printed, paper, published):
         residual = residuals.get((printed.row, _is_released(paper)))
-    verdict = _verdict(published, printed, paper, residual)
+    apart = measure_of(target.table.metric_of(cell.row, cell.column)).apart
+    verdict = _verdict(published, printed, paper, residual, apart)
     difference = None
-    if printed and printed.mean is not None and paper.mean is not None and verdict:
+    if printed and printed.mean is not None and paper.mean is not None and verdict and not apart:
         difference = paper.mean - printed.mean
     shown = Printed.of(printed) if printed else None
     return TableCell(*place, shown, paper, demo, _selection(target, cell), difference, verdict)
@@ -158,9 +168,46 @@ def _selection(target: TableTarget, cell: Cell) -> str:
 
 
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
-    measure = measure_of(target.table.metric_of(cell.row, cell.column))
-    runs = {method: cell.runs(method) for method in cell.methods}
-    return result_of(workbench, cell.setting, runs, measure, target.table.summary)
+    metric, summary = target.table.metric_of(cell.row, cell.column), target.table.summary
+
+    def of(methods: Sequence[str], metric: Metric) -> Result:
+        runs = {method: cell.runs(method) for method in methods}
+        return result_of(workbench, cell.setting, runs, measure_of(metric), summary)
+
+    if isinstance(metric, RoundsTo) and metric.speed_up:
+        rounds = metric.model_copy(update={"speed_up": False})
+        return _speed_up(of(cell.methods, rounds), of(cell.rivals, rounds))
+    return of(cell.methods, metric)
+
+
+def _speed_up(own: Result, rival: Result) -> Result:
+    """How many times as many rounds the rival took, seed by seed; both the best of their kind."""
+    theirs = {run.seed: run for run in rival.runs_of_the_chosen or rival.runs}
+
+    def divided(run: CellRun) -> CellRun:
+        if run.value is None or run.method != own.chosen:
+            return replace(run, value=None)
+        other = theirs.get(run.seed)
+        if other is None or other.value is None:
+            why = other.why if other else "not run"
+            return replace(run, value=None, why=f"without the wrapper {why}")
+        changed = tuple(sorted({*run.changed, *other.changed}))
+        return replace(run, value=other.value / run.value, changed=changed)
+
+    runs = tuple(map(divided, own.runs))
+    values = [run.value for run in runs if run.value is not None]
+    ours = Estimate.of(values) if values else None
+    troubles = _troubles([[run for run in runs if run.method == own.chosen]])
+    return replace(
+        own,
+        runs=runs,
+        hole=None if ours else troubles or own.hole or "not run",
+        trouble=troubles if ours else "",
+        n=ours.n if ours else 0,
+        mean=ours.mean if ours else None,
+        std=ours.std if ours else None,
+        half_width=ours.half_width if ours else None,
+    )
 
 
 def result_of(
@@ -210,10 +257,9 @@ def _estimate(measure: Measure, found: Sequence[tuple[RunRecord, float]]) -> Est
 
 
 def _run(workbench: Workbench, record: RunRecord, measure: Measure, summary: Summary) -> CellRun:
-    run, value, short = record.run, None, ""
+    run, value, short = record.run, value_of(record, measure, summary), ""
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)
-        value = last(series, summary.rounds)
         short = measure.without if value is None else fewer(series, summary.rounds)
     return CellRun(
         method=run.method,
@@ -261,8 +307,9 @@ def _verdict(
     printed: PrintedCell | None,
     result: Result,
     residual: Residual | None,
+    apart: str,
 ) -> Verdict | None:
-    """None where there is nothing to compare."""
+    """None where there is nothing to compare; ``apart`` says why ours is another number."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
     if printed is None or not (result.n or diverged):
@@ -283,6 +330,8 @@ def _verdict(
             "not comparable",
             f"The printed number is the best of {wanted}; {there} of them {are} run.",
         )
+    if apart:
+        return Verdict("not comparable", apart, basis="apart")
     assert result.mean is not None
     ours = Estimate(result.n, result.mean, result.std, result.half_width)
     spread = published.systems[printed.system].spread

@@ -27,6 +27,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "title": figure.title,
         "drawn": drawn,
         "scale": target.scale,
+        "study": target.figure.study,
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),

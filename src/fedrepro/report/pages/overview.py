@@ -89,6 +89,8 @@ def _table_state(
     if isinstance(target, FigureTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
+        if target.study:
+            figure = {"run": int((workbench.root / target.study).exists()), "wanted": 0}
     title = caption.title if caption else (_title_of(target) if target else "")
     return {
         "label": label_of(key[1], cells[0].table if cells else ""),

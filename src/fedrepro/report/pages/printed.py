@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedrepro.config.tables import ClientStatistics
+from fedrepro.config.tables import ClientStatistics, Costs
 from fedrepro.config.targets import ComputedTarget
-from fedrepro.report.cells.computed import ComputedCell
+from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.pages.about import about
-from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.published import PrintedCell, Published, label_of
 from fedrepro.report.papers.verdict import COMPUTED_RULE
 
 METRICS = {
@@ -34,6 +34,14 @@ METRICS = {
     "cdf_response": "Response of the distribution function",
     "loss": "Loss",
     "num_parameters": "Parameters",
+    "MFLOPs_forward": "Multiply-adds (MACs) of a sample, millions; printed as MFLOPs",
+    "MFLOPs_client-side": "Clients, millions of FLOPs",
+    "MFLOPs_server-side": "Server, millions of FLOPs",
+    "MFLOPs_total": "Total, millions of FLOPs",
+    "MFLOPs_client_update": "A client's update, millions of FLOPs",
+    "MFLOPs_client_discriminator_training": "A client's discriminator, millions of FLOPs",
+    "MFLOPs_distillation_dataset_generation": "Making the distillation set, millions of FLOPs",
+    "MFLOPs_pseudo_labelling_and_distillation": "Labelling and distilling, millions of FLOPs",
     "size_MB": "Size, MB",
 }
 
@@ -59,13 +67,23 @@ def printed_page(published: Published, system: str, item: str) -> dict[str, Any]
 
 
 def computed_page(
-    cells: Sequence[ComputedCell], target: ComputedTarget, published: Published
+    cells: Sequence[ComputedCell],
+    words: Sequence[ComputedWording],
+    parts: Sequence[str],
+    target: ComputedTarget,
+    published: Published,
 ) -> dict[str, Any]:
-    """The content of the page of a table that needs no runs."""
+    """The content of the page of a table that needs no runs.
+
+    Args:
+        parts: items of the same system whose runs answer the rest of the table.
+    """
     by_printed = {cell.printed: cell for cell in cells}
     printed = list(by_printed)
     grids = []
-    if isinstance(target.spec, ClientStatistics):
+    if isinstance(target.spec, Costs) and printed:
+        grids.append({"metric": "What is counted", **_grid_of_costs(printed)})
+    elif isinstance(target.spec, ClientStatistics):
         grids.append({"metric": "What clients hold", **_grid(printed, lambda cell: cell.metric)})
     else:
         for metric in dict.fromkeys(cell.metric for cell in printed):
@@ -76,19 +94,25 @@ def computed_page(
             (key, {column: by_printed[cell] for column, cell in row.items()})
             for key, row in grid["rows"]
         ]
-    words = [cell.verdict.word for cell in cells if cell.verdict]
+    verdicts: list[str] = [cell.verdict.word for cell in cells if cell.verdict]
+    verdicts += [word.verdict for word in words if word.verdict]
+    table = printed[0].table if printed else ""
     return {
         "title": target.spec.title,
         "grids": grids,
+        "wordings": {(word.printed.setting, word.printed.metric): word for word in words},
+        "word_rows": list(dict.fromkeys(word.printed.setting for word in words)),
+        "word_columns": list(dict.fromkeys(word.printed.metric for word in words)),
+        "parts": [(f"{item}.html", label_of(item, table)) for item in parts],
         "counts": {
-            "printed": len(cells),
-            "computed": len(words),
-            "agree": words.count("agrees"),
-            "differ": words.count("differs"),
+            "printed": len(cells) + len(words),
+            "computed": len(verdicts),
+            "agree": verdicts.count("agrees"),
+            "differ": verdicts.count("differs"),
         },
         "rule": COMPUTED_RULE,
         "doubted": [cell for cell in printed if cell.doubt],
-        **about(published, target.system, target.item, printed[0].table if printed else ""),
+        **about(published, target.system, target.item, table),
     }
 
 
@@ -96,11 +120,22 @@ def metric_in_words(metric: str) -> str:
     return METRICS.get(metric, metric.replace("_", " "))
 
 
+def _grid_of_costs(cells: Sequence[PrintedCell]) -> dict[str, Any]:
+    """Of methods and metrics; where each row has a metric of its own, that is its head."""
+    rows = {(cell.method, cell.setting) for cell in cells}
+    if len(rows) < len(cells):
+        grid = _grid(cells, lambda cell: metric_in_words(cell.metric), lambda cell: cell.method)
+        return grid | {"head": "Method"}
+    grid = _grid(cells, lambda _: "Value", lambda cell: metric_in_words(cell.metric))
+    return grid | {"head": "What"}
+
+
 def _grid(
     cells: Sequence[PrintedCell],
     column_of: Callable[[PrintedCell], str] = lambda cell: cell.method,
+    row_of: Callable[[PrintedCell], str] = lambda cell: cell.dataset,
 ) -> dict[str, Any]:
-    """Cells as rows of (data set, setting) and columns, by default of methods."""
+    """Cells as rows of (``row_of`` them, setting) and columns, by default of methods."""
     columns = list(dict.fromkeys(column_of(cell) for cell in cells))
     settings = {cell.setting: re.split(r"\s*[,;]\s*", cell.setting) for cell in cells}
     shared = [
@@ -111,5 +146,5 @@ def _grid(
     rows: dict[tuple[str, str], dict[str, PrintedCell]] = {}
     for cell in cells:
         own = ", ".join(part for part in settings[cell.setting] if part not in shared)
-        rows.setdefault((cell.dataset, own), {})[column_of(cell)] = cell
-    return {"columns": columns, "rows": list(rows.items()), "shared": shared}
+        rows.setdefault((row_of(cell), own), {})[column_of(cell)] = cell
+    return {"head": "Data", "columns": columns, "rows": list(rows.items()), "shared": shared}

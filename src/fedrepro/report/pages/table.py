@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.config.tables import Least, Reached, RoundsTo
-from fedrepro.config.targets import TableTarget
-from fedrepro.config.values import SCALES
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell, TableRow
 from fedrepro.report.cells.measures import measure_of
@@ -23,6 +23,8 @@ class RowView:
     Attributes:
         summary: which rounds count, in words; "" for what is one number of a whole run.
         notes: of each cell, in what it differs from its row; or "".
+        paper, stand_in: None where nothing was run, or a row above shows the same runs.
+        above: label and anchor of the first such row, or None.
     """
 
     label: str
@@ -36,6 +38,7 @@ class RowView:
     cells: tuple[TableCell, ...]
     paper: row_figures.Scene | None
     stand_in: row_figures.Scene | None
+    above: tuple[str, str] | None
 
 
 def table_page(
@@ -45,12 +48,26 @@ def table_page(
     columns = [column.label for column in table.columns]
     pairs = row_figures.pairs_of(target)
     rows = []
+    drawn: list[tuple[set[Run], tuple[str, str]]] = []  # runs, and the row that shows them
     for index, row in enumerate(table.rows):
         cells = tuple(cell for cell in table.cells if cell.row == index)
+        anchor = f"row-{index + 1}"
+        scenes: dict[Scale, row_figures.Scene | None] = {}
+        above = None
+        for scale in SCALES:
+            runs = _runs(cells, scale)
+            places = [place for others, place in drawn if runs and runs <= others]
+            above = above or next(iter(places), None)
+            scenes[scale] = (
+                None
+                if places
+                else row_figures.scene_of(workbench, target, cells, columns, pairs, scale)
+            )
+            drawn.append((runs, (row.label, anchor)))
         rows.append(
             RowView(
                 row.label,
-                f"row-{index + 1}",
+                anchor,
                 row.metric,
                 row.unit,
                 _summary(target, index),
@@ -58,8 +75,9 @@ def table_page(
                 row.setting,
                 row.demo if any(cell.demo for cell in cells) else None,
                 cells,
-                row_figures.scene_of(workbench, target, cells, columns, pairs, "paper"),
-                row_figures.scene_of(workbench, target, cells, columns, pairs, "demo"),
+                scenes["paper"],
+                scenes["demo"],
+                above,
             )
         )
     system = published.systems.get(target.system)
@@ -100,6 +118,12 @@ def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
     if cell.demo and cell.demo.setting != row.demo:
         notes.append(f"demo in {cell.demo.setting}")
     return "; ".join(notes)
+
+
+def _runs(cells: Iterable[TableCell], scale: Scale) -> set[Run]:
+    """Those of a row's cells at a scale that have a page."""
+    results = (cell.paper if scale == "paper" else cell.demo for cell in cells)
+    return {result.run_of(run) for result in results if result for run in result.runs if run.page}
 
 
 def _counts(cells: Iterable[TableCell]) -> dict[str, int]:

@@ -37,7 +37,7 @@ class Renderer:
         )
         self.environment.filters |= {
             "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
-            "prose": prose, "svg": Markup, "plain": plain, "words": words,
+            "prose": prose, "powers": powers, "svg": Markup, "plain": plain, "words": words,
             "figure": figure,
         }  # fmt: skip
 
@@ -105,6 +105,12 @@ def plain(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value)
+
+
+def powers(text: str) -> Markup:
+    """A printed number such as 3.33e+10 with its power of ten written out."""
+    found = re.sub(r"e[+]?(-?)0*(\d+)", rf"{THIN}·{THIN}10<sup>\1\2</sup>", str(escape(text)))
+    return Markup(found.replace("<sup>-", f"<sup>{MINUS}"))
 
 
 def words(name: str) -> str:

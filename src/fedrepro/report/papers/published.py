@@ -7,6 +7,7 @@ import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -58,6 +59,18 @@ class PrintedCell:
     text: str
     decimals: int
     doubt: str
+
+    @property
+    def last_digit(self) -> float:
+        """What one unit of the mean's last printed digit is worth, such as 0.01; 1 for a count."""
+        return float(10.0 ** int(Decimal(self.text.split()[0]).as_tuple().exponent))
+
+    def written(self, value: float) -> str:
+        """A value of ours with as many digits as the printed mean has."""
+        mantissa, power, _ = self.text.split()[0].partition("e")
+        if power:
+            return f"{value:.{len(mantissa.partition('.')[2])}e}"
+        return f"{value:.{self.decimals}f}"
 
     @property
     def unit(self) -> Unit:

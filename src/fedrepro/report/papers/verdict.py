@@ -21,7 +21,7 @@ from fedrepro.report.papers.estimate import Estimate, Residual, student_t
 from fedrepro.report.papers.published import PrintedCell, Spread, Unit
 
 Word = Literal["agrees", "weak", "differs", "not comparable"]
-Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic"]
+Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "apart"]
 
 # In printed units. Near 0 or 100 % a point is much: the tolerance is a quarter of the error rate
 # (or of the rate itself) where that is less.
@@ -38,7 +38,8 @@ class Verdict:
 
     Attributes:
         limit: what the difference was held against.
-        basis: where the limit comes from; None without one.
+        basis: where the limit comes from; None without one. "apart": none could be, as the printed
+            number is of another kind; ours can be compared with each other.
         effect: what the paper claims between this cell and its rival, or None.
         seeds: how many of ours have a number.
     """
@@ -99,25 +100,33 @@ def judge(
 def judge_computed(printed: PrintedCell, value: float, std: float | None = None) -> Verdict:
     """Hold what was computed, without chance, against a printed cell that has a number."""
     assert printed.mean is not None
-    limit = 10.0**-printed.decimals if printed.decimals else 0.0
+    unit = printed.last_digit
+    limit = 0.0 if unit == 1 else unit
     pairs = [(value, printed.mean)]
     if std is not None and printed.std is not None:
         pairs.append((std, printed.std))
     difference = max(abs(ours - theirs) for ours, theirs in pairs)
-    agrees = difference <= limit + 1e-9
+    agrees = difference <= limit * (1 + 1e-9) + 1e-9
     return Verdict(
         "agrees" if agrees else "differs",
-        f"The difference of {difference:.{printed.decimals + 2}f} is "
+        f"The difference of {_short(difference, printed)} is "
         f"{'at most' if agrees else 'more than'} {limit:g}.",
         limit,
         "arithmetic",
     )
 
 
+def _short(difference: float, printed: PrintedCell) -> str:
+    """With two digits more than are printed, or three in all where those are large."""
+    if printed.last_digit > 1:
+        return f"{difference:.3g}"
+    return f"{difference:.{printed.decimals + 2}f}"
+
+
 COMPUTED_RULE = (
-    "Nothing here depends on chance. A count agrees if it is the same; a fraction, a mean or a "
-    "spread if it differs by at most one unit of the last printed digit, as printed numbers may "
-    "have been reckoned from rounded ones."
+    "Nothing here depends on chance. A count agrees if it is the same; a rounded number, a mean or "
+    "a spread if it differs by at most one unit of the last printed digit, as printed numbers may "
+    "have been reckoned from rounded ones. Words and expressions agree if they are the same."
 )
 
 

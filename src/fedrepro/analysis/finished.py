@@ -1,0 +1,76 @@
+"""A finished run, opened once more with its data, to be looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
+from fedrepro.data.partition.partition import Partition
+from fedrepro.data.tensors.samples import Samples
+from fedrepro.engine import tree
+from fedrepro.engine.tree import Tree
+from fedrepro.run import fingerprint
+from fedrepro.run.assembly import Plan, compose, make_plan
+from fedrepro.run.given import MODEL, load
+from fedrepro.run.results import RunRecord, read_run
+from fedrepro.run.runner import data_of
+from fedrepro.run.store import load_tree
+from fedrepro.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run was made of, and what it left.
+
+    Attributes:
+        left: its product, on the run's device.
+        facts: what the product says of itself.
+    """
+
+    spec: RunSpec
+    record: RunRecord
+    dataset: Dataset
+    partition: Partition
+    plan: Plan
+    left: Tree
+    facts: Mapping[str, Any]
+
+    @property
+    def tested_on(self) -> Samples:
+        """The data set's test samples, or all that clients hold out."""
+        if self.plan.test is not None:
+            return self.plan.test
+        held = self.plan.client_tests
+        x, y = torch.cat([each.x for each in held]), torch.cat([each.y for each in held])
+        return Samples(x, y, held[0].scaling)
+
+
+def open_run(workbench: Workbench, run: Run) -> Finished:
+    """Open a finished run of this machine.
+
+    Raises:
+        UserError: when the run, its data or its partition is not there, or not as it was.
+    """
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    compose(spec)  # whether the method is one
+    setting = workbench.setting(run.setting)
+    again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
+    record = read_run(workbench.root, run)
+    if record.state != "finished":
+        raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
+    torch.set_num_threads(spec.execution.threads)
+    partition = Partition.load(workbench.root / setting.partition_path(run.seed))
+    given = load(workbench.root, spec, dataset, partition)
+    plan = make_plan(spec, dataset, partition, given)
+    made_from = record.manifest.get("config_hash"), record.manifest.get("data")
+    if made_from != (fingerprint.of_config(spec), data_of(plan, dataset, partition, given)):
+        raise UserError(f"{run.folder}: made with another configuration or other data: {again}")
+    saved, facts = load_tree(workbench.root / run.folder / MODEL)
+    left = tree.apply(lambda leaf: leaf.to(plan.federation.context.net.device), saved)
+    return Finished(spec, record, dataset, partition, plan, left, facts)

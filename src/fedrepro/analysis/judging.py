@@ -1,0 +1,101 @@
+"""Classifiers that judge synthetic sets: trained on one of these, or on real samples."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedrepro.config.settings import Judge
+from fedrepro.data.tensors.samples import Samples
+from fedrepro.engine import tree
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import adam
+from fedrepro.models import _registry as models
+from fedrepro.support.rng import number, stream
+
+ENOUGH = 0.01  # the mean loss of an epoch at which training has converged
+PATIENCE = 50  # epochs in which it must have fallen by a hundredth
+BATCH = 500  # samples at a time, in testing
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A classifier, and how its training ended.
+
+    Attributes:
+        loss: the mean over the last epoch.
+        converged: whether it stopped by itself.
+    """
+
+    module: nn.Module
+    epochs: int
+    loss: float
+    converged: bool
+
+
+def train(samples: Samples, classes: int, judge: Judge, seed: int, epochs: int) -> Trained:
+    """Train ``judge``'s model on all of ``samples`` by Adam, for ``epochs`` or to convergence.
+
+    It has converged when the loss is at most :data:`ENOUGH`, or has not fallen by a hundredth in
+    :data:`PATIENCE` epochs. Weights, orders and dropout follow from ``seed``.
+    """
+    device = samples.y.device
+    shape = tuple(samples(0, 1)[0].shape[1:])
+    net = Net(models.build(judge.model, shape, classes).to(device))
+    net.init(stream(seed, "judge", "weights"))
+    params = list(net.module.parameters())
+    # The same memory outside the graph.
+    moved = [leaf.detach() for leaf in params]
+    optimizer = adam()
+    assert optimizer.advance is not None
+    state = tree.leaves(optimizer.init({str(place): leaf for place, leaf in enumerate(moved)}))
+    advance = optimizer.advance(moved, state)
+
+    def step(x: Tensor, y: Tensor) -> float:
+        loss = functional.cross_entropy(net.module(x), y)
+        advance(list(torch.autograd.grad(loss, params)), judge.lr)
+        return float(loss.detach())
+
+    shuffling = stream(seed, "judge", "orders")
+    losses: list[float] = []
+    with net.drawing_from(number(seed, "judge", "layers")):
+        while len(losses) < epochs and not _converged(losses):
+            order = torch.randperm(len(samples), generator=shuffling).to(device)
+            losses.append(_epoch(step, samples, order.split(judge.batch_size)))
+    return Trained(net.module.eval(), len(losses), losses[-1], _converged(losses))
+
+
+def _epoch(
+    step: Callable[[Tensor, Tensor], float], samples: Samples, batches: Sequence[Tensor]
+) -> float:
+    """One pass over mini-batches, given as rows. Returns the mean loss."""
+    total = sum(step(*samples.at(rows)) * len(rows) for rows in batches)
+    return total / sum(map(len, batches))
+
+
+def _converged(losses: list[float]) -> bool:
+    if not losses:
+        return False
+    before, late = losses[:-PATIENCE], losses[-PATIENCE:]
+    return losses[-1] <= ENOUGH or (bool(before) and min(late) > 0.99 * min(before))
+
+
+def accuracy(module: nn.Module, samples: Samples) -> float:
+    """The share of right predictions; NaN without samples."""
+    hits = [(module(x).argmax(1) == y).double() for x, y in _batches(module, samples)]
+    return float(torch.cat(hits).mean()) if hits else float("nan")
+
+
+def features(module: nn.Module, samples: Samples) -> Tensor:
+    """What the classifier's body makes of samples, [n, features]."""
+    body = module.get_submodule("body")
+    return torch.cat([body(x).flatten(1) for x, _ in _batches(module, samples)])
+
+
+def _batches(module: nn.Module, samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+    module.eval()
+    with torch.inference_mode():
+        for first in range(0, len(samples), BATCH):
+            yield samples(first, min(first + BATCH, len(samples)))

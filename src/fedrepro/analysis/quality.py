@@ -1,0 +1,99 @@
+"""How good a set of made samples is beside real ones: numbers of two sets, and of nothing else.
+
+Samples are [n, ...], features [n, d]; every distance is Euclidean, of all that a sample has.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrepro.engine.metrics import auroc
+
+NEIGHBOURS = 3  # Kynkäänniemi et al.
+CHUNK = 2**27  # differences of samples in memory at a time
+
+
+def frechet(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """The Fréchet distance of two sets of features, taken for normal (Heusel et al., NIPS 2017).
+
+    |m1 - m2|^2 + Tr(S1 + S2 - 2 (S1 S2)^(1/2)). The last trace is the sum of the singular values of
+    X1 X2' for centred features X / sqrt(n - 1), which is exact also where there are fewer samples
+    than features, and a square root of S1 S2 is not. NaN for less than two samples.
+    """
+    if min(len(one), len(other)) < 2:
+        return math.nan
+    means = one.mean(0) - other.mean(0)
+    first, second = map(_triangle, (one, other))
+    spreads = float(np.square(first).sum() + np.square(second).sum())
+    shared = float(np.linalg.norm(first @ second.T, "nuc"))
+    return max(0.0, float(means @ means) + spreads - 2 * shared)
+
+
+def _triangle(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """R of the centred features, [min(n, d), d]: R'R is their covariance."""
+    centred = (features - features.mean(0)) / math.sqrt(len(features) - 1)
+    return np.linalg.qr(centred)[1]
+
+
+def precision_and_recall(
+    made: Tensor, real: Tensor, neighbours: int = NEIGHBOURS
+) -> tuple[float, float]:
+    """Improved precision and recall (Kynkäänniemi et al., NeurIPS 2019), of features [n, d].
+
+    The share of made samples that lie no farther from some real one than its third nearest real
+    neighbour does; and the share of real samples that so lie by a made one. NaN for sets that are
+    too small to have such neighbours.
+    """
+    return _inside(made, real, neighbours), _inside(real, made, neighbours)
+
+
+def _inside(samples: Tensor, around: Tensor, neighbours: int) -> float:
+    if len(around) <= neighbours or not len(samples):
+        return math.nan
+    # A sample is its own nearest neighbour.
+    radii = distances(around, around).kthvalue(neighbours + 1, dim=1).values
+    return float((distances(samples, around) <= radii).any(1).double().mean())
+
+
+def diversity(samples: Tensor, labels: Tensor) -> dict[int, float]:
+    """Class -> the mean distance of two different samples of it; of classes with at least two."""
+    found = {}
+    for label in labels.unique().tolist():
+        own = samples[labels == label].flatten(1)
+        if len(own) > 1:
+            found[int(label)] = float(torch.pdist(own.double()).mean())
+    return found
+
+
+def nearest(samples: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+    """The distance of each sample [n] to the nearest of others, and which that is [n]."""
+    found = distances(samples, among).min(1)
+    return found.values, found.indices
+
+
+def membership(made: Tensor, members: Tensor, others: Tensor) -> float:
+    """The area under the ROC curve of the simplest attack: by nearness to what was made.
+
+    Members are samples that the set was made from; at 0.5 the attack knows nothing of them (Chen et
+    al., GAN-Leaks, CCS 2020, whose full black-box attack it is).
+    """
+    scores = torch.cat([-nearest(each, made)[0] for each in (members, others)])
+    targets = torch.cat([torch.ones(len(members)), torch.zeros(len(others))]).long()
+    return auroc(scores.double().cpu().numpy(), targets.numpy())
+
+
+def distances(one: Tensor, other: Tensor) -> Tensor:
+    """Between all samples of two sets, [n, m].
+
+    From differences, not from norms and products: the latter would say that a copy is not one.
+    """
+    one, other = one.flatten(1), other.flatten(1)
+    step = max(1, CHUNK // max(1, len(other) * one.shape[1]))
+    parts = [
+        torch.cdist(part, other, compute_mode="donot_use_mm_for_euclid_dist")
+        for part in one.split(step)
+    ]
+    return torch.cat(parts) if parts else one.new_zeros(0, len(other))

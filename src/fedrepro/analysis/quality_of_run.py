@@ -1,0 +1,304 @@
+"""What a finished run's synthetic set is worth: for training, to the eye, and for privacy."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedrepro.analysis import judging, quality
+from fedrepro.analysis.finished import Finished, open_run
+from fedrepro.config.settings import Judge
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.fetching.weights import is_there, read_weights
+from fedrepro.data.tensors.samples import ClientData, Samples
+from fedrepro.engine.method import SAMPLES
+from fedrepro.engine.tree import Tree
+from fedrepro.models._registry import INCEPTION, LearnedWeights
+from fedrepro.models.inception import features, inception
+from fedrepro.run import over_clients
+from fedrepro.run.given import MODEL
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import numpy_stream
+
+ATTACKED = 1000  # members, and as many others, that the attack is tried on
+PAIRS = 10  # nearest ones that are kept
+SLACK = 1e-3  # by which an input may leave its range, of the range's width
+STAND_IN = "Fréchet distance in the features of a classifier trained here on real samples: no FID"
+NO_FID = "Inception's weights are not there"
+
+# What the accuracy over clients, its spread and that on test samples are called.
+CONVERGED = ("accuracy", "accuracy_std", "test_accuracy")
+ONE_EPOCH = ("one_epoch", "one_epoch_std", "test_one_epoch")
+
+Progress = Callable[[float], None]
+
+
+def quality_of(
+    workbench: Workbench, run: Run, progress: Progress = lambda share: None
+) -> tuple[dict[str, Any], Tree]:
+    """Judge the synthetic set that a finished run left, as its setting's ``judge`` says.
+
+    Args:
+        progress: told the share that is done.
+
+    Returns:
+        First, as JSON can hold it: ``of`` (the run's configuration and model as hashes), ``judge``,
+        ``samples``, ``classes``, ``numbers`` by the names of
+        :class:`fedrepro.config.tables.Quality` (shares from 0 to 1, None for what is none),
+        ``training``, ``clients``, ``by_class``, ``pairs``, ``stand_in`` and ``no_fid`` in words.
+        Then the nearest pairs as images: ``made`` and ``real``, uint8 [pairs, channels, h, w].
+
+    Raises:
+        UserError: when the run is not there, is no generator of samples, or its setting says
+            nothing of a judge or lets clients hold nothing out.
+    """
+    opened = open_run(workbench, run)
+    judge = opened.spec.setting.judge
+    if judge is None:
+        raise UserError(f"{run.setting}: judge: missing: expected how a synthetic set is judged")
+    made, held = synthetic_of(opened), _held_out(opened)
+    training, test, classes = _training(opened), opened.tested_on, opened.dataset.classes
+    real = _as_many(test, made.y, classes, run.seed)
+    progress(0.05)
+
+    once = judging.train(made, classes, judge, run.seed, 1)
+    whole = judging.train(made, classes, judge, run.seed, judge.epochs)
+    progress(0.4)
+    # The same for every run on these data, so that their distances can be compared.
+    eye = judging.train(training, classes, judge, 0, judge.real_epochs)
+    progress(0.8)
+    numbers = {
+        **_accuracies(whole, held, test, CONVERGED),
+        **_accuracies(once, held, test, ONE_EPOCH),
+        **_seen_by(eye, made, real, test),
+        **_privacy(made, real, training, test, run.seed),
+        **_traffic(opened, whole),
+    }
+    fid, no_fid = _fid(opened, judge, workbench, made, test)
+    numbers["fid"] = fid
+    progress(0.95)
+    pairs, images = _pairs(opened, made, training)
+    return {
+        "of": {
+            "config_hash": opened.record.manifest["config_hash"],
+            "model": opened.record.manifest["files"][MODEL],
+        },
+        "judge": judge.model_dump(mode="json"),
+        "samples": len(made),
+        "classes": classes,
+        "numbers": {name: _finite(value) for name, value in sorted(numbers.items())},
+        "training": {
+            "epochs": whole.epochs,
+            "loss": _finite(whole.loss),
+            "converged": whole.converged,
+        },
+        "clients": [
+            {
+                "client": client,
+                "samples": len(each),
+                "accuracy": _finite(judging.accuracy(whole.module, each)),
+                "one_epoch": _finite(judging.accuracy(once.module, each)),
+            }
+            for client, each in enumerate(held)
+        ],
+        "by_class": _by_class(eye, made, real, classes),
+        "pairs": pairs,
+        "stand_in": STAND_IN,
+        "no_fid": no_fid,
+    }, images
+
+
+def synthetic_of(opened: Finished) -> Samples:
+    """The labelled set that a run left.
+
+    Raises:
+        UserError: when it left something else, or its set is not one of this data set.
+    """
+    where = f"{opened.record.folder}/{MODEL}"
+    if opened.facts.get("part") != SAMPLES or "y" not in opened.left:
+        method = opened.spec.method
+        raise UserError(f"{where}: {method} leaves no labelled samples: expected a synthetic set")
+    x, y = opened.left["x"].to(torch.get_default_dtype()), opened.left["y"].long()
+    shape, classes = opened.dataset.input_shape, opened.dataset.classes
+    if tuple(x.shape) != (len(y), *shape) or not len(y):
+        raise UserError(f"{where}: samples of shape {tuple(x.shape)}: expected {(len(y), *shape)}")
+    if not 0 <= int(y.min()) <= int(y.max()) < classes:
+        raise UserError(f"{where}: a label is not from 0 to {classes - 1}")
+    scaling = opened.plan.scaling
+    ends = scaling(torch.tensor([0, 255], dtype=torch.uint8, device=x.device).view(2, 1, 1, 1))
+    slack = SLACK * (ends[1] - ends[0])
+    if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also for what is no number
+        raise UserError(f"{where}: a value is outside the range of images as the setting scales it")
+    return Samples(x, y, scaling)
+
+
+def _clients(opened: Finished) -> ClientData:
+    clients = opened.plan.federation.clients
+    assert isinstance(clients, ClientData)
+    return clients
+
+
+def _training(opened: Finished) -> Samples:
+    """What the clients trained on, each sample once."""
+    return _clients(opened).samples.some(_rows(opened))
+
+
+def _rows(opened: Finished) -> NDArray[np.int64]:
+    """Of the clients' training samples in the data set's training split."""
+    return np.unique(np.concatenate(opened.partition.train))
+
+
+def _held_out(opened: Finished) -> list[Samples]:
+    shares = opened.partition.test
+    if not shares:
+        raise UserError(
+            f"partition {opened.partition.name}: clients hold no samples out: expected "
+            "`test_fraction`, as synthetic sets are judged by them"
+        )
+    return [_clients(opened).samples.some(each) for each in shares]
+
+
+def _as_many(test: Samples, like: Tensor, classes: int, seed: int) -> Samples:
+    """As many real samples of each class as ``like`` has labels, or all that there are."""
+    random = numpy_stream(seed, "quality", "real")
+    labels, chosen = test.y.cpu().numpy(), []
+    for label, wanted in enumerate(np.bincount(like.cpu().numpy(), minlength=classes)):
+        own = np.flatnonzero(labels == label)
+        chosen.append(np.sort(random.permutation(own)[:wanted]))
+    return test.some(np.concatenate(chosen).astype(np.int64))
+
+
+def _accuracies(
+    trained: judging.Trained, held: list[Samples], test: Samples, names: tuple[str, str, str]
+) -> dict[str, float]:
+    """The mean over clients by samples, its spread unweighted, as is printed (item 41)."""
+    values = np.array([judging.accuracy(trained.module, each) for each in held])
+    sizes = np.array([len(each) for each in held], dtype=np.float64)
+    return {
+        names[0]: over_clients.average(values, sizes),
+        names[1]: over_clients.deviation(values),
+        names[2]: judging.accuracy(trained.module, test),
+    }
+
+
+def _seen_by(eye: judging.Trained, made: Samples, real: Samples, test: Samples) -> dict[str, float]:
+    ours, theirs, all_theirs = (judging.features(eye.module, each) for each in (made, real, test))
+    precision, recall = quality.precision_and_recall(ours, theirs)
+    return {
+        "stand_in": quality.frechet(_wide(ours), _wide(all_theirs)),
+        # What as many real samples come to: a perfect set of this size could do no better.
+        "stand_in_of_real": quality.frechet(_wide(theirs), _wide(all_theirs)),
+        "precision": precision,
+        "recall": recall,
+        "recognised": judging.accuracy(eye.module, made),
+        "real_accuracy": judging.accuracy(eye.module, test),
+        "diversity": _ratio(quality.diversity(made.x, made.y), _inputs(real)),
+        "feature_diversity": _ratio(quality.diversity(ours, made.y), (theirs, real.y)),
+    }
+
+
+def _privacy(
+    made: Samples, real: Samples, training: Samples, test: Samples, seed: int
+) -> dict[str, float]:
+    random = numpy_stream(seed, "quality", "attack")
+    size = min(ATTACKED, len(training), len(test))
+    members, others = (
+        each.some(np.sort(random.permutation(len(each))[:size]))(0, size)[0]
+        for each in (training, test)
+    )
+    inputs, _ = training(0, len(training))
+    away, _ = quality.nearest(made.x, inputs)
+    usual, _ = quality.nearest(_inputs(real)[0], inputs)
+    return {
+        # Beside real samples that nobody trained on: 1 is as far as these are, 0 a copy.
+        "nearest": float(away.mean() / usual.mean()),
+        "membership": quality.membership(made.x, members, others),
+    }
+
+
+def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
+    """Megabytes of a round, both ways; and what FedAvg's would be for the judge's classifier."""
+    manifest, cohort = opened.record.manifest, opened.plan.federation.cohort_size
+    total = manifest["bytes_down"] + manifest["bytes_up"]
+    leaves = (*classifier.module.parameters(), *classifier.module.buffers())
+    size = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
+    return {
+        "megabytes": total / manifest["rounds_done"] / 1e6,
+        "fedavg_megabytes": 2 * cohort * size / 1e6,
+    }
+
+
+def _fid(
+    opened: Finished, judge: Judge, workbench: Workbench, made: Samples, test: Samples
+) -> tuple[float, str]:
+    """The distance over the whole test set, all images as bytes; or NaN and why."""
+    entry: Weights | None = workbench.catalogue_weights.get(INCEPTION)
+    if not judge.fid:
+        return math.nan, "not asked for"
+    if entry is None or not is_there(entry):
+        return math.nan, NO_FID
+    content, _ = read_weights(INCEPTION, entry)
+    network = inception(LearnedWeights(entry.name, content)).to(made.y.device)
+    images = opened.plan.scaling.to_bytes(made.x), test.x
+    ours, theirs = (_wide(features(network, each)) for each in images)
+    return quality.frechet(ours, theirs), ""
+
+
+def _pairs(
+    opened: Finished, made: Samples, training: Samples
+) -> tuple[list[dict[str, float]], Tree]:
+    """The made samples nearest to training samples, and these, by their rows in the data set."""
+    inputs, _ = training(0, len(training))
+    away, which = quality.nearest(made.x, inputs)
+    order = away.argsort(stable=True)[:PAIRS]
+    rows = which[order]  # of `training`
+    described = [
+        {"made": int(one), "real": int(_rows(opened)[other]), "distance": float(away[one])}
+        for one, other in zip(order.tolist(), rows.tolist(), strict=True)
+    ]
+    to_bytes = opened.plan.scaling.to_bytes
+    return described, {"made": to_bytes(made.x[order]), "real": training.x[rows]}
+
+
+def _by_class(
+    eye: judging.Trained, made: Samples, real: Samples, classes: int
+) -> list[dict[str, Any]]:
+    pixels = quality.diversity(made.x, made.y), quality.diversity(*_inputs(real))
+    found = []
+    for label in range(classes):
+        own = made.some(np.flatnonzero(made.y.cpu().numpy() == label))
+        ours, theirs = (each.get(label, math.nan) for each in pixels)
+        found.append(
+            {
+                "class": label,
+                "samples": len(own),
+                "diversity": _finite(ours / theirs if theirs else math.nan),
+                "recognised": _finite(judging.accuracy(eye.module, own)),
+            }
+        )
+    return found
+
+
+def _ratio(ours: Mapping[int, float], real: tuple[Tensor, Tensor]) -> float:
+    """The mean distance within classes, relative to that of real samples, over common classes."""
+    theirs = quality.diversity(*real)
+    shares = [ours[label] / theirs[label] for label in ours if theirs.get(label)]
+    return math.fsum(shares) / len(shares) if shares else math.nan
+
+
+def _inputs(samples: Samples) -> tuple[Tensor, Tensor]:
+    return samples(0, len(samples))
+
+
+def _wide(features: Tensor) -> NDArray[np.float64]:
+    return features.double().cpu().numpy()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,277 @@
+"""FedGO's toy example (its Figures 1 and 4, Appendix E.1): what six aggregations make of clients.
+
+Four classes, each a Gaussian around a corner of a square, and four clients, each with most of one
+class. There is one round: clients train a classifier on their points, and a discriminator that
+tells these from the server's, which are uniform. The server averages the models and, but for the
+first aggregation, distils the clients' ensemble into the average under one of five weightings.
+
+Where the paper is silent or says two things (A13): the distillation set is all clients' points, as
+in Appendix E.1; networks have 256 units a layer, as with 64 one epoch leaves them untrained; what a
+client has not of its own class it has of the others in equal parts. Discriminators end in FedGO's
+additional sigmoid, so that odds go from 1 to e.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedrepro.engine.initialise import initialise
+from fedrepro.methods.distilling import weighting
+from fedrepro.methods.distilling.losses import divergence, pseudo_labels
+from fedrepro.methods.generating.adversarial import discriminator_loss
+from fedrepro.support.rng import stream
+
+CENTRES = ((4.0, 4.0), (-4.0, 4.0), (-4.0, -4.0), (4.0, -4.0))
+SEEDS = (1, 2, 3, 4, 5)
+CELLS = 60  # of the drawn square along each side
+
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """The example's settings.
+
+    Attributes:
+        points: of a class; ``server_points`` lie on a square of twice the ``reach``.
+        variance: of a class along each axis.
+        kept: how many in a hundred of a class are at its own client.
+        width: units of a layer.
+    """
+
+    points: int = 300
+    variance: float = 3.0
+    kept: int = 90
+    server_points: int = 300
+    reach: float = 12.0
+    width: int = 256
+    batch: int = 64
+    rate: float = 1e-3
+    client_epochs: int = 2
+    server_epochs: int = 2
+    discriminator_rate: float = 5e-5
+    discriminator_epochs: int = 1
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a seed comes to.
+
+    Attributes:
+        servers: by aggregation, the server's model.
+        weights: by weighting, [clients, n] at the clients' points.
+        points, classes: of all clients, [n, 2] and [n].
+    """
+
+    servers: Mapping[str, nn.Module]
+    weights: Mapping[str, Tensor]
+    points: Tensor
+    classes: Tensor
+
+
+def sample(toy: Toy, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Points [n, 2] and their classes [n], one class after the other."""
+    classes = torch.arange(len(CENTRES)).repeat_interleave(toy.points)
+    around = toy.variance**0.5 * torch.randn(len(classes), 2, generator=rng)
+    return torch.tensor(CENTRES)[classes] + around, classes
+
+
+def holders(toy: Toy) -> Tensor:
+    """The client [n] of each point of :func:`sample`."""
+    clients = len(CENTRES)
+    own = torch.arange(clients).repeat_interleave(toy.points)
+    place = torch.arange(toy.points).repeat(clients)
+    others = (own + 1 + place % (clients - 1)) % clients
+    return torch.where(100 * place < toy.kept * toy.points, own, others)
+
+
+def play(toy: Toy, seed: int) -> Played:
+    """One round, all of it drawn from ``seed``."""
+    points, classes = sample(toy, stream(seed, "toy", "points"))
+    uniform = torch.rand(toy.server_points, 2, generator=stream(seed, "toy", "server"))
+    given = toy.reach * (2 * uniform - 1)
+    held = holders(toy)
+    models, judges, sizes = [], [], []
+    for client in range(len(CENTRES)):
+        mine = held == client
+        sizes.append(int(mine.sum()))
+        models.append(_classifier(toy, seed, client, points[mine], classes[mine]))
+        judges.append(_discriminator(toy, seed, client, points[mine], given))
+    with torch.no_grad():
+        logits = torch.stack([model(points) for model in models])
+        judged = torch.stack([judge(points)[:, 0] for judge in judges])
+    weights = {
+        "uniform": weighting.uniform(logits),
+        "variance": weighting.variance(logits),
+        "entropy": weighting.entropy(logits),
+        "domain-aware": weighting.domain_aware(judged),
+        "odds": weighting.odds(judged, torch.tensor(sizes)),
+    }
+    average = _average(toy, seed, models, sizes)
+    servers = {"parameters": average}
+    for name, shares in weights.items():
+        servers[name] = _distilled(toy, seed, average, points, pseudo_labels(logits, shares))
+    return Played(servers, weights, points, classes)
+
+
+def regions(model: nn.Module, toy: Toy) -> Tensor:
+    """The class [rows, columns] of every cell's middle, from the square's lower left corner."""
+    middles = (torch.arange(CELLS) + 0.5) / CELLS * 2 * toy.reach - toy.reach
+    y, x = torch.meshgrid(middles, middles, indexing="ij")
+    with torch.no_grad():
+        found: Tensor = model(torch.stack([x, y], -1).reshape(-1, 2)).argmax(-1)
+    return found.reshape(CELLS, CELLS)
+
+
+def nearest(toy: Toy) -> Tensor:
+    """The best regions, as those of :func:`regions`: classes are alike but for their centres."""
+    return regions(_Nearest(), toy)
+
+
+def study() -> dict[str, Any]:
+    """What the figure draws: one seed's points and regions, and numbers of every seed.
+
+    Returns:
+        reach; points, each [x, y, class], and regions by aggregation, of the first seed; and by
+        aggregation for every seed: accuracy on as many fresh points, and the share of the square
+        that goes to the nearest centre. ``right`` is, by weighting, the share of the points at
+        which the client with most of their class has the largest weight.
+    """
+    toy = Toy()
+    played = [play(toy, seed) for seed in SEEDS]
+    first, best = played[0], nearest(toy)
+    return {
+        "reach": toy.reach,
+        "seeds": list(SEEDS),
+        "points": [
+            [round(x, 2), round(y, 2), each]
+            for (x, y), each in zip(first.points.tolist(), first.classes.tolist(), strict=True)
+        ],
+        "regions": {name: regions(model, toy).tolist() for name, model in first.servers.items()},
+        "accuracy": {
+            name: [_accuracy(toy, seed, each.servers[name]) for seed, each in _by_seed(played)]
+            for name in first.servers
+        },
+        "nearest": {
+            name: [_share(regions(each.servers[name], toy) == best) for each in played]
+            for name in first.servers
+        },
+        "right": {
+            name: [_share(each.weights[name].argmax(0) == each.classes) for each in played]
+            for name in first.weights
+            if name != "uniform"
+        },
+    }
+
+
+class _Nearest(nn.Module):
+    """Scores that are highest for the nearest centre."""
+
+    def forward(self, points: Tensor) -> Tensor:
+        return -torch.cdist(points, torch.tensor(CENTRES))
+
+
+def _by_seed(played: Sequence[Played]) -> list[tuple[int, Played]]:
+    return list(zip(SEEDS, played, strict=True))
+
+
+def _accuracy(toy: Toy, seed: int, model: nn.Module) -> float:
+    points, classes = sample(toy, stream(seed, "toy", "fresh points"))
+    with torch.no_grad():
+        return _share(model(points).argmax(-1) == classes)
+
+
+def _share(hits: Tensor) -> float:
+    return round(statistics.fmean(hits.flatten().tolist()), 4)
+
+
+def _mlp(toy: Toy, outputs: int, rng: torch.Generator) -> nn.Sequential:
+    """Three layers."""
+    with torch.random.fork_rng(devices=[]):  # layers draw from it before they are drawn from ours
+        model = nn.Sequential(
+            nn.Linear(2, toy.width),
+            nn.ReLU(),
+            nn.Linear(toy.width, toy.width),
+            nn.ReLU(),
+            nn.Linear(toy.width, outputs),
+        )
+    with torch.no_grad():
+        initialise(model, rng)
+    return model
+
+
+def _classifier(toy: Toy, seed: int, client: int, points: Tensor, classes: Tensor) -> nn.Module:
+    """All clients' start from the same weights."""
+    model = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    optimizer = torch.optim.Adam(model.parameters(), toy.rate)
+    rng = stream(seed, "toy", "client", client)
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return functional.cross_entropy(model(x), y)
+
+    _train(model, optimizer, loss, points, classes, toy.client_epochs, toy.batch, rng)
+    return model
+
+
+def _discriminator(toy: Toy, seed: int, client: int, points: Tensor, given: Tensor) -> nn.Module:
+    """Real are the client's points; against each mini-batch stand as many of the server's."""
+    start = _mlp(toy, 1, stream(seed, "toy", "discriminator"))
+    model = nn.Sequential(start, nn.Sigmoid())
+    optimizer = torch.optim.RMSprop(model.parameters(), toy.discriminator_rate)
+    rng = stream(seed, "toy", "discriminator", client)
+    fakes = given[torch.randint(len(given), (len(points),), generator=rng)]
+
+    def loss(model: nn.Module, real: Tensor, fake: Tensor) -> Tensor:
+        return discriminator_loss(model(real)[:, 0], model(fake)[:, 0])
+
+    _train(model, optimizer, loss, points, fakes, toy.discriminator_epochs, toy.batch, rng)
+    return model
+
+
+def _average(toy: Toy, seed: int, models: Sequence[nn.Module], sizes: Sequence[int]) -> nn.Module:
+    average = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    states = [model.state_dict() for model in models]
+    average.load_state_dict(
+        {
+            name: sum(size * state[name] for size, state in zip(sizes, states, strict=True))
+            / sum(sizes)
+            for name in states[0]
+        }
+    )
+    return average
+
+
+def _distilled(toy: Toy, seed: int, start: nn.Module, points: Tensor, labels: Tensor) -> nn.Module:
+    model = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    model.load_state_dict(start.state_dict())
+    optimizer = torch.optim.Adam(model.parameters(), toy.rate)
+    rng = stream(seed, "toy", "distillation")
+
+    def loss(model: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+        return divergence(target, model(x))
+
+    _train(model, optimizer, loss, points, labels, toy.server_epochs, toy.batch, rng)
+    return model
+
+
+def _train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    epochs: int,
+    batch: int,
+    rng: torch.Generator,
+) -> None:
+    """Mini-batches in an order drawn anew in every epoch."""
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs), generator=rng).split(batch):
+            optimizer.zero_grad()
+            loss(model, inputs[rows], targets[rows]).backward()
+            optimizer.step()

@@ -1,0 +1,47 @@
+"""``fedrepro synth``: synthetic sets that runs left, as data sets of their own."""
+
+import argparse
+from pathlib import Path
+
+from fedrepro.cli.run import add_run, requested
+from fedrepro.support.errors import bad_value
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    synth = subparsers.add_parser(
+        "synth",
+        help="synthetic sets that runs left",
+        description="What methods such as FedEvg leave is a labelled data set.",
+    )
+    actions = synth.add_subparsers(title="actions", metavar="ACTION", required=True)
+    export = actions.add_parser(
+        "export",
+        help="a synthetic set as a folder: images, labels, datasheet",
+        description="Write a finished run's synthetic set into a folder: images.npz (no pickle), "
+        "sheet.png, datasheet.json and README.md with its settings, rounds, quality (of `fedrepro "
+        "quality`, if that was called) and what is to be said of privacy. The folder can be read "
+        "as a data set of the kind `synthetic`.",
+        epilog="Example: fedrepro synth export fedevg/digits-demo fedevg --seed 1 --to digits",
+    )
+    add_run(export)
+    export.add_argument("--to", metavar="FOLDER", type=Path, required=True, help="a new folder")
+    export.set_defaults(handler=make_export)
+
+
+def make_export(arguments: argparse.Namespace) -> None:
+    from fedrepro.analysis.finished import open_run
+    from fedrepro.analysis.quality_of_run import synthetic_of
+    from fedrepro.report.datasheet import write_export
+    from fedrepro.support.files import only_one, whole_folder
+
+    folder: Path = arguments.to
+    workbench, run = requested(arguments)
+    if folder.exists():
+        raise bad_value("the command line", "--to", str(folder), "a folder that is not there yet")
+    opened = open_run(workbench, run)
+    made = synthetic_of(opened)
+    images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()
+    with only_one(folder), whole_folder(folder) as temporary:
+        labels = made.y.cpu().numpy()
+        write_export(temporary, images, labels, opened.record, opened.dataset.meta)
+    print(folder)

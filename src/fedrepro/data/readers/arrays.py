@@ -1,0 +1,25 @@
+"""Arrays of npz archives; a pickled one is refused, not read."""
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.support.errors import UserError
+
+
+def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Some arrays of an archive.
+
+    Raises:
+        UserError: when the file or one of them is missing, damaged or pickled.
+    """
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        reason = str(error).strip("\"'").partition("\n")[0]
+        raise UserError(f"{path}: can't be read as an npz archive: {reason}") from None

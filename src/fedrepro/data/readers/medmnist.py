@@ -1,0 +1,35 @@
+"""MedMNIST's npz files (Yang et al., Scientific Data 10, 2023)."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.data.catalogue.kinds import MedMnist
+from fedrepro.data.readers.arrays import read_npz
+from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.support.errors import UserError
+
+
+def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progress) -> Content:
+    """Training and test images: uint8 [n, side, side] (grey) or [n, side, side, 3].
+
+    Raises:
+        UserError: when the file is damaged, holds pickles, or its arrays do not fit.
+    """
+    path = folder / spec.file.name
+
+    def split(name: str) -> Samples:
+        x, y = read_npz(path, (f"{name}_images", f"{name}_labels"))
+        shape = (len(x), spec.side, spec.side)
+        if x.dtype != np.uint8 or x.shape not in (shape, (*shape, 3)):
+            raise UserError(
+                f"{path}: {name}_images: {x.dtype} {x.shape}: expected uint8 {shape} or "
+                f"{(*shape, 3)}"
+            )
+        if y.shape != (len(x), 1) or not np.issubdtype(y.dtype, np.integer):
+            expected = f"whole numbers {(len(x), 1)}"
+            raise UserError(f"{path}: {name}_labels: {y.dtype} {y.shape}: expected {expected}")
+        images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
+        return Samples(np.ascontiguousarray(images), y[:, 0])
+
+    return Content(split("train"), split("test"), list(spec.class_names), {})

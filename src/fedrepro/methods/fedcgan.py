@@ -1,0 +1,110 @@
+"""FedCGAN: a generator of given classes, averaged by the server (thesis chapter IV's baseline).
+
+The network is AC-GAN (Odena et al., ICML 2017, "Conditional image synthesis with auxiliary
+classifier GANs"): a discriminator that also tells classes. Clients train it and the generator on
+their own samples, one step of each per mini-batch at the same time, with as many fakes of the same
+classes; the server averages both, weighted by samples. Optimizers start anew in every round. What
+is left is the set that the generator makes of noise drawn once for the run, the same number of
+images of each class.
+
+In the released code the discriminator's classes of fakes are drawn by themselves, and so unrelated
+to those that the generator was told (43). Rounds and scaling are a setting's.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, Product, divergence
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.generating import parts
+from fedrepro.methods.generating import synthetic as sets
+from fedrepro.support.errors import at_least
+
+PARTS = ("generator", "discriminator")
+
+
+@dataclass(frozen=True)
+class FedCGAN(Method):
+    """FedCGAN (thesis chapter IV), of AC-GAN (Odena et al., ICML 2017).
+
+    Attributes:
+        per_class: images of each class in the set that is left.
+        labels_of_fakes: what the discriminator is told of fakes' classes: "made", those that they
+            were made of, or "drawn".
+    """
+
+    classifies: ClassVar[bool] = False
+
+    per_class: int = 10
+    labels_of_fakes: str = divergence("made", "drawn", "43", "unrelated to what was generated")
+
+    def __post_init__(self) -> None:
+        at_least("fedcgan", "per_class", self.per_class, 1)
+        sets.one_of("fedcgan", "labels_of_fakes", self.labels_of_fakes, ("made", "drawn"))
+
+    def check(self, ctx: Context) -> None:
+        parts.require_parts("fedcgan", ctx, PARTS, "fedcgan or fedcgan_small")
+        sets.check_images("fedcgan", ctx, (-1.0, 1.0))
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        latent, width = parts.latent_of(ctx), ctx.batch_size
+        return {
+            "noise": 2 * torch.rand(steps, width, latent, generator=rng) - 1,
+            "drawn": torch.randint(ctx.inputs.classes, (steps, width), generator=rng),
+        }
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        """Both losses; the graph of each ends where the other's network begins."""
+        real, y, counts = batch["x"], batch["y"], batch.get("real")
+        told = sets.one_hot(y, ctx.inputs.classes).to(real)
+        noise = batch["noise"][: len(y)].to(real)
+        made = parts.call(ctx, theta, "generator", torch.cat([noise, told], 1))
+        scores = parts.call(ctx, theta, "discriminator", torch.cat([made.detach(), real]))
+        of_made, of_real = scores.split((len(y), len(y)))
+        stopped = tree.apply(Tensor.detach, theta)
+        fooled = parts.call(ctx, stopped, "discriminator", made)
+        drawn = batch["drawn"][: len(y)]
+        each = (
+            functional.softplus(-of_real[:, 0])
+            + functional.softplus(of_made[:, 0])
+            + _class_loss(of_real, y)
+            + _class_loss(of_made, drawn if self.labels_of_fakes == "drawn" else y)
+            + functional.softplus(-fooled[:, 0])
+            + _class_loss(fooled, y)
+        )
+        return sets.mean_over(each, counts)
+
+    # --- use --------------------------------------------------------------------------------
+    def made(self, ctx: Context, server: Tree) -> tuple[Tensor, Tensor]:
+        """The set: images and their classes."""
+        items = ctx.inputs.classes * self.per_class
+        noise = 2 * torch.rand(items, parts.latent_of(ctx), generator=parts.of_run(ctx)) - 1
+        return parts.conditional_set(ctx, server["params"], "generator", noise, self.per_class)
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        return sets.as_product(*self.made(ctx, server), ctx.inputs.classes, {})
+
+    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+        """Of the set: mean probability of being real, and share whose class is recognised."""
+        x, y = self.made(ctx, server)
+        with torch.no_grad():
+            scores = ctx.net.predict(server["params"], x)
+        told = (scores[:, 1:].argmax(1) == y).to(scores.dtype)
+        return {
+            "taken_for_real": float(scores[:, 0].sigmoid().mean()),
+            "recognised": float(told.mean()),
+        }
+
+    def images(self, ctx: Context, server: Tree) -> Tensor:
+        return sets.sheet(self.made(ctx, server)[0], ctx.inputs.classes)
+
+
+def _class_loss(scores: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy of the class head, [n]."""
+    return functional.cross_entropy(scores[:, 1:], y, reduction="none")

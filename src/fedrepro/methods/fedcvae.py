@@ -1,0 +1,83 @@
+"""FedCVAE: a decoder of given classes, averaged by the server (thesis chapter IV's baseline).
+
+The network is a conditional variational autoencoder (Sohn et al., NIPS 2015, "Learning structured
+output representation using deep conditional generative models") of which only the decoder is told
+the class, as in the released code. Clients train encoder and decoder on their own samples, the
+server averages both, weighted by samples; optimizers start anew in every round. What is left is the
+set that the decoder makes of noise drawn once for the run, the same number of images of each class.
+
+Of the objective the thesis says nothing. As in the released code it is a pixel's mean squared error
+and the whole divergence of the code from the standard normal, which weighs so much more that codes
+say next to nothing: images of a class come out nearly the same, as the class's mean. With ``error:
+image`` it is the bound of a normal density, half of each image's squared error; then the codes also
+tell the class, since the encoder is not told it, and images may be of another than they
+are labelled.
+Rounds and scaling are a setting's, the same for all methods (43).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, Product
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.generating import parts
+from fedrepro.methods.generating import synthetic as sets
+from fedrepro.support.errors import at_least
+
+PARTS = ("encoder", "decoder")
+LEAST = 1e-8  # of a standard deviation
+
+
+@dataclass(frozen=True)
+class FedCVAE(Method):
+    """FedCVAE (thesis chapter IV), of a conditional autoencoder (Sohn et al., NIPS 2015).
+
+    Attributes:
+        per_class: images of each class in the set that is left.
+        error: of an image: "image", half the sum of its squared errors, or "pixel", their mean.
+    """
+
+    classifies: ClassVar[bool] = False
+
+    per_class: int = 10
+    error: str = "pixel"
+
+    def __post_init__(self) -> None:
+        at_least("fedcvae", "per_class", self.per_class, 1)
+        sets.one_of("fedcvae", "error", self.error, ("image", "pixel"))
+
+    def check(self, ctx: Context) -> None:
+        parts.require_parts("fedcvae", ctx, PARTS, "fedcvae or fedcvae_small")
+        sets.check_images("fedcvae", ctx, (0.0, 1.0))
+
+    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return {"noise": torch.randn(steps, ctx.batch_size, parts.latent_of(ctx), generator=rng)}
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        real, y = batch["x"], batch["y"]
+        mean, spread = parts.call(ctx, theta, "encoder", real).chunk(2, dim=1)
+        deviation = functional.softplus(spread) + LEAST
+        code = mean + deviation * batch["noise"][: len(y)].to(real)
+        told = torch.cat([code, sets.one_hot(y, ctx.inputs.classes).to(real)], 1)
+        errors = (parts.call(ctx, theta, "decoder", told) - real).square().flatten(1)
+        error = errors.sum(1) / 2 if self.error == "image" else errors.mean(1)
+        apart = (mean.square() + deviation.square() - 1) / 2 - deviation.log()
+        return sets.mean_over(error + apart.sum(1), batch.get("real"))
+
+    # --- use --------------------------------------------------------------------------------
+    def made(self, ctx: Context, server: Tree) -> tuple[Tensor, Tensor]:
+        """The set: images and their classes."""
+        items = ctx.inputs.classes * self.per_class
+        noise = torch.randn(items, parts.latent_of(ctx), generator=parts.of_run(ctx))
+        return parts.conditional_set(ctx, server["params"], "decoder", noise, self.per_class)
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        return sets.as_product(*self.made(ctx, server), ctx.inputs.classes, {})
+
+    def images(self, ctx: Context, server: Tree) -> Tensor:
+        return sets.sheet(self.made(ctx, server)[0], ctx.inputs.classes)

@@ -1,0 +1,63 @@
+"""Networks that are parts of a setting's model, such as a generator of one that has two."""
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.net import Net
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.generating import synthetic
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+
+
+def part_of(params: Tree, name: str) -> Tree:
+    """One of a model's networks, under its own names."""
+    prefix = f"{name}."
+    return {
+        key.removeprefix(prefix): leaf for key, leaf in params.items() if key.startswith(prefix)
+    }
+
+
+def call(ctx: Context, params: Tree, name: str, x: Tensor) -> Tensor:
+    """What one of the model's networks makes of ``x`` in training."""
+    module = ctx.net.module.get_submodule(name)
+    return functional_call(module, part_of(params, name), (x,))  # type: ignore[no-any-return]
+
+
+def latent_of(ctx: Context) -> int:
+    """How many numbers of noise the model's generator takes, beside a class."""
+    latent = ctx.net.module.latent
+    assert isinstance(latent, int)
+    return latent
+
+
+def require_parts(method: str, ctx: Context, names: tuple[str, str], models: str) -> None:
+    """Raises UserError unless the setting's model has these parts and makes images of classes."""
+    module = ctx.net.module
+    has = {name for name, _ in module.named_children()}
+    if not (set(names) <= has and hasattr(module, "latent") and hasattr(module, "classes")):
+        raise UserError(
+            f"method {method}: model: expected one with {names[0]} and {names[1]}: {models}"
+        )
+
+
+def conditional_set(
+    ctx: Context, params: Tree, name: str, noise: Tensor, per_class: int
+) -> tuple[Tensor, Tensor]:
+    """Images of a conditional generator, ``per_class`` of each class, and their classes.
+
+    Args:
+        noise: [classes * per_class, latent].
+    """
+    y = synthetic.labels_of(ctx.inputs.classes, per_class, ctx.net.device)
+    told = torch.cat([noise.to(ctx.net.device), synthetic.one_hot(y, ctx.inputs.classes)], 1)
+    net = Net(ctx.net.module.get_submodule(name))
+    with torch.no_grad():
+        return net.predict(part_of(params, name), told), y
+
+
+def of_run(ctx: Context) -> torch.Generator:
+    """The noise of what a run leaves and shows: the same in every round."""
+    return stream(ctx.seed, "synthetic set")

@@ -1,0 +1,137 @@
+"""What methods share whose product is a small labelled set of images, and FedEvg's arithmetic."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import SAMPLES, Product
+from fedrepro.support.errors import UserError, bad_value
+
+SHOWN = 10  # images of a class on a sample sheet, at most
+
+
+def check_images(method: str, ctx: Context, range: tuple[float, float] | None = None) -> None:
+    """Refuse what no labelled set of images can be made of.
+
+    Args:
+        range: of pixels that the method's model makes; None: any will do.
+
+    Raises:
+        UserError: one line that says why.
+    """
+    inputs = ctx.inputs
+    if ctx.task.name != "classification" or len(inputs.shape) != 3:
+        raise UserError(f"method {method}: expected images with classes, from (channels, h, w)")
+    if inputs.range is None:
+        raise UserError(
+            f"method {method}: scaling: expected 'unit' or 'symmetric', so that all channels of an "
+            "image have one range"
+        )
+    if range is not None and inputs.range != range:
+        name = {(0.0, 1.0): "unit", (-1.0, 1.0): "symmetric"}[range]
+        low, high = inputs.range
+        raise UserError(
+            f"method {method}: scaling: pixels from {low:g} to {high:g}: expected {name!r}, as its "
+            f"model makes them from {range[0]:g} to {range[1]:g}"
+        )
+    if inputs.unheld:
+        classes = ", ".join(map(str, inputs.unheld))
+        raise UserError(
+            f"method {method}: partition: no client has a training sample of class {classes}: "
+            "expected at least one of each class that images are to be made of"
+        )
+
+
+def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises UserError unless a hyperparameter is one of ``choices``."""
+    if value not in choices:
+        raise bad_value(f"method {method}", key, value, f"one of {', '.join(choices)}", choices)
+
+
+def labels_of(classes: int, per_class: int, device: torch.device) -> Tensor:
+    """Labels of a set with equal numbers of all classes, ordered by class; int64."""
+    return torch.arange(classes, device=device).repeat_interleave(per_class)
+
+
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """[n, classes]; unlike PyTorch's it works for clients side by side."""
+    hits = labels[:, None] == torch.arange(classes, device=labels.device)
+    return hits.to(torch.get_default_dtype())
+
+
+def as_product(x: Tensor, y: Tensor, classes: int, about: Mapping[str, Any]) -> Product:
+    """The set as what a run leaves."""
+    facts = {"classes": classes, "per_class": len(y) // classes, **about}
+    return Product({"x": x, "y": y}, part=SAMPLES, about=facts)
+
+
+def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:
+    """The mean of ``values`` [n], of those only that count (1 of ``counts`` [n], 0: padding)."""
+    if counts is None:
+        return values.mean()
+    return (values * counts).sum() / counts.sum().clamp(min=1)
+
+
+def sheet(images: Tensor, classes: int) -> Tensor:
+    """Up to :data:`SHOWN` images of every class, of ``images`` [classes * n, ...], by class."""
+    each = images.reshape(classes, -1, *images.shape[1:])[:, :SHOWN]
+    return each.reshape(-1, *images.shape[1:])
+
+
+# --- FedEvg ------------------------------------------------------------------------------------
+
+
+def mixture_gradient(weights: Tensor, factors: Tensor, gradients: Tensor) -> Tensor:
+    """The gradient of the mixture's energy at every synthetic item (eq. 4.13), [items, ...].
+
+    That of -log sum_k w_k exp(-E_k) (eq. 4.11) where ``factors`` are exp(-E_k); the normalising
+    constants of the clients' densities are taken to be equal.
+
+    Args:
+        weights: of clients, w_k [clients].
+        factors: [clients, items].
+        gradients: of the clients' energies, [clients, items, ...].
+    """
+    shares = weights[:, None].to(factors.dtype) * factors
+    shares = shares / shares.sum(0)
+    return (shares.reshape(*shares.shape, *[1] * (gradients.dim() - 2)) * gradients).sum(0)
+
+
+def langevin(
+    x: Tensor, gradient: Tensor, noise: Tensor, step: float, scale: float, clip: float = 0.0
+) -> Tensor:
+    """One step of stochastic gradient Langevin dynamics, x - step g + scale noise (eq. 4.14).
+
+    Args:
+        noise: standard normal, as ``x``.
+        clip: the largest component of the gradient that counts; 0: any.
+    """
+    if clip:
+        gradient = gradient.clamp(-clip, clip)
+    return x - step * gradient + scale * noise
+
+
+def cosine(first: float, last: float, rounds: int, round: int) -> float:
+    """The step of ``round`` (from 0): half a cosine from ``first`` to ``last``, both reached."""
+    way = round / (rounds - 1) if rounds > 1 else 0.0
+    return last + (first - last) * (1 + math.cos(math.pi * way)) / 2
+
+
+def ddpm(first: float, last: float, rounds: int, round: int) -> float:
+    """The step of ``round`` as released: near ``first``, and in the last rounds down to ``last``.
+
+    Between them by beta_t of the cosine schedule of Nichol and Dhariwal (ICML 2021), s = 0.008,
+    without its limit of 0.999.
+    """
+
+    def kept(time: int) -> float:
+        return math.cos((time / rounds + 0.008) / 1.008 * math.pi / 2) ** 2
+
+    return first - (first - last) * (1 - kept(round + 1) / kept(round))
+
+
+SCHEDULES = {"cosine": cosine, "ddpm": ddpm}

@@ -1,0 +1,141 @@
+"""Classifiers that FedEvg's clients take for energies (thesis chapter IV), and their twins.
+
+The energy of an image x of class y is minus the y-th output. Clients have SiLU, so that its
+gradient is smooth, and a spectral norm on the last layer; the server's classifier, which judges
+the synthetic set, has ReLU and none. Weights start Xavier-normal, as in the released code.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fedrepro.models.classifier import Classifier, features_of, require_image
+
+WIDTH = 64
+
+
+class SpectralLinear(nn.Linear):
+    """A linear layer whose weight is divided by its largest singular value.
+
+    Found exactly, from the eigenvalues of W W^T: that keeps nothing between mini-batches, so that
+    clients can run side by side.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight / self.largest(), self.bias)
+
+    def largest(self) -> Tensor:
+        """The weight's largest singular value, a scalar tensor."""
+        # Of weights that are no numbers LAPACK would raise; the layer's output is to tell.
+        products = (self.weight @ self.weight.T).nan_to_num(0.0, 0.0, 0.0)
+        squares: Tensor = torch.linalg.eigvalsh(products)
+        return squares[-1].sqrt()
+
+
+class PowerIterationLinear(SpectralLinear):
+    """The same by one power iteration per mini-batch in training (Miyato et al., ICLR 2018).
+
+    As PyTorch and the released code have it: the singular vectors count as constants.
+    """
+
+    moves_buffers = True
+    singular: Tensor
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs)
+        self.register_buffer("singular", torch.ones(outputs) / outputs**0.5)
+
+    def draw_buffers(self, rng: torch.Generator) -> None:
+        """A random start of the iteration."""
+        drawn = torch.randn(len(self.singular), generator=rng, dtype=self.singular.dtype)
+        self.singular.copy_(functional.normalize(drawn, dim=0))
+
+    def largest(self) -> Tensor:
+        with torch.no_grad():
+            left = self.singular
+            right = functional.normalize(self.weight.T @ left, dim=0)
+            if self.training:
+                left = functional.normalize(self.weight @ right, dim=0)
+                self.singular.copy_(left)
+        return left @ self.weight @ right
+
+
+class _Block(nn.Module):
+    """Two 3x3 convolutions and a shortcut; nothing acts on their sum."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, act: type[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *_normalised(inputs, outputs, 3, stride), act(), *_normalised(outputs, outputs, 3)
+        )
+        same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Sequential(*([] if same else _normalised(inputs, outputs, 1, stride)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + self.shortcut(x)  # type: ignore[no-any-return]
+
+
+def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+    return [convolution, nn.GroupNorm(outputs // 2, outputs)]
+
+
+def _resnet10(
+    input_shape: tuple[int, ...], outputs: int, act: type[nn.Module], last: type[nn.Linear]
+) -> Classifier:
+    require_image("FedEvg's ResNet-10", input_shape)
+    body = nn.Sequential(
+        nn.Conv2d(input_shape[0], WIDTH, 3, padding=1, bias=False),
+        nn.GroupNorm(WIDTH // 4, WIDTH),
+        act(),
+        _Block(WIDTH, WIDTH, 1, act),
+        _Block(WIDTH, 2 * WIDTH, 2, act),
+        _Block(2 * WIDTH, 4 * WIDTH, 2, act),
+        _Block(4 * WIDTH, 8 * WIDTH, 2, act),
+        nn.GroupNorm(WIDTH, 8 * WIDTH),
+        act(),
+        nn.Flatten(),
+    )
+    return _xavier(body, last(features_of(body, input_shape), outputs))
+
+
+def _xavier(body: nn.Module, head: nn.Module) -> Classifier:
+    model = Classifier(body, head)
+    model.xavier = True  # type: ignore[assignment]
+    return model
+
+
+def fedevg_resnet10(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """The clients' ResNet-10: GroupNorm, SiLU, no pooling; 4,979,914 parameters at 1x32x32."""
+    return _resnet10(input_shape, outputs, nn.SiLU, SpectralLinear)
+
+
+def fedevg_resnet10_power(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """The same with a power iteration in place of the exact spectral norm, as released."""
+    return _resnet10(input_shape, outputs, nn.SiLU, PowerIterationLinear)
+
+
+def fedevg_resnet10_judge(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """The server's twin: ReLU, no spectral norm."""
+    return _resnet10(input_shape, outputs, nn.ReLU, nn.Linear)
+
+
+def _small(
+    input_shape: tuple[int, ...], outputs: int, act: type[nn.Module], last: type[nn.Linear]
+) -> Classifier:
+    require_image("FedEvg's small network", input_shape)
+    body = nn.Sequential(
+        nn.Conv2d(input_shape[0], 16, 5, 2, 2), act(), nn.Conv2d(16, 32, 3, 2, 1), act(),
+        nn.Flatten(),
+    )  # fmt: skip
+    return _xavier(body, last(features_of(body, input_shape), outputs))
+
+
+def fedevg_small(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """Two convolutions of 16 and 32 channels, for demonstrations: 20,746 parameters at 1x28x28."""
+    return _small(input_shape, outputs, nn.SiLU, SpectralLinear)
+
+
+def fedevg_small_judge(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """The server's twin: ReLU, no spectral norm."""
+    return _small(input_shape, outputs, nn.ReLU, nn.Linear)

@@ -1,0 +1,136 @@
+"""What a run is to the tables: which number each of their cells takes from it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fedrepro.config.tables import Metric, Summary
+from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.values import SCALES
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.report.cells.tables import value_of
+from fedrepro.report.papers.published import Published, label_of
+from fedrepro.run.results import RunRecord
+
+
+def anchor_of(row: int, column: int) -> str:
+    """The id of a cell on its table's page; both count from 0."""
+    return f"row-{row + 1}-{column + 1}"
+
+
+@dataclass(frozen=True)
+class CellUse:
+    """One cell that a run is for.
+
+    Attributes:
+        table, page: the table's name, and its page's address from the site's root.
+        place, address: the cell in words, and its own address.
+        metric, rounds: what it takes from a run, and over how many last evaluated rounds,
+            up to and with round ``up_to``.
+        seeds: all that it is the mean of.
+        demo: whether the run only stands in for what the cell is about.
+    """
+
+    table: str
+    page: str
+    place: str
+    address: str
+    metric: Metric
+    rounds: int
+    up_to: int | None
+    seeds: tuple[int, ...]
+    demo: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A number of a run, and the cells of one table that take it.
+
+    Attributes:
+        value: in printed units; None where the run has no such number.
+        seed: which of the cells' seeds it is, in words.
+    """
+
+    table: str
+    page: str
+    places: tuple[tuple[str, str], ...]
+    measure: Measure
+    rounds: int
+    value: float | None
+    seed: str
+    demo: bool
+
+
+def cells_of_runs(workbench: Workbench, published: Published) -> dict[Run, list[CellUse]]:
+    """Run -> the cells that it is for, at either scale."""
+    found: dict[Run, dict[tuple[str, bool], CellUse]] = {}
+    for scale in SCALES:
+        for target in workbench.targets(scale).values():
+            if isinstance(target, TableTarget):
+                for use, runs in _uses(target, published):
+                    for run in runs:
+                        found.setdefault(run, {})[use.address, use.demo] = use
+    return {run: list(uses.values()) for run, uses in found.items()}
+
+
+def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, list[Run]]]:
+    system = published.systems.get(target.system)
+    printed = target.table.published.table if target.table.published else ""
+    name = system.name if system else target.system
+    page = target.page.relative_to("reports/site").as_posix()
+    for index, cell in enumerate(target.cells):
+        row, column = divmod(index, len(target.table.columns))
+        use = CellUse(
+            table=f"{name}, {label_of(target.item, printed)}",
+            page=page,
+            place=f"{cell.row.label}, {cell.column.label}",
+            address=f"{page}#{anchor_of(row, column)}",
+            metric=target.table.metric_of(cell.row, cell.column),
+            rounds=target.table.summary.rounds,
+            up_to=target.table.summary.up_to,
+            seeds=cell.seeds,
+            demo=target.scale == "demo" and cell.row.demo is not None,
+        )
+        yield use, [run for method in cell.methods for run in cell.runs(method)]
+
+
+def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
+    """The numbers that cells take from a run; those of published settings come first."""
+    groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
+    for use in uses:
+        words = measure_of(use.metric).words
+        key = use.demo, use.page, words, use.rounds, use.up_to or 0, use.seeds
+        groups.setdefault(key, []).append(use)
+    found = []
+    for (demo, page, _, rounds, up_to, seeds), same in sorted(
+        groups.items(), key=lambda item: item[0]
+    ):
+        measure = measure_of(same[0].metric)
+        found.append(
+            Answer(
+                table=same[0].table,
+                page=page,
+                places=tuple((use.place, use.address) for use in same),
+                measure=measure,
+                rounds=rounds,
+                value=value_of(record, measure, Summary(rounds=rounds, up_to=up_to or None)),
+                seed=_seed(record.run.seed, seeds),
+                demo=demo,
+            )
+        )
+    return found
+
+
+def _seed(seed: int, seeds: tuple[int, ...]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seed}, the only one"
+    return f"seed {seed} of {', '.join(map(str, seeds))}"
+
+
+def headline(answers: Iterable[Answer]) -> list[Answer]:
+    """Each number once, however many tables take it."""
+    distinct: dict[tuple[str, int], Answer] = {}
+    for answer in answers:
+        if answer.value is not None:
+            distinct.setdefault((answer.measure.words, answer.rounds), answer)
+    return list(distinct.values())

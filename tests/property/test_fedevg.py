@@ -1,0 +1,331 @@
+"""FedEvg and its baselines: identities, what is sent and left, what is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context, Inputs
+from fedrepro.engine.executors import eager
+from fedrepro.engine.method import SAMPLES, Method
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import (
+    Federation,
+    begin,
+    context_of,
+    play_round,
+)
+from fedrepro.engine.tree import Tree
+from fedrepro.methods.fedcgan import FedCGAN
+from fedrepro.methods.fedcvae import FedCVAE
+from fedrepro.methods.fedevg import FedEvg
+from fedrepro.methods.generating.synthetic import mixture_gradient, one_hot
+from fedrepro.models.energy import PowerIterationLinear, SpectralLinear
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+from support.image_worlds import SHAPE, adversaries, autoencoders, energies, energy_net
+from support.worlds import CLASSES, Memory, assert_close, federation, play
+
+ITEMS = 4 * CLASSES
+
+
+def after(world: Federation, until: int | None = None) -> tuple[Tree, Context]:
+    server, _, done = play(world, until)
+    return server, context_of(world, done - 1, list(range(4)))
+
+
+# --- the mixture's energy ----------------------------------------------------------------------
+
+
+def exact(x: Tensor, weights: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Energies |x - c_k|^4 / 4 of clients and their gradients: [clients, n], [clients, n, 3]."""
+    apart = x - centres[:, None]
+    squares = apart.square().sum(-1)
+    return squares.square() / 4, squares[..., None] * apart
+
+
+def test_its_gradient_is_that_of_the_mixture() -> None:
+    """Eq. (4.13) is the gradient of eq. (4.11): by autograd, and by differences."""
+    rng = stream(1, "mixture")
+    weights = torch.tensor([0.5, 0.3, 0.2])
+    centres = torch.randn(3, 3, generator=rng)
+    x = torch.randn(5, 3, generator=rng)
+
+    def energy(x: Tensor) -> Tensor:
+        each, _ = exact(x, weights, centres)
+        return -torch.logsumexp(weights.log()[:, None] - each, 0)
+
+    each, gradients = exact(x, weights, centres)
+    ours = mixture_gradient(weights, torch.exp(-each), gradients)
+    free = x.clone().requires_grad_()
+    theirs = torch.autograd.grad(energy(free).sum(), free)[0]
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    step = 1e-6
+    for axis in range(3):
+        shift = torch.zeros(3)
+        shift[axis] = step
+        slope = (energy(x + shift) - energy(x - shift)) / (2 * step)
+        torch.testing.assert_close(ours[:, axis], slope, rtol=1e-7, atol=1e-7)
+
+
+def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:
+    """Whatever the factor that it sends along."""
+    world = energies(noise=0.02)
+    world = replace(world, cohort_size=1)
+    server, ctx = begin(world), context_of(world, 0, [0])
+    owns = Memory()
+    after, played = play_round(world, server, owns, 0)
+    method = world.method
+    assert isinstance(method, FedEvg)
+    theta = owns.known[played.cohort[0]]["params"]
+    gradient = method.energy_gradient(ctx, theta, server["x"], server["y"])
+    noise = torch.randn(server["x"].shape, generator=ctx.stream("langevin"))
+    moved = server["x"] - method.length(ctx) * gradient.clamp(-3, 3) + 0.02 * noise
+    torch.testing.assert_close(after["x"], moved.clamp(0, 1), rtol=1e-12, atol=1e-12)
+    assert not torch.equal(after["x"], server["x"].clamp(0, 1))
+
+
+def test_steps_of_length_zero_leave_the_set() -> None:
+    still = energies(first_step=0.0, last_step=0.0, noise=0.0, bounded=False)
+    assert torch.equal(after(still)[0]["x"], begin(still)["x"])
+    moving = energies(first_step=0.0, last_step=0.1, noise=0.0, bounded=False)
+    assert not torch.equal(after(moving)[0]["x"], begin(moving)["x"])
+
+
+# --- clients -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"reinitialise": False, "chain_steps": 2}, {"clip": 0.0}])
+def test_clients_agree_side_by_side(options: dict[str, object]) -> None:
+    """Also one that has fewer samples than the set has items, or than a mini-batch."""
+    one, owns, _ = play(energies(**options))
+    other, stacked, _ = play(energies(execute=eager, **options))
+    assert_close(one, other)
+    for client, own in owns.known.items():
+        assert_close(own, stacked.known[client])
+
+
+@pytest.mark.parametrize("make", [adversaries, autoencoders])
+def test_the_baselines_clients_agree_side_by_side(make) -> None:  # type: ignore[no-untyped-def]
+    assert_close(play(make())[0], play(make(execute=eager))[0])
+
+
+@pytest.mark.parametrize("reinitialise", [True, False])
+def test_which_classifier_a_client_starts_from(reinitialise: bool) -> None:
+    """At rate 0 it ends with the one that it started from: a new one in each round, or its own."""
+    world = replace(energies(reinitialise=reinitialise, lr=0.0), cohort_size=6)
+    _, first, _ = play(world, until=1)
+    _, second, _ = play(world, until=2)
+    for client, own in first.known.items():
+        same = torch.equal(
+            own["params"]["head.weight"], second.known[client]["params"]["head.weight"]
+        )
+        assert same is not reinitialise
+    assert len({float(own["params"]["head.weight"].sum()) for own in first.known.values()}) == 6
+
+
+def test_a_client_learns_to_tell_its_classes_and_keeps_that() -> None:
+    """What is scored is its own classifier; one that has never taken part has an untrained one."""
+    world = replace(energies(rounds=1, lr=0.02), cohort_size=5)
+    world = replace(world, context=replace(world.context, epochs=30))
+    server, owns, _ = play(world)
+    ctx = context_of(world, 0, list(range(6)))
+    away = set(range(6)) - owns.known.keys()
+    for client in away:
+        assert world.method.model(ctx, server, owns.get(client) or {}) is ctx.initial
+    assert len(away) == 1 and 3 not in away
+    x, y = world.clients.samples.at(world.clients.rows(3))
+    theta = world.method.model(ctx, server, owns.known[3])
+    assert float((ctx.net(theta, x).argmax(1) == y).double().mean()) > 0.7
+
+
+def test_no_parameter_is_sent_either_way() -> None:
+    """All that a client sends fits in shape and size to the set, none of it to a network."""
+    world = energies()
+    server, owns = begin(world), Memory()
+    _, played = play_round(world, server, owns, 0)
+    sent = world.method.send(context_of(world, 0, played.cohort), server)
+    shapes = {name: tuple(leaf.shape) for name, leaf in sent.items()}
+    assert shapes == {"x": (ITEMS, *SHAPE), "y": (ITEMS,)}
+    shapes = {name: tuple(leaf.shape) for name, leaf in played.reports.items()}
+    assert shapes == {
+        "gradient": (4, ITEMS, *SHAPE), "factor": (4, ITEMS), "numbers": (4, 2),
+    }  # fmt: skip
+    assert played.bytes_up == 4 * 8 * (ITEMS * 6 + ITEMS + 2)
+    assert played.bytes_down == 4 * 8 * (ITEMS * 6 + ITEMS)
+    told = torch.cat([leaf.flatten() for leaf in tree.leaves(played.reports)])
+    for own in owns.known.values():
+        for leaf in tree.leaves(own):
+            assert not torch.isin(leaf, told).any()
+
+
+# --- what is left ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [energies, adversaries, autoencoders])
+def test_a_set_of_as_many_of_each_class(make) -> None:  # type: ignore[no-untyped-def]
+    world = make()
+    server, ctx = after(world)
+    product = world.method.product(ctx, server)
+    assert product.part == SAMPLES
+    assert product.about == {"classes": CLASSES, "per_class": 4}
+    assert product.tensors["x"].shape == (ITEMS, *SHAPE)
+    assert product.tensors["y"].tolist() == sorted([*range(CLASSES)] * 4)
+    assert product.tensors["y"].dtype == torch.int64
+    low, high = world.context.inputs.range or (0, 0)
+    assert low <= float(product.tensors["x"].min()) < float(product.tensors["x"].max()) <= high
+    shown = world.method.images(ctx, server)
+    assert torch.equal(shown, product.tensors["x"])
+    assert all(
+        torch.tensor(value).isfinite() for value in world.method.numbers(ctx, server).values()
+    )
+
+
+def test_a_sheet_shows_ten_of_each_class() -> None:
+    world = energies(per_class=12)
+    server, ctx = after(world, until=1)
+    shown = world.method.images(ctx, server)
+    assert shown is not None
+    assert torch.equal(
+        shown.reshape(CLASSES, 10, *SHAPE), server["x"].reshape(CLASSES, 12, *SHAPE)[:, :10]
+    )
+
+
+@pytest.mark.parametrize(("make", "name"), [(adversaries, "generator"), (autoencoders, "decoder")])
+def test_the_baselines_images_are_of_their_labels(make, name: str) -> None:  # type: ignore[no-untyped-def]
+    """With a network that paints the class that it is told, item i is of class y[i]."""
+    world = make()
+    server, ctx = begin(world), context_of(world, 0, [0, 1, 2, 3])
+    painted = tree.zeros(server["params"])
+    painted[f"{name}.0.weight"][:CLASSES, -CLASSES:] = 9 * torch.eye(CLASSES)
+    painted[f"{name}.2.weight"][:CLASSES, :CLASSES] = 9 * torch.eye(CLASSES)
+    product = world.method.product(ctx, {**server, "params": painted})
+    found = product.tensors["x"].flatten(1)[:, :CLASSES].argmax(1)
+    assert torch.equal(found, product.tensors["y"])
+
+
+def test_fakes_are_told_to_the_discriminator_as_they_were_made() -> None:
+    """Unlike in the released code, whose labels of fakes are drawn by themselves (43)."""
+    paper, released = adversaries(), adversaries()
+    released = replace(released, method=FedCGAN(per_class=4).as_released())
+    ours, theirs = (after(world, until=1)[0]["params"] for world in (paper, released))
+    assert not torch.equal(ours["discriminator.3.weight"], theirs["discriminator.3.weight"])
+    y = torch.tensor([2, 0])
+    assert torch.equal(one_hot(y, 3), torch.tensor([[0.0, 0, 1], [1, 0, 0]]))
+
+
+def test_as_released() -> None:
+    assert FedEvg().as_released() == FedEvg(last_step=1.0, schedule="ddpm", noise=1e-4)
+    assert FedCGAN().as_released() == FedCGAN(labels_of_fakes="drawn")
+    assert not FedCVAE.divergences()
+
+
+# --- energies that explode ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_set_of_no_numbers_is_not_taken_over(bounded: bool) -> None:
+    """The state is not finite, so that the run ends; the set is the last good one."""
+    made = energies(bounded=bounded)
+    server, owns, _ = play(made, until=1)
+    broken = replace(made, context=replace(made.context, schedule=lambda round: float("nan")))
+    ended, _ = play_round(broken, server, owns, 1)
+    assert torch.equal(ended["x"], server["x"])
+    assert not ended["numbers"].isfinite().any()
+
+
+# --- spectral norm -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [SpectralLinear, PowerIterationLinear])
+def test_the_last_layer_has_spectral_norm_one(last: type[SpectralLinear]) -> None:
+    net = Net(energy_net(last).double())
+    theta = net.init(stream(1, "init"))
+    layer = net.module.head
+    assert isinstance(layer, SpectralLinear)
+    wanted = torch.linalg.matrix_norm(theta["head.weight"], 2)
+    for _ in range(200):  # the exact norm needs one
+        with torch.no_grad():
+            net(net.bind(theta), torch.zeros(1, *SHAPE))
+        theta = tree.copy(net._bound)
+    torch.testing.assert_close(layer.largest().detach(), wanted)
+
+
+def test_power_iterations_start_from_the_seed_and_stay_still_in_testing() -> None:
+    net = Net(energy_net(PowerIterationLinear).double())
+    theta = net.init(stream(1, "init"))
+    assert torch.equal(theta["head.singular"], net.init(stream(1, "init"))["head.singular"])
+    assert not torch.equal(theta["head.singular"], net.init(stream(2, "init"))["head.singular"])
+    bound = net.bind(theta)
+    net.predict(bound, torch.zeros(1, *SHAPE))
+    assert torch.equal(bound["head.singular"], theta["head.singular"])
+    net(bound, torch.zeros(1, *SHAPE))
+    assert not torch.equal(bound["head.singular"], theta["head.singular"])
+
+
+def test_power_iterations_train_one_client_after_another_only() -> None:
+    world = energies(last=PowerIterationLinear)
+    whole, _, _ = play(world)
+    half = play(world, until=2)
+    assert_close(play(world, state=half)[0], whole, 0)
+    with pytest.raises(UserError, match="exact spectral norm"):
+        play(replace(world, execute=eager), until=1)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "line"),
+    [
+        (Inputs((6,), 3, (0.0, 1.0)), "expected images with classes"),
+        (Inputs(SHAPE, 3, None), "scaling: expected 'unit' or 'symmetric'"),
+        (Inputs(SHAPE, 3, (0.0, 1.0), (1, 2)), "no client has a training sample of class 1, 2"),
+    ],
+)
+def test_samples_that_a_set_can_t_be_made_of(inputs: Inputs, line: str) -> None:
+    ctx = replace(energies().context, inputs=inputs)
+    with pytest.raises(UserError, match=line):
+        FedEvg().check(ctx)
+
+
+@pytest.mark.parametrize(
+    ("make", "range", "line"),
+    [
+        (adversaries, (0.0, 1.0), "pixels from 0 to 1: expected 'symmetric'"),
+        (autoencoders, (-1.0, 1.0), "pixels from -1 to 1: expected 'unit'"),
+    ],
+)
+def test_a_range_that_the_network_does_not_make(make, range, line: str) -> None:  # type: ignore[no-untyped-def]
+    world = make()
+    world.method.check(world.context)
+    with pytest.raises(UserError, match=line):
+        world.method.check(replace(world.context, inputs=Inputs(SHAPE, CLASSES, range)))
+
+
+@pytest.mark.parametrize("method", [FedCGAN(), FedCVAE()])
+def test_a_model_that_generates_nothing_is_refused(method: Method) -> None:
+    with pytest.raises(UserError, match=r"fedc(gan|vae)_small"):
+        method.check(federation().context)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "line"),
+    [
+        (FedEvg, {"per_class": 0}, "per_class: 0: expected a finite number of at least 1"),
+        (FedCGAN, {"per_class": 0}, "per_class"),
+        (FedCVAE, {"per_class": 0}, "per_class"),
+        (FedEvg, {"chain_steps": 0}, "chain_steps"),
+        (FedEvg, {"noise": -1.0}, "noise"),
+        (FedEvg, {"schedule": "cosin"}, "did you mean 'cosine'"),
+        (FedCGAN, {"labels_of_fakes": "mad"}, "did you mean 'made'"),
+        (FedCVAE, {"error": "pixels"}, "did you mean 'pixel'"),
+    ],
+)
+def test_hyperparameters_that_make_no_sense(
+    method: type[Method], options: dict[str, object], line: str
+) -> None:
+    with pytest.raises(UserError, match=line):
+        method(**options)

@@ -1,0 +1,49 @@
+"""A small results tree with one of everything that `fedrepro verify` looks at."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Iid
+from fedrepro.support.files import sha256_of
+from support import tiny_run
+
+RUN = "runs/test/blobs/fedavg/seed1"
+
+
+def write_tree(root: Path) -> None:
+    tiny_run.carry_out(root / RUN, tiny_run.run_spec(rounds=2))
+    write_partition(root)
+    write_data(root)
+    write_download(root)
+    (root / "tables/demo/ima").mkdir(parents=True)
+    (root / "tables/demo/ima/table_1.json").write_text("{}")
+
+
+def write_partition(root: Path) -> None:
+    spec = Iid.model_validate({"scheme": "iid", "clients": 3, "test_fraction": 0.2})
+    made = make_partition(np.arange(60) % 4, None, spec, 1)
+    made.save(root / "partitions/blobs/iid/seed1.npz")
+
+
+def write_data(root: Path) -> None:
+    folder = root / "data/blobs"
+    folder.mkdir(parents=True)
+    np.save(folder / "train_x.npy", np.arange(40, dtype=np.uint8))
+    file = folder / "train_x.npy"
+    about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [40]}
+    meta = {"format": 1, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def write_download(root: Path) -> None:
+    folder = root / "downloads/blobs"
+    folder.mkdir(parents=True)
+    (folder / "raw").write_bytes(b"raw")
+    files = {
+        "raw": {"size": 3, "sha256": sha256_of(folder / "raw"), "from": "there"},
+        "own/elsewhere": {"sha256": "0" * 64, "from": "your own"},
+    }
+    (folder / "files.json").write_text(json.dumps({"files": files}))

@@ -1,0 +1,48 @@
+"""What FedEvg's server samples from exact energies, and the bias of its assumption."""
+
+import pytest
+import torch
+
+from fedrepro.analysis.energy_mixture import (
+    Normals,
+    energy_distance,
+    p_value,
+    sampled,
+    shares_of,
+)
+
+MEANS = torch.tensor([[-3.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
+WEIGHTS = torch.tensor([0.6, 0.4], dtype=torch.float64)
+
+
+def normals(*deviations: float) -> Normals:
+    return Normals(WEIGHTS, MEANS, torch.tensor(deviations, dtype=torch.float64))
+
+
+EQUAL, UNEQUAL = normals(1.3, 1.3), normals(0.8, 1.6)
+
+
+def chains(which: Normals) -> torch.Tensor:
+    return sampled(which, samples=400, steps=2_000, length=0.02, seed=1)
+
+
+def test_equal_constants_give_the_mixture() -> None:
+    """The two-sample test finds no difference, and each client has its share."""
+    found = chains(EQUAL)
+    torch.testing.assert_close(EQUAL.followed, WEIGHTS)
+    assert p_value(found, EQUAL.draw(400, WEIGHTS, seed=2), permutations=99, seed=3) > 0.05
+    assert float(shares_of(EQUAL, found)[0]) == pytest.approx(0.6, abs=4 * 0.0245)
+
+
+def test_unequal_constants_bias_it_towards_wide_clients() -> None:
+    """Shares go with w_k s_k^2, 0.27 to 0.73, and not with w_k."""
+    found, expected = chains(UNEQUAL), UNEQUAL.followed
+    assert expected.tolist() == pytest.approx([0.6 / 2.2, 1.6 / 2.2])
+    wanted = UNEQUAL.draw(400, WEIGHTS, seed=2)
+    assert p_value(found, wanted, permutations=99, seed=3) == 0.01
+    assert p_value(found, UNEQUAL.draw(400, expected, seed=2), permutations=99, seed=3) > 0.05
+
+
+def test_the_distance_of_equal_samples_is_about_zero_and_grows() -> None:
+    one, other = (EQUAL.draw(400, WEIGHTS, seed=seed) for seed in (4, 5))
+    assert abs(energy_distance(one, other)) < 0.05 < energy_distance(one, other + 1)

@@ -1,0 +1,285 @@
+"""Numbers of synthetic sets against hand-computed ones, and the command on a finished run."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from fedrepro.analysis import judging, quality
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.settings import Judge
+from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.engine.tree import Tree
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.papers import published
+from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+from support.places import ROOT
+from support.synthetic_world import FOLDER, METHODS, RESULT, RUN, make_checkout, write_experiment
+
+
+def test_the_frechet_distance_is_that_of_two_normal_distributions() -> None:
+    random = np.random.default_rng(0)
+    one, other = random.normal(size=(40, 5)), random.normal(1, 2, size=(60, 5))
+    covariances = [np.cov(each, rowvar=False) for each in (one, other)]
+    root = scipy.linalg.sqrtm(covariances[0] @ covariances[1])
+    apart = np.square(one.mean(0) - other.mean(0)).sum()
+    expected = apart + np.trace(covariances[0] + covariances[1] - 2 * root.real)
+    assert quality.frechet(one, other) == pytest.approx(expected, rel=1e-9)
+    # One dimension, by hand: means 1 and 4, variances 1 and 4.
+    line = np.array([[0.0], [1.0], [2.0]]), np.array([[2.0], [4.0], [6.0]])
+    assert quality.frechet(*line) == pytest.approx(9 + (1 - 2) ** 2)
+    assert quality.frechet(one, one) == pytest.approx(0, abs=1e-9)
+    assert math.isnan(quality.frechet(one[:1], other))
+
+
+def test_the_frechet_distance_of_fewer_samples_than_features() -> None:
+    """Where a square root of the product of covariances is not to be had, its trace still is."""
+    random = np.random.default_rng(1)
+    one, other = random.normal(size=(4, 9)), random.normal(size=(5, 9))
+    found = quality.frechet(one, other)
+    turn = np.linalg.qr(random.normal(size=(9, 9)))[0]
+    assert quality.frechet(one @ turn, other @ turn) == pytest.approx(found, rel=1e-9)
+    flat = np.zeros((3, 9))
+    flat[:, 0] = [0, 1, 2]
+    assert quality.frechet(flat, flat + 1) == pytest.approx(9)
+
+
+def test_precision_and_recall_of_points_on_a_line() -> None:
+    real = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(-1, 1)
+    made = torch.tensor([1.1, 1.2, 1.3, 10.0]).view(-1, 1)
+    # The real radii (third nearest) are 3, 2, 2, 3; made ones 8.9, 8.8, 8.7, 8.9.
+    assert quality.precision_and_recall(made, real) == (0.75, 1.0)
+    # Nearest neighbours: real radii 1, made ones 0.1, 0.1, 0.1, 8.7.
+    assert quality.precision_and_recall(made, real, 1) == (0.75, 0.75)
+    near = made[:3]
+    assert quality.precision_and_recall(near, real, 1) == (1.0, 0.25)
+    assert math.isnan(quality.precision_and_recall(made[:2], real)[1])
+
+
+def test_diversity_is_the_mean_distance_within_a_class() -> None:
+    samples = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 8.0], [1.0, 1.0]])
+    labels = torch.tensor([0, 0, 0, 1])
+    assert quality.diversity(samples, labels) == pytest.approx({0: (5 + 8 + 5) / 3})
+
+
+def test_a_copy_is_at_distance_0_however_long_it_is() -> None:
+    real = 100 + torch.rand(300, 784, generator=torch.Generator().manual_seed(0))
+    away, which = quality.nearest(real[[7, 3]].clone(), real)
+    assert away.tolist() == [0, 0] and which.tolist() == [7, 3]
+
+
+def test_large_sets_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = torch.rand(7, 3), torch.rand(5, 3)
+    whole = quality.distances(one, other)
+    monkeypatch.setattr(quality, "CHUNK", 20)
+    assert torch.equal(quality.distances(one, other), whole) and whole.shape == (7, 5)
+
+
+def test_the_attack_knows_copies_and_guesses_else() -> None:
+    rng = torch.Generator().manual_seed(0)
+    members, others = torch.rand(20, 4, generator=rng), torch.rand(30, 4, generator=rng)
+    assert quality.membership(members, members, others) == 1
+    assert quality.membership(others, members, others) == 0
+    assert quality.membership(members[:5], others, others) == 0.5
+
+
+def two_blobs(samples: int = 40) -> Samples:
+    y = torch.arange(samples) % 2
+    x = (2.0 * y - 1).view(-1, 1, 1, 1) + torch.zeros(samples, 1, 2, 2)
+    return Samples(x, y, Scaling(None, None))
+
+
+def test_a_classifier_is_trained_until_it_has_converged() -> None:
+    judge, samples = Judge(model="twonn", lr=0.01), two_blobs()
+    trained = judging.train(samples, 2, judge, 0, 200)
+    assert trained.converged and trained.epochs < 200 and trained.loss <= judging.ENOUGH
+    assert judging.accuracy(trained.module, samples) == 1
+    assert judging.features(trained.module, samples).shape == (40, 200)
+    once = judging.train(samples, 2, judge, 0, 1)
+    assert (once.epochs, once.converged) == (1, False) and once.loss > trained.loss
+    again = judging.train(samples, 2, judge, 0, 1)
+    assert again.loss == once.loss != judging.train(samples, 2, judge, 1, 1).loss
+    none = Samples(samples.x[:0], samples.y[:0], samples.scaling)
+    assert math.isnan(judging.accuracy(trained.module, none))
+
+
+def test_or_until_the_loss_falls_no_more() -> None:
+    """Labels that nothing tells apart: the loss stays near log 2."""
+    samples = two_blobs()
+    blurred = Samples(torch.zeros_like(samples.x), samples.y, samples.scaling)
+    trained = judging.train(blurred, 2, Judge(model="logistic", lr=0.01), 0, 300)
+    assert trained.converged and judging.PATIENCE < trained.epochs < 300
+    assert trained.loss == pytest.approx(math.log(2), rel=0.01)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which a run has left a synthetic set, and it was judged."""
+    root = make_checkout(tmp_path_factory.mktemp("judged"))
+    shutil.copytree(ROOT / "reports/papers/fedevg", root / "reports/papers/fedevg")
+    (root / "reports/papers/systems.yaml").write_text("- fedevg\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDREPRO_METHODS", str(METHODS))
+        patch.chdir(root)
+        assert main(["run", *RUN]) == 0
+        assert main(["quality", *RUN]) == 0
+    return root
+
+
+@pytest.fixture
+def world(judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to be changed."""
+    shutil.copytree(judged, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def read(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / RESULT).read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_command_judges_a_set(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = read(world)
+    numbers = found["numbers"]
+    assert (found["samples"], found["classes"], len(found["clients"])) == (50, 10, 4)
+    sizes, accuracies = zip(
+        *((each["samples"], each["accuracy"]) for each in found["clients"]), strict=True
+    )
+    assert numbers["accuracy"] == pytest.approx(np.average(accuracies, weights=sizes))
+    assert numbers["accuracy_std"] == pytest.approx(np.std(accuracies))
+    # Mean images teach the digits, but are all one prototype.
+    assert 0.6 < numbers["test_accuracy"] < 0.95 and numbers["one_epoch"] < numbers["accuracy"]
+    assert found["training"]["converged"] and found["training"]["loss"] <= judging.ENOUGH
+    assert numbers["recognised"] == 1 and numbers["recall"] == 0
+    assert numbers["diversity"] < 0.5 and numbers["feature_diversity"] < 0.5
+    assert numbers["stand_in"] > numbers["stand_in_of_real"] > 0
+    assert numbers["fid"] is None and found["no_fid"] == "not asked for"
+    assert 0.4 < numbers["membership"] < 0.6
+    # A TwoNN of 199,210 numbers to four clients and back; the painter sends a logistic model down.
+    assert numbers["fedavg_megabytes"] == pytest.approx(2 * 4 * 4 * 199_210 / 1e6)
+    sums, counts, model = 10 * 784, 10, 7850
+    assert numbers["megabytes"] == pytest.approx(4 * 4 * (2 * model + sums + counts) / 1e6)
+    before = (world / RESULT).read_bytes()
+    capsys.readouterr()
+    assert main(["quality", *RUN]) == 0
+    assert capsys.readouterr().out == f"{RESULT}\n"
+    assert (world / RESULT).read_bytes() == before
+
+
+def test_the_nearest_pairs_are_kept_as_images(world: Path) -> None:
+    pairs, _ = load_tree(world / RESULT.with_suffix(".pairs.safetensors"))
+    made, real = pairs["made"].float() / 255, pairs["real"].float() / 255
+    assert made.shape == real.shape == (10, 1, 28, 28)
+    described = read(world)["pairs"]
+    distances = (made - real).flatten(1).norm(dim=1).tolist()
+    kept = [pair["distance"] for pair in described]
+    assert distances == pytest.approx(kept, abs=0.1) and kept == sorted(kept)
+    train = np.load(world / "results/data/mnist5k/train_x.npy")
+    assert (train[[pair["real"] for pair in described]] == pairs["real"].numpy()).all()
+
+
+def cells_of(root: Path, item: str) -> list[TableCell]:
+    workbench = load(root)
+    found = tables.compute(workbench, workbench.table("fedevg", item), published.load(root))
+    return list(found.cells)
+
+
+def test_tables_take_their_numbers_from_it(world: Path) -> None:
+    accuracy, spread = cells_of(world, "table_4_2")
+    numbers = read(world)["numbers"]
+    assert accuracy.paper.mean == pytest.approx(100 * numbers["accuracy"])
+    assert accuracy.printed is not None and accuracy.printed.mean == 70.94
+    assert accuracy.verdict is not None and accuracy.verdict.word != "not comparable"
+    assert spread.paper.mean == pytest.approx(100 * numbers["accuracy_std"])
+    assert spread.printed is None and spread.verdict is None
+
+
+def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: Path) -> None:
+    fid, stand_in = cells_of(world, "table_4_4")
+    assert fid.paper.hole == "seed 1 has no FID" and fid.printed is not None
+    assert stand_in.paper.mean == pytest.approx(read(world)["numbers"]["stand_in"])
+    assert stand_in.printed is None and stand_in.difference is None
+    # A real one is shown beside the printed number, and not judged by it (item 40).
+    found = read(world)
+    found["numbers"]["fid"] = 124.0
+    (world / RESULT).write_text(json.dumps(found))
+    fid, _ = cells_of(world, "table_4_4")
+    assert fid.paper.mean == 124 and fid.verdict is not None
+    assert fid.difference is None and fid.verdict.basis == "apart"
+    assert fid.verdict.word == "not comparable" and "item 40" in fid.verdict.why
+
+
+def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:
+    found = read(world)
+    found["of"]["model"] = "0" * 64
+    (world / RESULT).write_text(json.dumps(found))
+    cell, _ = cells_of(world, "table_4_2")
+    assert cell.paper.hole == "seed 1 has not been judged" and cell.verdict is None
+    (world / RESULT).write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        cells_of(world, "table_4_2")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *run: str) -> str:
+    """The one line that the command says."""
+    capsys.readouterr()
+    assert main(["quality", *(run or RUN)]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    return line
+
+
+def test_what_is_refused(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_experiment(world, **{"    judge: {model: twonn, epochs: 60, real_epochs: 1}\n": ""})
+    assert "fedevg/digits: judge: missing: expected how" in refused(capsys)
+    write_experiment(world, **{"model: twonn": "model: twon"})
+    line = refused(capsys)
+    assert "settings.digits.judge.model: 'twon'" in line and "did you mean 'twonn'?" in line
+    write_experiment(world, **{"real_epochs: 1": "real_epochs: 0"})
+    assert "judge.real_epochs: 0" in refused(capsys)
+    write_experiment(world)
+    fedavg = ("fedevg/digits", "fedavg", "--seed", "1")
+    assert "expected a finished run" in refused(capsys, *fedavg)
+    assert main(["run", *fedavg]) == 0
+    assert "fedavg leaves no labelled samples: expected a synthetic set" in refused(capsys, *fedavg)
+    write_experiment(world, **{", test_fraction: 0.2": ""})
+    assert main(["run", *RUN]) == 0
+    assert "clients hold no samples out: expected `test_fraction`" in refused(capsys)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda left: {**left, "x": left["x"] + 0.5}, "outside the range of images"),
+        (lambda left: {**left, "x": left["x"] * math.nan}, "outside the range of images"),
+        (lambda left: {**left, "y": left["y"] + 1}, "a label is not from 0 to 9"),
+        (lambda left: {**left, "y": left["y"][:-1]}, "samples of shape (50, 1, 28, 28): expected"),
+        (lambda left: {"x": left["x"]}, "leaves no labelled samples"),
+    ],
+)
+def test_sets_that_are_none(
+    world: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Tree], Tree],
+    said: str,
+) -> None:
+    model = world / FOLDER / "model.safetensors"
+    left, facts = load_tree(model)
+    save_tree(model, change(left), facts)
+    manifest = json.loads((world / FOLDER / "manifest.json").read_text())
+    manifest["files"]["model.safetensors"] = sha256_of(model)
+    (world / FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    assert said in refused(capsys)

@@ -1,0 +1,76 @@
+"""FedGO's toy example."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedrepro.analysis import studies, toy
+from fedrepro.analysis.toy import CELLS, Toy
+from fedrepro.support.errors import UserError
+
+SMALL = Toy(points=60, server_points=60, width=16)
+
+
+def test_each_client_has_most_of_a_class_and_some_of_the_others() -> None:
+    held, classes = toy.holders(Toy()), torch.arange(4).repeat_interleave(300)
+    counts = [[int(((held == k) & (classes == c)).sum()) for c in range(4)] for k in range(4)]
+    assert counts == [[270 if k == c else 10 for c in range(4)] for k in range(4)]
+
+
+def test_the_best_regions_are_the_quadrants() -> None:
+    grid, half = toy.nearest(Toy()), CELLS // 2
+    first = [grid[row, column].item() for row, column in ((half, half), (half, half - 1))]
+    second = [grid[row, column].item() for row, column in ((half - 1, half - 1), (half - 1, half))]
+    assert [*first, *second] == [0, 1, 2, 3]
+    assert all((grid == each).sum() == half**2 for each in range(4))
+
+
+def test_a_seed_says_all() -> None:
+    """And nothing is drawn from the global generator."""
+    before = torch.get_rng_state()
+    first, again, other = (toy.play(SMALL, seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, model in first.servers.items():
+        same, different = again.servers[name].state_dict(), other.servers[name].state_dict()
+        assert all(torch.equal(leaf, same[key]) for key, leaf in model.state_dict().items()), name
+        assert not any(
+            torch.equal(leaf, different[key]) for key, leaf in model.state_dict().items()
+        )
+
+
+def test_weights_sum_to_one_and_differ_where_they_should() -> None:
+    played = toy.play(SMALL, 1)
+    for name, weights in played.weights.items():
+        assert torch.allclose(weights.sum(0), torch.ones(240)), name
+    odds = played.weights["odds"]
+    assert (odds / odds.min(0).values).max() < torch.e  # equal sizes: odds go from 1 to e
+
+
+def test_without_server_epochs_all_servers_are_the_average() -> None:
+    played = toy.play(replace(SMALL, server_epochs=0), 1)
+    average = played.servers["parameters"].state_dict()
+    for model in played.servers.values():
+        assert all(torch.equal(leaf, average[key]) for key, leaf in model.state_dict().items())
+
+
+def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As A13 has it: with 256 units the right client weighs most at nearly every point."""
+    monkeypatch.setattr(toy, "SEEDS", (1, 2))
+    found = json.loads(json.dumps(studies.make("fedgo_toy")))
+    assert list(found["regions"]) == [
+        "parameters", "uniform", "variance", "entropy", "domain-aware", "odds",
+    ]  # fmt: skip
+    assert len(found["points"]) == 1200
+    for name, grid in found["regions"].items():
+        assert [len(row) for row in grid] == [CELLS] * CELLS
+        assert len(found["accuracy"][name]) == len(found["nearest"][name]) == 2
+        assert min(found["accuracy"][name]) > 0.95
+    assert 0.95 < min(found["right"]["odds"]) <= max(found["right"]["odds"]) < 0.99
+    assert "uniform" not in found["right"]
+
+
+def test_a_study_that_is_none() -> None:
+    with pytest.raises(UserError, match=r"study: 'fedgo_toi'.*fedgo_toy"):
+        studies.make("fedgo_toi")

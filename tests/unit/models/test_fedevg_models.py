@@ -1,0 +1,87 @@
+"""The networks of FedEvg and its baselines: sizes, shapes, what they refuse."""
+
+import pytest
+import torch
+from torch import nn
+
+from fedrepro.analysis import counting
+from fedrepro.engine.net import Net
+from fedrepro.models import _registry as models
+from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "parameters"),
+    [
+        ((1, 32, 32), 10, 4_979_914),  # 4.98 M
+        ((3, 32, 32), 10, 4_981_066),
+        ((3, 64, 64), 7, 5_128_519),  # DermaMNIST; 5.13 to 5.26 M
+        ((1, 64, 64), 11, 5_258_443),  # OrganCMNIST
+    ],
+)
+def test_resnet10(shape: tuple[int, ...], outputs: int, parameters: int) -> None:
+    """As many as its layers come to by hand, the same for all three of its kinds."""
+    side, channels = shape[1] // 8, shape[0]
+    widths = [(64, 64), (64, 128), (128, 256), (256, 512)]
+    by_hand = channels * 64 * 9 + 2 * 64 + 2 * 512 + (512 * side**2 + 1) * outputs
+    by_hand += sum(9 * a * b + 9 * b * b + 4 * b + (a * b + 2 * b) * (a != b) for a, b in widths)
+    for kind in ("", "_power", "_judge"):
+        module = models.build(f"fedevg_resnet10{kind}", shape, outputs)
+        assert counting.parameters(module) == by_hand == parameters
+        assert module(torch.zeros(2, *shape)).shape == (2, outputs)
+
+
+def test_energies_are_smooth_and_judges_are_not() -> None:
+    for name in ("fedevg_resnet10", "fedevg_small"):
+        for kind, judges in (("", False), ("_judge", True)):
+            module = models.build(f"{name}{kind}", (1, 28, 28), 10)
+            layers = {type(layer) for layer in module.modules()}
+            assert (nn.ReLU in layers) is judges and (nn.SiLU in layers) is not judges
+
+
+def test_the_small_one_and_its_start() -> None:
+    net = Net(models.build("fedevg_small", (1, 28, 28), 10))
+    assert counting.parameters(net.module) == 20_746
+    theta = net.init(stream(1, "init"))
+    assert (theta["head.bias"] == 0).all()
+    weight = theta["head.weight"]
+    assert float(weight.std()) == pytest.approx((2 / sum(weight.shape)) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [("fedcgan", 32), ("fedcgan", 64), ("fedcgan_small", 28)]
+)
+def test_adversaries_with_classes(name: str, side: int) -> None:
+    pair = models.build(name, (3, side, side), 7)
+    assert isinstance(pair, AcGan) and pair.classes == 7
+    made = pair.generator(torch.zeros(2, pair.latent + 7))
+    assert made.shape == (2, 3, side, side) and pair(made).shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [("fedcvae", 32), ("fedcvae", 64), ("fedcvae_small", 28)]
+)
+def test_conditional_autoencoders(name: str, side: int) -> None:
+    pair = models.build(name, (3, side, side), 7)
+    assert isinstance(pair, ConditionalAutoencoder) and pair.classes == 7
+    made = pair.decoder(torch.zeros(2, pair.latent + 7))
+    assert made.shape == (2, 3, side, side) and pair(made).shape == (2, 2 * pair.latent)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("fedcgan", (1, 28, 28)), ("fedcvae", (1, 48, 48)), ("fedcvae_small", (1, 32, 32)),
+        ("fedcgan_small", (1, 28, 32)), ("fedevg_resnet10", (784,)),
+    ],
+)  # fmt: skip
+def test_images_that_they_can_t_take(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="expected"):
+        models.build(name, shape, 10)
+
+
+def test_the_released_adversaries_have_so_many_parameters() -> None:
+    pair = models.build("fedcgan", (1, 32, 32), 10)
+    assert counting.parameters(pair) == 2_931_083

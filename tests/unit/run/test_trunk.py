@@ -1,0 +1,254 @@
+"""A run that goes on from another ends with the bytes that it would have had from the start.
+
+The same for every inner method, server and clients, is in tests/property/test_every_method.py.
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.run import checkpoint, runner
+from fedrepro.run.trunk import Sharing, Trunk, kept_in
+from support.places import TESTS
+from support.tiny_run import dataset, partition, run_spec
+
+SUPERFED = {"superfed_mm": {"start": 0.5}, "superfed_lm": {"start": 0.5}}
+# t_s is 4 of 6 rounds and the window 2: three rounds are the inner method's.
+VALUES: dict[str, Any] = {
+    "rounds": 6, "epochs": 1, "model": "superfed_twonn", "checkpoint_every": 4,
+    "hyperparameters": {"ima": {"start": 0.67, "window": 2}, **SUPERFED},
+}  # fmt: skip
+SHARED = 3
+# With a server optimizer's state, states of clients, decisions, and numbers of clients.
+INNER = (
+    ("fedavg", {}),
+    ("fedavg+fedadam", {}),
+    ("scaffold+fedyogi", {}),
+    ("aaggff_d+fedavg", {}),
+    ("apfl", {"evaluate": {"clients": True}}),
+    ("superfed_mm", {"evaluate": {"every": 2, "clients": True}}),
+)
+
+
+def spec_of(composition: str, **changes: Any) -> RunSpec:
+    return run_spec(composition, **{**VALUES, **changes})
+
+
+def carry_out(
+    folder: Path, spec: RunSpec, sharing: Sharing, code: str = "code", rounds: int | None = None
+) -> tuple[dict[str, Any], list[int]]:
+    """A run and the rounds that were played; it is stopped after ``rounds``."""
+    played: list[int] = []
+
+    def report(progress: runner.Progress) -> None:
+        played.append(progress.round)
+        if progress.round == rounds:
+            raise StopIteration
+
+    share = partition(spec.setting.evaluate.clients)
+    return runner.run(spec, dataset(), share, folder, code, report, sharing=sharing), played
+
+
+def alone(folder: Path) -> Sharing:
+    return Sharing(folder)
+
+
+class World:
+    """A trunk that has kept round 3, and its tail."""
+
+    def __init__(
+        self, root: Path, inner: str = "fedavg", tail: str | None = None, **changes: Any
+    ) -> None:
+        self.root, self.notes = root, list[str]()
+        self.inner = spec_of(inner, **changes)
+        self.tail = spec_of(tail or f"ima+{inner}", **changes)
+        self.kept = root / "trunks"
+
+    def trunk(self, code: str = "code", **stop: Any) -> None:
+        carry_out(
+            self.root / "trunk", self.inner, Sharing(self.kept, frozenset({SHARED})), code, **stop
+        )
+
+    def sharing(self, code: str = "code") -> Sharing:
+        trunk = Trunk(self.inner, code, SHARED, self.kept)
+        return Sharing(self.root / "none", trunk=trunk, note=self.notes.append)
+
+    def go_on(self, name: str = "tail", **more: Any) -> tuple[dict[str, Any], list[int]]:
+        return carry_out(self.root / name, self.tail, self.sharing(), **more)
+
+    def expect_the_same(self, began: bool = True) -> None:
+        """Of the tail's files and a run's from the start, all but what it went on from."""
+        carry_out(self.root / "whole", self.tail, alone(self.root / "none"))
+        one, other = self.root / "tail", self.root / "whole"
+        assert {file.name for file in one.iterdir()} == {file.name for file in other.iterdir()}
+        for file in {file.name for file in one.iterdir()} - {"manifest.json", "timing.json"}:
+            assert (one / file).read_bytes() == (other / file).read_bytes(), file
+        found, wanted = (json.loads((each / "manifest.json").read_text()) for each in (one, other))
+        went = found.pop("went_on_from", None)
+        told = {"method": self.inner.method, "seed": 1, "round": SHARED}
+        assert went == (told if began else None)
+        assert found == wanted
+
+
+TAILS = [
+    (inner, f"{wrapper}+{inner}", changes)
+    for inner, changes in INNER
+    for wrapper in ("ima", "ima@released")
+]
+PERSONAL = {"evaluate": {"every": 2, "clients": True}}
+
+
+@pytest.mark.parametrize(
+    ("inner", "tail", "changes"),
+    [*TAILS, ("fedprox", "superfed_mm", PERSONAL), ("fedprox", "superfed_lm", PERSONAL)],
+    ids=str,
+)
+def test_a_tail_ends_with_the_same_bytes(
+    tmp_path: Path, inner: str, tail: str, changes: dict[str, Any]
+) -> None:
+    world = World(tmp_path, inner, tail, **changes)
+    world.trunk()
+    assert kept_in(world.kept) == [(SHARED, world.kept / "round3")]
+    _, played = world.go_on()
+    assert played == [4, 5, 6] and not world.notes
+    world.expect_the_same()
+    timing = json.loads((tmp_path / "tail/timing.json").read_text())
+    assert timing["rounds_per_second"] * timing["wall_seconds"] == pytest.approx(3)
+    assert timing["resumed"] == 0
+
+
+def test_what_a_trunk_keeps_changes_none_of_its_files(tmp_path: Path) -> None:
+    world = World(tmp_path, "scaffold")
+    world.trunk()
+    carry_out(tmp_path / "other", world.inner, alone(tmp_path / "none"))
+    for file in ("manifest.json", "rounds.parquet", "clients.parquet", "model.safetensors"):
+        assert (tmp_path / "trunk" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+def test_a_trunk_that_was_broken_off_serves(tmp_path: Path) -> None:
+    """And goes on itself, and leaves as it is what it kept."""
+    world = World(tmp_path, "scaffold")
+    with pytest.raises(StopIteration):
+        world.trunk(rounds=SHARED + 1)
+    about = world.kept / "round3/about.json"
+    before = about.stat().st_mtime_ns
+    world.go_on()
+    world.expect_the_same()
+    world.trunk()
+    assert about.stat().st_mtime_ns == before
+
+
+def test_a_finished_trunk_that_kept_nothing_is_no_hindrance(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    carry_out(tmp_path / "trunk", world.inner, alone(world.kept))
+    world.trunk()
+    assert kept_in(world.kept) == []  # it is not played again for that
+    _, played = world.go_on()
+    assert len(played) == 6 and not world.notes
+    world.expect_the_same(began=False)
+
+
+def test_an_earlier_round_serves_and_a_later_one_does_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    sharing = Sharing(world.kept, frozenset({1, 2, 4, 5}))
+    carry_out(tmp_path / "trunk", world.inner, sharing)
+    manifest, played = world.go_on()
+    assert manifest["went_on_from"]["round"] == 2 and played == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("change", ["code", "rate", "seed", "shares"])
+def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str) -> None:
+    world = World(tmp_path)
+    tail, inner = world.tail, world.inner
+    if change == "rate":
+        world.inner = spec_of("fedavg", optimizer={"lr": 0.2})
+    elif change == "seed":
+        world.inner = replace(inner, seed=2)
+    if change == "shares":
+        sharing = Sharing(world.kept, frozenset({SHARED}))
+        folder, share = tmp_path / "trunk", partition(held_out=True)
+        runner.run(inner, dataset(), share, folder, "code", sharing=sharing)
+    else:
+        world.trunk("other" if change == "code" else "code")
+    world.tail, world.inner = tail, inner
+    _, played = world.go_on()
+    assert len(played) == 6
+    assert world.notes == [
+        f"{world.kept}/round3: of other code, configuration, data or machine: not gone on from"
+    ]
+
+
+def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    world.trunk()
+    monkeypatch.setattr(checkpoint, "hardware", lambda device: {"processor": "another"})
+    _, played = world.go_on()
+    assert len(played) == 6 and len(world.notes) == 1
+
+
+@pytest.mark.parametrize("file", ["checkpoint.safetensors", "about.json", "clients", "missing"])
+def test_a_damaged_checkpoint_is_told_and_not_gone_on_from(tmp_path: Path, file: str) -> None:
+    """Also where a single bit of a model is another, which no format would notice."""
+    world = World(tmp_path, "scaffold")
+    world.trunk()
+    folder = world.kept / "round3"
+    path = folder / file
+    if file == "clients":
+        path = next((folder / "clients").iterdir())
+    if file == "missing":
+        next((folder / "clients").iterdir()).unlink()
+    else:
+        content = bytearray(path.read_bytes())
+        content[-9] ^= 1
+        path.write_bytes(content)
+    world.go_on()
+    assert len(world.notes) == 1 and "not gone on from" in world.notes[0]
+    world.expect_the_same(began=False)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_killed_after_any_round_it_goes_on_to_the_same_bytes(
+    tmp_path: Path, linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its own first checkpoint from the trunk again; what it goes on from stays whole."""
+    if not linked:
+        monkeypatch.setattr(checkpoint.os, "link", _refused)
+    world = World(tmp_path, "scaffold")
+    world.trunk()
+    for last in (4, 5):
+        with pytest.raises(StopIteration):
+            world.go_on(rounds=last)
+    _, played = world.go_on()
+    assert played == [5, 6]
+    world.expect_the_same()
+    about = json.loads((world.kept / "round3/about.json").read_text())
+    assert not list(checkpoint.changed_files(world.kept / "round3", about))
+
+
+def _refused(*_: object) -> None:
+    raise OSError("links are not supported")
+
+
+def test_killed_for_real(tmp_path: Path) -> None:
+    """kill -9 in the middle of a tail, then the same command."""
+    world = World(tmp_path, "scaffold")
+    world.trunk()
+    program = (
+        "import os, sys; from pathlib import Path; from unit.run.test_trunk import *\n"
+        "world = World(Path(sys.argv[1]), 'scaffold')\n"
+        "die = lambda progress: progress.round == 5 and os.kill(os.getpid(), 9)\n"
+        "runner.run(world.tail, dataset(), partition(), world.root / 'tail', 'code', die,"
+        " sharing=world.sharing())"
+    )
+    where = {"cwd": TESTS, "timeout": 120}
+    called = subprocess.run([sys.executable, "-c", program, str(tmp_path)], **where)
+    assert called.returncode == -9
+    _, played = world.go_on()
+    assert played == [5, 6]
+    world.expect_the_same()

@@ -1,0 +1,14 @@
+# What is computed for a paper without a run, such as the costs of methods: the same at both scales.
+
+
+rule study:
+    output:
+        "results/studies/{study}.json",
+    log:
+        "results/logs/study/{study}.log",
+    conda:
+        "../envs/fedrepro.yaml"
+    params:
+        code=GRAPH.study_code,
+    shell:
+        "fedrepro --log {log} study {wildcards.study}"
