@@ -1,5 +1,6 @@
 """What must hold of FedDF, FedGO, FedGKD+, DaFKD and FedTGP by their definitions."""
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.dafkd import DaFKD
 from fedrepro.methods.distilling.losses import divergence
+from fedrepro.methods.distilling.weighting import odds
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.fedgkd_plus import FedGKDPlus
 from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
@@ -49,10 +51,8 @@ def with_equal_critics(world: Federation) -> Federation:
 class BySize(FedDF):
     """FedDF with weights n_k."""
 
-    def shares(
-        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
-    ) -> Tensor:
-        return (ctx.sizes / ctx.sizes.sum())[:, None].expand(logits.shape[:2])
+    def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
+        return weights[:, None].expand(logits.shape[:2])
 
 
 def test_fedgo_with_equal_discriminators_counts_samples() -> None:
@@ -90,7 +90,8 @@ def test_weights_of_fedgo_sum_to_one(weighting: str) -> None:
         3, len(ctx.given["unlabelled"]), CLASSES, dtype=torch.float64,
         generator=torch.Generator().manual_seed(1),
     )  # fmt: skip
-    shares = method.shares(ctx, server, logits, torch.zeros(3, 0), ctx.sizes / ctx.sizes.sum())
+    judged = server["judged"][ctx.cohort]
+    shares = method.shares(logits, judged, ctx.sizes / ctx.sizes.sum())
     torch.testing.assert_close(shares.sum(0), torch.ones_like(shares[0]))
     assert (weighting == "uniform") == bool((shares[0] == shares[1]).all())
 
@@ -105,10 +106,8 @@ def test_weights_of_dafkd_sum_to_one_and_are_those_of_its_discriminators() -> No
     seen: list[tuple[Tensor, Tensor]] = []
 
     class Watched(DaFKD):
-        def shares(
-            self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
-        ) -> Tensor:
-            found = super().shares(ctx, server, logits, judged, weights)
+        def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
+            found = super().shares(logits, judged, weights)
             seen.append((judged, found))
             return found
 
@@ -198,3 +197,121 @@ def test_fedtgp_pulls_from_the_second_round_on() -> None:
     first, _, _ = play(strong, until=1)
     assert_close(first["params"], play(federation("fedavg"), until=1)[0]["params"], 1e-12)
     assert not torch.allclose(end(strong)["head.weight"], end(weak)["head.weight"])
+
+
+# --- the ensemble, and what is set otherwise ------------------------------------------------------
+
+
+def fresh_samples() -> Given:
+    noise = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(5))
+    return Given({"x": 2 * noise.double()})
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_the_ensemble_on_other_samples_by_hand(weighting: str) -> None:
+    """What a table prints as the ensemble's accuracy: critics judge the samples that are asked."""
+    world = federation("fedgo", {"fedgo": {"weighting": weighting}})
+    server = begin(world)
+    _, played = play_round(world, server, Memory(), 0)
+    ctx, given = context_of(world, 0, played.cohort), fresh_samples()
+    found = world.method.ensemble(ctx, server, played.reports, played.weights, given)
+    critics, x = ctx.given["discriminators"], given.tensors["x"]
+    assert critics.net is not None
+    logits, scores = [], []
+    for place, client in enumerate(played.cohort):
+        teacher = tree.subtract(server["params"], tree.take(played.reports["delta"], place))
+        logits.append(ctx.net.predict(teacher, x))
+        d = critics.net.predict(tree.take(critics.tensors, client), x)[:, 0].sigmoid()
+        p = logits[-1].softmax(1)
+        scores.append(
+            {
+                "odds": ctx.sizes[place] * d / (1 - d),
+                "domain": d,
+                "uniform": torch.ones_like(d),
+                "variance": logits[-1].var(1, unbiased=False),
+                "entropy": (p * p.log()).sum(1).exp(),
+            }[weighting]
+        )
+    shares = torch.stack(scores) / torch.stack(scores).sum(0)
+    torch.testing.assert_close(found, (shares[..., None] * torch.stack(logits)).sum(0))
+
+
+def test_a_byzantine_client_counts_e_times_one_whose_discriminator_says_0() -> None:
+    """F.8: its discriminator gives 1 of everything, whatever it was; its classifier is honest."""
+    world = federation("fedgo")
+    given = world.context.given["discriminators"]
+    lying = replace(given, byzantine=frozenset({1, 4}))
+    x = fresh_samples().tensors["x"]
+    for client in range(6):
+        outputs = lying.outputs(client, x)
+        assert outputs.shape == (30, 1)
+        assert bool((outputs == 1).all()) == (client in (1, 4))
+        assert client in (1, 4) or torch.equal(outputs, given.outputs(client, x))
+    every = {**world.context.given, "discriminators": lying}
+    judged = begin(replace(world, context=replace(world.context, given=every)))["judged"]
+    assert (judged[[1, 4]] == 1).all() and (judged[[0, 2, 3, 5]] < 1).all()
+    none = torch.stack([torch.ones(3), torch.zeros(3)])
+    weights = odds(none, torch.ones(2))
+    torch.testing.assert_close(weights[0] / weights[1], torch.full((3,), torch.e))
+
+
+def test_one_teacher_at_a_time_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 6 clients here, as of 40 with ResNet-18: each is gone when the next one is made."""
+    made: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+    ended = FedDF.ended
+
+    def watched(self: FedDF, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+        alive.append(sum(each() is not None for each in made))
+        teacher = ended(self, ctx, server, reports, place)
+        made.extend(map(weakref.ref, tree.leaves(teacher)))
+        return teacher
+
+    monkeypatch.setattr(FedDF, "ended", watched)
+    play(federation("feddf", cohort=6), until=1)
+    assert alive == [0] * 6
+
+
+def test_the_student_may_follow_sgd_as_vgg11_does() -> None:
+    """One step on one mini-batch, by hand: the gradient times the rate."""
+    world = federation("feddf", method=FedDF())
+    ctx = context_of(world, 0, [0])
+    n = len(ctx.given["unlabelled"])
+    labels = torch.full((n, CLASSES), 1 / CLASSES, dtype=torch.float64)
+    x = ctx.given["unlabelled"].tensors["x"]
+    start = world.initial
+    method = FedDF(
+        server_epochs=1, server_batch=n, server_rate=0.1, server_momentum=0.9, decays=False
+    )
+    free = tree.apply(lambda leaf: leaf.clone().requires_grad_(), start)
+    gradient = torch.autograd.grad(divergence(labels, ctx.net(free, x)), tree.leaves(free))
+    expected = [
+        leaf - 0.1 * slope for leaf, slope in zip(tree.leaves(start), gradient, strict=True)
+    ]
+    for ours, theirs in zip(
+        tree.leaves(method.distilled(ctx, start, labels)), expected, strict=True
+    ):
+        torch.testing.assert_close(ours, theirs.detach())
+
+
+def test_half_of_a_run_is_the_whole_one_s_half_where_the_rate_decays_as_there() -> None:
+    """Table 12 reads whole runs after 50 of 100 rounds beside runs of 50 rounds."""
+    whole = play(federation("feddf", rounds=6), until=3)[0]
+    half = federation("feddf", {"feddf": {"decay_rounds": 6}}, rounds=3)
+    assert_close(play(half)[0], whole, 0)
+    other = play(federation("feddf", rounds=3))[0]
+    assert not torch.equal(other["params"]["head.weight"], whole["params"]["head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"server_momentum": 1.0}, "server_momentum: 1.0: expected a number from 0 and below 1"),
+        ({"decay_rounds": -1}, "decay_rounds"),
+        ({"decay_rounds": 5}, "decay_rounds: 5: expected 0, or at least 6, the rounds of the run"),
+    ],
+)
+def test_wrong_values_are_one_line(values: dict[str, float], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        FedDF(**values).check(federation("feddf").context)  # type: ignore[arg-type]
+    assert line in str(caught.value) and "\n" not in str(caught.value)

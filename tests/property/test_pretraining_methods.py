@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.methods._registry import parts
 from fedrepro.methods.discriminators import Discriminators
 from fedrepro.methods.fedgan import FedGAN
+from fedrepro.methods.generated import Generated
 from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
@@ -59,6 +60,11 @@ def critic_world(rounds: int = 4) -> Federation:
     return world(Discriminators(fakes=8), critic, lr=0.1, rounds=rounds)
 
 
+def images_world() -> Federation:
+    """Images of the stand-in generator; of several rounds the last one's stay."""
+    return world(Generated(number=600), nn.Sequential(nn.Linear(FEATURES, 1)))
+
+
 WORLDS = {
     "fedevg": energies,
     "fedcgan": adversaries,
@@ -66,6 +72,7 @@ WORLDS = {
     "wgan_gp": lambda: of_server(WganGp(critic_steps=5)),
     "fedgan": lambda: replace(world(FedGAN(critic_steps=2), Pair()), batch_size=32),
     "discriminators": critic_world,
+    "generated": images_world,
 }
 
 
@@ -186,3 +193,27 @@ def test_a_discriminator_tells_samples_from_generated_ones() -> None:
         real, fake = ctx.net(critic, data().load(client)[0]), ctx.net(critic, fakes)
         assert float(fake.min()) >= 0 and float(real.max()) <= 1
         assert float(real.mean()) > float(fake.mean()) + 0.2
+
+
+def test_images_are_the_generator_s_in_testing_mode_and_follow_from_the_seed() -> None:
+    made = images_world()
+    server, _, _ = play(made, until=1)
+    ctx = context_of(made, 0, [0])
+    given = ctx.given["generator"]
+    assert given.net is not None
+    noise, drawn = ctx.stream("images"), []
+    for count in (250, 250, 100):
+        drawn.append(torch.randn(count, 2, generator=noise).double())
+    torch.testing.assert_close(server["x"], given.net.predict(given.tensors, torch.cat(drawn)))
+    product = made.method.product(ctx, server)
+    assert product.part == SAMPLES and not product.each_client
+    assert torch.equal(product.tensors["x"], server["x"])
+    shown = made.method.images(ctx, server)
+    assert shown is not None and torch.equal(shown, server["x"][:64])
+
+
+def test_images_are_drawn_in_one_round() -> None:
+    with pytest.raises(UserError, match="method generated: rounds: 4: expected 1"):
+        Generated().check(images_world().context)
+    with pytest.raises(UserError, match="number: 0"):
+        Generated(number=0)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,14 @@ def write_run(
     *,
     landed: bool = False,
     status: str = "finished",
+    more: Mapping[str, list[float]] | None = None,
     **changes: Any,
 ) -> Path:
-    """A run directory with this learning curve; ``changes`` go into its configuration."""
+    """A run directory with this learning curve; ``changes`` go into its configuration.
+
+    Args:
+        more: further columns of rounds.parquet.
+    """
     folder = workbench.root / (landed_folder(run) if landed else run.folder)
     folder.mkdir(parents=True)
     described = workbench.run_spec(run.setting, run.method, run.seed).description() | changes
@@ -79,6 +85,7 @@ def write_run(
         "test_accuracy": accuracies,
         "bytes_down": [1_000_000] * count,
         "bytes_up": [1_000_000] * count,
+        **(more or {}),
     }
     pyarrow.parquet.write_table(pa.table(columns), folder / "rounds.parquet")
     manifest = {

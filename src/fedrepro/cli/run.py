@@ -80,6 +80,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     Raises:
         UserError: for whatever is wrong with the request.
     """
+    from fedrepro.config.run_spec import DataSpec
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.run import assembly, fingerprint, given, runner, trunk
     from fedrepro.run.kept import disk_of_kept
@@ -89,7 +90,10 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     assembly.compose(spec)
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
-    dataset = _dataset(workbench, run.setting)
+    for source in spec.given.values():
+        if isinstance(source, DataSpec):
+            _dataset(workbench, source.dataset)
+    dataset = _dataset(workbench, spec.setting.dataset)
     partition = _partition(workbench, run, dataset)
     name = f"{run.setting} {run.method} seed {run.seed}"
     kept = disk_of_kept(spec, dataset, len(partition.train))
@@ -148,12 +152,11 @@ def progress_lines(name: str) -> "Report":
     return show
 
 
-def _dataset(workbench: Workbench, setting: str) -> "Dataset":
+def _dataset(workbench: Workbench, name: str) -> "Dataset":
     from fedrepro.data.dataset import PREPARED, open_dataset
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
     from fedrepro.data.prepare import prepare
 
-    name = workbench.setting(setting).dataset
     prepared = (workbench.root / PREPARED / name / "meta.json").exists()
     if not prepared:
         _say(f"{name}: being prepared")

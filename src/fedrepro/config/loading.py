@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fedrepro.config.products import expand
-from fedrepro.config.settings import RELEASED, Config, GivenRun, Overrides
+from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import ClientStatistics, named_settings, variants
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
@@ -107,12 +107,23 @@ def _check_references(
                 where = f"settings.{name}.given.{need}.setting"
                 known = experiment.readings
                 raise bad_value(shown, where, source.setting, "a setting of this file", known)
+            if isinstance(source, GivenData) and source.dataset not in datasets:
+                where = f"settings.{name}.given.{need}.dataset"
+                wanted = f"a data set of {CATALOGUE}"
+                raise bad_value(shown, where, source.dataset, wanted, datasets)
     for where, value in _named_settings(experiment):
         if value is not None and value not in experiment.readings:
             wanted, choices = "a setting of this file", experiment.readings
             if value.removesuffix(RELEASED) in experiment.settings:
                 raise bad_value(shown, where, value, f"{wanted} with `released` keys")
             raise bad_value(shown, where, value, wanted, choices)
+    for item, table in experiment.tables.items():
+        labels = [column.label for column in table.columns]
+        for row in table.rows:
+            for column in (*row.instead, *row.demo_instead):
+                if column not in labels:
+                    where = f"tables.{item}.rows.{row.label}.instead"
+                    raise bad_value(shown, where, column, "the label of a column", labels)
     sections: dict[str, Iterable[str]] = {
         "tables": experiment.tables,
         "computed": experiment.computed,
@@ -130,6 +141,10 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
+        for row in table.rows:
+            for key in ("instead", "demo_instead"):
+                for column, setting in getattr(row, key).items():
+                    yield f"tables.{item}.rows.{row.label}.{key}.{column}", setting
         yield from variants(f"tables.{item}.columns", table.rows, table.columns)
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):

@@ -31,13 +31,22 @@ class Execution:
 
 @dataclass(frozen=True)
 class FileSpec:
-    """A file that a run is given, relative to the working directory."""
+    """A file that a run is given, relative to the working directory; None: not known yet."""
 
     file: Path
-    sha256: str
+    sha256: str | None
 
 
-Source = Union[Literal["server"], FileSpec, "RunSpec"]  # what a run can be given
+@dataclass(frozen=True)
+class DataSpec:
+    """Samples of another data set that a run is given: a share of each class."""
+
+    dataset: str
+    share: float
+
+
+# What a run can be given.
+Source = Union[Literal["server"], FileSpec, DataSpec, "RunSpec"]
 
 
 @dataclass(frozen=True)
@@ -97,4 +106,6 @@ def _described(source: Source) -> str:
             return f"run {source.digest}"
         case FileSpec():
             return f"file {source.sha256}"
+        case DataSpec():
+            return f"data {source.dataset} share {source.share:g}"
     return source

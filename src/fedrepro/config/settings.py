@@ -15,6 +15,7 @@ from fedrepro.config.values import (
     Momentum,
     Name,
     NonNegativeReal,
+    NonNegativeWhole,
     PositiveReal,
     PositiveWhole,
     Scale,
@@ -142,26 +143,41 @@ class GivenRun(Typed):
 
 
 class GivenFile(Typed):
-    """A model.safetensors that a run left, here or elsewhere."""
+    """A model.safetensors that a run left, here or elsewhere, or that was made as one."""
 
     file: Path
-    sha256: Annotated[
-        str,
-        Field(pattern="^[0-9a-f]{64}$"),
-        expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
-    ]
+    sha256: (
+        Annotated[
+            str,
+            Field(pattern="^[0-9a-f]{64}$"),
+            expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
+        ]
+        | None
+    ) = Field(default=None, description="Nothing is read before it stands here.")
+
+
+class GivenData(Typed):
+    """Training samples of another data set, without labels."""
+
+    dataset: Name
+    share: Fraction = Field(
+        default=1.0, description="Of each class, as a partition's `server` takes it."
+    )
 
 
 def _tag_of_given(value: object) -> str:
     if isinstance(value, GivenFile) or (isinstance(value, Mapping) and "file" in value):
         return "GivenFile"
+    if isinstance(value, GivenData) or (isinstance(value, Mapping) and "dataset" in value):
+        return "GivenData"
     return "GivenRun" if isinstance(value, Mapping | GivenRun) else "plain"
 
 
 GivenSource = Annotated[
     Annotated[Literal["server"], Tag("plain")]
     | Annotated[GivenRun, Tag("GivenRun")]
-    | Annotated[GivenFile, Tag("GivenFile")],
+    | Annotated[GivenFile, Tag("GivenFile")]
+    | Annotated[GivenData, Tag("GivenData")],
     Discriminator(_tag_of_given),
 ]
 
@@ -238,7 +254,10 @@ class Setting(Typed):
         None, "Clients see each image mirrored half of the times."
     )
     given: dict[Name, GivenSource] = later(
-        {}, "What methods need: the server's part of the data, what a run left, or a file."
+        {}, "What methods need: the server's part of the data, what a run left, a file, or data."
+    )
+    byzantine: NonNegativeWhole = later(
+        0, "How many clients give discriminators that say 1 of everything; the seed draws them."
     )
     keep: dict[Composition, list[PositiveWhole]] = later(
         {}, "By method, the rounds after which every client's model and the server's are kept."

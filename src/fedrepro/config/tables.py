@@ -72,18 +72,41 @@ class Quality(Typed):
     ]  # fmt: skip
 
 
+class Reached(Typed):
+    """The greatest multiple of so many percent that the test accuracy has in every seed's run."""
+
+    reached_in_steps_of: Annotated[
+        Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")
+    ]
+
+
+class Least(Typed):
+    """The least over rounds of the mean over seeds."""
+
+    least: Literal["loss", "ensemble_loss", "distillation_loss"]
+
+
+KINDS: Mapping[str, type[Typed]] = {
+    "rounds_to": RoundsTo, "quality": Quality, "reached_in_steps_of": Reached, "least": Least
+}  # fmt: skip
+
+
 def _tag_of_metric(value: object) -> str:
-    if isinstance(value, Quality) or (isinstance(value, Mapping) and "quality" in value):
-        return "Quality"
-    if isinstance(value, RoundsTo) or (isinstance(value, Mapping) and "rounds_to" in value):
-        return "RoundsTo"
+    for key, kind in KINDS.items():
+        if isinstance(value, kind) or (isinstance(value, Mapping) and key in value):
+            return kind.__name__
     return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
 
 
 Metric = Annotated[
-    Annotated[Literal["accuracy", "loss"], Tag("plain")]
+    Annotated[
+        Literal["accuracy", "loss", "ensemble_accuracy", "ensemble_loss", "distillation_loss"],
+        Tag("plain"),
+    ]
     | Annotated[OverClients, Tag("OverClients")]
     | Annotated[RoundsTo, Tag("RoundsTo")]
+    | Annotated[Reached, Tag("Reached")]
+    | Annotated[Least, Tag("Least")]
     | Annotated[Quality, Tag("Quality")],
     Discriminator(_tag_of_metric),
 ]
@@ -94,6 +117,7 @@ class Summary(Typed):
 
     over: Literal["last"] = "last"
     rounds: PositiveWhole = 1
+    up_to: PositiveWhole | None = later(None, "The last round that counts, where a run has more.")
 
 
 class Place(Typed):
@@ -105,6 +129,10 @@ class Place(Typed):
 
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
+
+    def setting_for(self, column: str, scale: Scale) -> str:
+        """The setting under the label ``column`` of a table, where that makes a difference."""
+        return self.setting_at(scale)
 
 
 def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
@@ -134,6 +162,21 @@ class Row(Place):
     )
 
 
+class RowOfTable(Row):
+    """A row, some of whose cells may have a setting of their own."""
+
+    instead: dict[str, SettingName] = later(
+        {}, "By a column's label, its setting instead of the row's."
+    )
+    demo_instead: dict[str, SettingName] = later({}, "The same of the row's `demo`.")
+
+    def setting_for(self, column: str, scale: Scale) -> str:
+        """The setting of the cell under the label ``column``."""
+        if scale == "demo" and self.demo:
+            return self.demo_instead.get(column, self.demo)
+        return self.instead.get(column, self.setting)
+
+
 class Column(Typed):
     """One method of a table, or several of which the best counts."""
 
@@ -161,7 +204,7 @@ class VariantColumn(Column):
 
     def setting_of(self, place: Place, scale: Scale) -> str:
         """The setting of a row in this column."""
-        setting = place.setting_at(scale)
+        setting = place.setting_for(self.label, scale)
         return f"{setting}-{self.variant}" if self.variant else setting
 
 
@@ -175,6 +218,12 @@ def variants(
                 yield f"{key}.{column.label}.variant", column.setting_of(place, scale)
 
 
+class ColumnOfTable(VariantColumn):
+    """A column that may measure something else than its rows do."""
+
+    metric: Metric | None = later(None, "Instead of the row's.")
+
+
 class Table(Typed):
     """A published table: rows of settings, columns of methods."""
 
@@ -182,12 +231,12 @@ class Table(Typed):
     published: PublishedTable | None = None
     metric: Metric = "accuracy"
     summary: Summary = Summary()
-    rows: list[Row] = Field(min_length=1)
-    columns: list[VariantColumn] = Field(min_length=1)
+    rows: list[RowOfTable] = Field(min_length=1)
+    columns: list[ColumnOfTable] = Field(min_length=1)
 
-    def metric_of(self, row: Row, column: Column | None = None) -> Metric:
+    def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""
-        metric = row.metric or self.metric
+        metric = (column.metric if column else None) or row.metric or self.metric
         if isinstance(metric, OverClients) and column and column.mix:
             return metric.model_copy(update={"mix": column.mix})
         return metric

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.tables import Computed, Costs, Quality, Row, Table, VariantColumn
+from fedrepro.config.tables import ColumnOfTable, Computed, Costs, Quality, RowOfTable, Table
 from fedrepro.config.values import Scale
 
 
@@ -51,8 +51,8 @@ class Cell:
         rivals: the methods without the row's wrapper, where the cell is a speed-up over them.
     """
 
-    row: Row
-    column: VariantColumn
+    row: RowOfTable
+    column: ColumnOfTable
     setting: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]

@@ -13,6 +13,7 @@ Scalar = bool | int | float | str | None
 Hyperparameters = dict[str, Annotated[Scalar, expected("a number, a word, true, false or null")]]
 
 PositiveWhole = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
+NonNegativeWhole = Annotated[Whole, Field(ge=0), expected("a whole number of at least 0")]
 Threads = Annotated[Whole, Field(ge=1, le=1024), expected("a whole number from 1 to 1024")]
 Seed = Annotated[Whole, Field(ge=0, lt=2**32), expected("a whole number from 0 to 4294967295")]
 PositiveReal = Annotated[

@@ -8,8 +8,16 @@ from pathlib import Path
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
-from fedrepro.config.run_spec import Execution, FileSpec, RunSpec, Source
-from fedrepro.config.settings import RELEASED, Config, GivenFile, GivenRun, Seeds, Setting
+from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
+from fedrepro.config.settings import (
+    RELEASED,
+    Config,
+    GivenData,
+    GivenFile,
+    GivenRun,
+    Seeds,
+    Setting,
+)
 from fedrepro.config.tables import Computed, RoundsTo, Table, wrapped
 from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
@@ -192,10 +200,12 @@ class Workbench:
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             raise UserError(f"{self._file_of(setting)}: given: {way}: a run can't be given itself")
-        given = {
-            need: self._source(setting, need, method, seed, (*above, here))
-            for need in needs_of(composition)
-        }
+        needs = needs_of(composition)
+        if setting.byzantine and "discriminators" not in needs:
+            where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
+            expectation = f"none for method {method}, which is given no discriminators"
+            raise bad_value(where, key, setting.byzantine, expectation)
+        given = {need: self._source(setting, need, method, seed, (*above, here)) for need in needs}
         return RunSpec(
             setting,
             method,
@@ -225,6 +235,11 @@ class Workbench:
                 return self._run_spec(f"{system}/{source.setting}", source.method, its_own, above)
             case GivenFile():
                 return FileSpec(source.file, source.sha256)
+        if need != "unlabelled":
+            expectation = "a run or a file: samples are no model"
+            raise bad_value(where, key, _shown(source), expectation)
+        if isinstance(source, GivenData):
+            return DataSpec(source.dataset, source.share)
         if not setting.partition.server:
             expectation = "a partition with `server: share`, or a run or a file"
             raise bad_value(where, key, source, expectation)
@@ -291,3 +306,7 @@ class Workbench:
                     )
                 )
         return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))
+
+
+def _shown(source: GivenData | str) -> str:
+    return f"data set {source.dataset}" if isinstance(source, GivenData) else source

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, Rate, sgd
 from fedrepro.engine.task import CLASSIFICATION, Task
@@ -24,12 +25,14 @@ class Given:
         net: what the tensors parametrise; None where they are samples.
         about: what else the other run says of them, such as a generator's ``latent``.
         scaling: stored inputs -> inputs of a model.
+        byzantine: clients whose networks, where there is one of each client, give 1 of everything.
     """
 
     tensors: Tree
     net: Net | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     scaling: Callable[[Tensor], Tensor] = lambda x: x
+    byzantine: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         """How many samples are given."""
@@ -38,6 +41,15 @@ class Given:
     def inputs(self, rows: Tensor) -> Tensor:
         """Those of some samples, [*rows.shape, ...]."""
         return self.scaling(self.tensors["x"][rows])
+
+    def outputs(self, client: int, x: Tensor) -> Tensor:
+        """What one client's network gives of inputs ``x`` [n, ...], [n, outputs], in testing mode.
+
+        For tensors with leaves [clients, ...].
+        """
+        assert self.net is not None
+        found = self.net.predict(tree.take(self.tensors, client), x)
+        return torch.ones_like(found) if client in self.byzantine else found
 
 
 @dataclass(frozen=True)

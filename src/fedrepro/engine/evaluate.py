@@ -63,6 +63,14 @@ def evaluate(
     return Score(total, float(loss) / total, accuracy, more)
 
 
+@torch.inference_mode()
+def score(task: Task, logits: Tensor, y: Tensor) -> Score:
+    """Score outputs ``logits`` [n, outputs], whatever they come from, on targets ``y`` [n]."""
+    loss = task.losses(logits, y, "none").sum(dtype=torch.float64)
+    hits, predictions = task.hits(logits, y).sum(dtype=torch.float64), task.predictions(y)
+    return Score(len(y), float(loss) / len(y), float(hits / predictions))
+
+
 def _device(params: Tree) -> torch.device:
     device: torch.device = next(iter(params.values())).device
     return device

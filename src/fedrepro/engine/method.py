@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.descent import descend
 from fedrepro.engine.fidelity import Faithful
 from fedrepro.engine.fidelity import divergence as divergence
@@ -58,6 +58,7 @@ class Method(Faithful):
     full_participation: ClassVar[bool] = False  # needs every client in every round
     weighs: ClassVar[bool] = False  # no wrapper may set its mixing coefficients: they are it
     mixes: ClassVar[bool] = False  # clients use mixtures of two models: see `mixture`
+    teaches: ClassVar[bool] = False  # a round's clients are an ensemble: see `ensemble`
     needs: ClassVar[tuple[str, ...]] = ()  # names in `ctx.given`; written out, as they are parsed
     classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
     own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
@@ -199,6 +200,16 @@ class Method(Faithful):
         """
         raise NotImplementedError
 
+    def ensemble(
+        self, ctx: Context, server: Tree, reports: Tree, weights: Tensor, given: Given
+    ) -> Tensor:
+        """What the round's clients together make of samples: outputs of the model, [n, outputs].
+
+        Asked for only where a method :attr:`teaches`, once the round is over; ``server`` is the
+        state that it began with.
+        """
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Wrapper(Method):
@@ -287,3 +298,8 @@ class Wrapper(Method):
 
     def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
         return self.inner.mixture(ctx, server, own, weight)
+
+    def ensemble(
+        self, ctx: Context, server: Tree, reports: Tree, weights: Tensor, given: Given
+    ) -> Tensor:
+        return self.inner.ensemble(ctx, server, reports, weights, given)

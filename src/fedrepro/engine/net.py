@@ -11,7 +11,7 @@ from torch.func import functional_call
 from fedrepro.engine import tree
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 
 class Net:
@@ -121,6 +121,19 @@ class Net:
                 f"method {method}: expected a model without running statistics (BatchNorm): use "
                 "one with GroupNorm, or with the statistics of mini-batches"
             )
+
+    def refuse_others(self, theta: Tree, whose: str, each_client: bool = False) -> None:
+        """Raises UserError unless ``theta`` has this network's leaves, by names and shapes.
+
+        Args:
+            whose: what they are given for, with which the error begins.
+            each_client: whether they are those of all clients, [clients, ...].
+        """
+        wanted = {name: list(leaf.shape) for name, leaf in self._bound.items()}
+        found = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(theta)}
+        for name in (*wanted, *found):
+            if wanted.get(name) != found.get(name):
+                raise bad_value(whose, name, found.get(name), f"{wanted.get(name)}, its shape")
 
     def ordered(self, theta: Tree) -> Tree:
         """``theta``, all of the model, with its names in the order of the module's."""

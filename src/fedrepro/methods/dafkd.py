@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.descent import descend
 from fedrepro.engine.initialise import fresh_linear
 from fedrepro.engine.steps import Steps
@@ -87,15 +87,14 @@ class DaFKD(FedDF):
         delta = tree.subtract(sent["params"], theta["params"])
         return {"delta": delta, "judge": theta["judge"], "generator": theta["generator"]}, own
 
-    def judge(self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int) -> Tensor:
-        given, judge = ctx.given["unlabelled"], tree.take(reports["judge"], place)
-        rows = in_batches(given, ctx.net.device)
+    def judge(
+        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
+    ) -> Tensor:
+        judge, rows = tree.take(reports["judge"], place), in_batches(given, ctx.net.device)
         scores = [self.scores(ctx, teacher, judge, given.inputs(each)) for each in rows]
         return torch.cat(scores).squeeze(-1)
 
-    def shares(
-        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
-    ) -> Tensor:
+    def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         return domain_aware(judged)
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:

@@ -21,12 +21,12 @@ from fedrepro.engine.context import Context, Given
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import differentiate
-from fedrepro.engine.optim import adam
+from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.steps import Steps, shuffle
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.distilling.losses import cosine, divergence, pseudo_labels
+from fedrepro.methods.distilling.losses import cosine, divergence, ensemble
 from fedrepro.methods.distilling.weighting import uniform
-from fedrepro.support.errors import UserError, at_least
+from fedrepro.support.errors import UserError, at_least, bad_value
 
 BATCH = 250  # samples that a teacher judges at once
 
@@ -55,15 +55,22 @@ class FedDF(Method):
     """FedDF (Lin et al., NeurIPS 2020, Algorithm 1)."""
 
     needs: ClassVar[tuple[str, ...]] = ("unlabelled",)
+    teaches: ClassVar[bool] = True
 
     server_epochs: int = 10
     server_rate: float = 0.001
     server_batch: int = 64
+    server_momentum: float | None = None  # of SGD; None: Adam
     decays: bool = True  # the server's rate, along a cosine
+    decay_rounds: int = 0  # until it is 0; 0: all of the run
 
     def __post_init__(self) -> None:
         at_least("feddf", "server_epochs", self.server_epochs, 0)
         at_least("feddf", "server_batch", self.server_batch, 1)
+        at_least("feddf", "decay_rounds", self.decay_rounds, 0)
+        if self.server_momentum is not None and not 0 <= self.server_momentum < 1:
+            expected = "a number from 0 and below 1, or null for Adam"
+            raise bad_value("method feddf", "server_momentum", self.server_momentum, expected)
 
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":
@@ -71,32 +78,34 @@ class FedDF(Method):
                 f"method feddf: task {ctx.task.name!r}: expected 'classification', as it distils "
                 "the probabilities of classes"
             )
+        if 0 < self.decay_rounds < ctx.rounds:
+            expected = f"0, or at least {ctx.rounds}, the rounds of the run"
+            raise bad_value("method feddf", "decay_rounds", self.decay_rounds, expected)
 
     def init(self, ctx: Context, params: Tree) -> Tree:
         nothing = torch.zeros((), device=ctx.net.device)
         return {**super().init(ctx, params), "distillation_loss": nothing}
 
-    def shares(
-        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
-    ) -> Tensor:
+    def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         """How much each teacher counts on each sample [cohort, n].
 
         Args:
             logits: the teachers' [cohort, n, classes].
-            judged: from :meth:`judge`.
+            judged: from :meth:`judge`, [cohort, n] or [cohort, 0].
             weights: the clients' mixing coefficients [cohort].
         """
         return uniform(logits)
 
-    def judge(self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int) -> Tensor:
-        """What else is asked of one teacher about the server's samples, [n] or empty."""
+    def judge(
+        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
+    ) -> Tensor:
+        """What else is asked of one teacher about samples, [n] or empty."""
         return torch.zeros(0, device=ctx.net.device)
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        moved = super().step(ctx, server, reports, weights)
-        if not self.server_epochs:
-            return moved
-        given = ctx.given["unlabelled"]
+    def ensemble(
+        self, ctx: Context, server: Tree, reports: Tree, weights: Tensor, given: Given
+    ) -> Tensor:
+        """The teachers' mixed logits of samples [n, classes]."""
         rows = in_batches(given, ctx.net.device)
         logits, judged = [], []
         for place in range(len(ctx.cohort)):
@@ -104,11 +113,20 @@ class FedDF(Method):
             logits.append(
                 torch.cat([ctx.net.predict(teacher, given.inputs(each)) for each in rows])
             )
-            judged.append(self.judge(ctx, server, reports, teacher, place))
+            judged.append(self.judge(ctx, server, reports, teacher, place, given))
+            del teacher  # or the next one would be made beside it
         stacked = torch.stack(logits)
-        shares = self.shares(ctx, server, stacked, torch.stack(judged), weights)
-        labels = pseudo_labels(stacked, shares.to(stacked))
+        shares = self.shares(stacked, torch.stack(judged), weights)
+        return ensemble(stacked, shares.to(stacked))
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        moved = super().step(ctx, server, reports, weights)
+        if not self.server_epochs:
+            return moved
+        given = ctx.given["unlabelled"]
+        labels = self.ensemble(ctx, server, reports, weights, given).softmax(-1)
         student = self.distilled(ctx, moved["params"], labels)
+        rows = in_batches(given, ctx.net.device)
         guessed = torch.cat([ctx.net.predict(student, given.inputs(each)) for each in rows])
         loss = divergence(labels, guessed).to(server["distillation_loss"])
         return {**moved, "params": student, "distillation_loss": loss}
@@ -127,11 +145,15 @@ class FedDF(Method):
             flips=[mask.to(labels.device) for mask in flips],
         )
         rate = self.server_rate
-        rate = cosine(rate, ctx.round, ctx.rounds) if self.decays else rate
-        theta, _ = descend(
-            replace(ctx, optimizer=adam(), lr=rate), _towards_labels, {}, {}, params, steps
-        )
+        if self.decays:
+            rate = cosine(rate, ctx.round, self.decay_rounds or ctx.rounds)
+        there = replace(ctx, optimizer=self.optimizer(), lr=rate)
+        theta, _ = descend(there, _towards_labels, {}, {}, params, steps)
         return theta
+
+    def optimizer(self) -> Optimizer:
+        """The student's."""
+        return adam() if self.server_momentum is None else sgd(self.server_momentum)
 
     def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
         return {"distillation_loss": float(server["distillation_loss"])}

@@ -17,14 +17,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.feddf import FedDF, in_batches
 from fedrepro.support.errors import bad_value
 
 WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
+
+
+@torch.no_grad()
+def scores(ctx: Context, client: int, given: Given) -> Tensor:
+    """What a client's discriminator says of samples, [n]."""
+    critics, rows = ctx.given["discriminators"], in_batches(given, ctx.net.device)
+    return torch.cat([critics.outputs(client, given.inputs(each)) for each in rows]).squeeze(-1)
 
 
 @dataclass(frozen=True)
@@ -42,20 +48,19 @@ class FedGO(FedDF):
             raise bad_value("method fedgo", "weighting", self.weighting, one_of, WEIGHTINGS)
 
     def init(self, ctx: Context, params: Tree) -> Tree:
-        given, critics = ctx.given["unlabelled"], ctx.given["discriminators"]
-        assert critics.net is not None
-        rows = in_batches(given, ctx.net.device)
-        judged = []
-        with torch.no_grad():
-            for client in range(ctx.clients):
-                critic = tree.take(critics.tensors, client)
-                scores = [critics.net.predict(critic, given.inputs(each)) for each in rows]
-                judged.append(torch.cat(scores).squeeze(-1))
-        return {**super().init(ctx, params), "judged": torch.stack(judged)}
+        given = ctx.given["unlabelled"]
+        judged = torch.stack([scores(ctx, client, given) for client in range(ctx.clients)])
+        return {**super().init(ctx, params), "judged": judged}
 
-    def shares(
-        self, ctx: Context, server: Tree, logits: Tensor, judged: Tensor, weights: Tensor
+    def judge(
+        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
     ) -> Tensor:
+        client = int(ctx.cohort[place])
+        if given is ctx.given["unlabelled"]:
+            return torch.as_tensor(server["judged"][client])
+        return scores(ctx, client, given)
+
+    def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         match self.weighting:
             case "uniform":
                 return weighting.uniform(logits)
@@ -64,5 +69,5 @@ class FedGO(FedDF):
             case "entropy":
                 return weighting.entropy(logits)
             case "domain":
-                return weighting.domain_aware(server["judged"][ctx.cohort])
-        return weighting.odds(server["judged"][ctx.cohort], weights)
+                return weighting.domain_aware(judged)
+        return weighting.odds(judged, weights)

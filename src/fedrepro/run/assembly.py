@@ -1,7 +1,7 @@
 """What a run is made of, once its configuration, data and partition meet."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from fedrepro.methods import _registry as registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.rng import stream
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Plan:
     @property
     def personal(self) -> bool:
         return bool(self.client_tests)
+
+    @property
+    def teaches(self) -> bool:
+        """Whether a round's clients are scored together, as an ensemble."""
+        layers = self.federation.method.layers()
+        return self.test is not None and any(layer.teaches for layer in layers)
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -176,7 +183,11 @@ def make_plan(
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
-        given={name: _given(each, scaling, device) for name, each in (given or {}).items()},
+        given=_with_byzantine(
+            {name: _given(each, scaling, device) for name, each in (given or {}).items()},
+            spec,
+            everyone,
+        ),
         nets=nets,
         inputs=_inputs(dataset, partition, scaling),
     )
@@ -261,7 +272,22 @@ def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
     if facts and facts["part"] != SAMPLES:
         module = models.build(facts["model"], tuple(facts["input_shape"]), facts["outputs"])
         net = Net(module.get_submodule(facts["part"]).to(device))
+        whose = f"given: {facts['model']} {facts['part']}".rstrip()
+        net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
     return Given(tensors, net, facts.get("about", {}), scaling)
+
+
+def _with_byzantine(given: dict[str, Given], spec: RunSpec, clients: int) -> dict[str, Given]:
+    """What is given, with discriminators of the setting's Byzantine clients, if it has any."""
+    wanted = spec.setting.byzantine
+    if not wanted:
+        return given
+    if wanted > clients:
+        expectation = f"at most {clients}, the number of clients"
+        raise bad_value(f"setting {spec.setting.name}", "byzantine", wanted, expectation)
+    drawn = torch.randperm(clients, generator=stream(spec.seed, "byzantine"))[:wanted]
+    theirs = replace(given["discriminators"], byzantine=frozenset(drawn.tolist()))
+    return {**given, "discriminators": theirs}
 
 
 def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:

@@ -7,19 +7,22 @@ run's fingerprint: what was read counts by its SHA-256.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from fedrepro.config.run_spec import FileSpec, RunSpec, Source
+from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec, Source
 from fedrepro.config.targets import Run
-from fedrepro.data.dataset import Dataset
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
+from fedrepro.data.partition.holding_out import of_server
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.method import Product
+from fedrepro.engine.net import Net
+from fedrepro.models import _registry as models
 from fedrepro.run.assembly import Loaded
 from fedrepro.run.results import read_run
-from fedrepro.run.store import load_tree
+from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
 
@@ -51,6 +54,44 @@ def _range(spec: RunSpec, dataset: Dataset) -> Any:
     return [list(dataset.mean), list(dataset.std)]
 
 
+def save_generator(
+    path: Path,
+    model: str,
+    input_shape: tuple[int, ...],
+    tensors: Mapping[str, torch.Tensor],
+    scaling: Literal["unit", "symmetric"] = "symmetric",
+) -> None:
+    """Write a generator that was trained elsewhere as a file that runs can be given.
+
+    Args:
+        model: of :mod:`fedrepro.models._registry`, with a part ``generator`` and a ``latent``.
+        input_shape: of one image that it makes.
+        tensors: the generator's parameters and running statistics by their names in that part, as
+            a ``state_dict`` has them; what are no floating-point numbers is left out.
+        scaling: the range of its images.
+
+    Raises:
+        UserError: for a model without a generator, and for tensors that are not its own.
+    """
+    module = models.build(model, input_shape, 1)
+    latent = getattr(module, "latent", None)
+    if not isinstance(latent, int):
+        raise UserError(f"model {model}: expected one with a generator")
+    floats = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point()}
+    Net(module.get_submodule("generator")).refuse_others(floats, f"{path}: {model}'s generator")
+    facts = {
+        "model": model,
+        "part": "generator",
+        "input_shape": list(input_shape),
+        "outputs": 1,
+        "range": scaling,
+        "clients": None,
+        "partition": None,
+        "about": {"latent": latent},
+    }
+    save_tree(path, floats, facts)
+
+
 def digest_of(partition: Partition) -> str:
     """Which client holds which samples, as a hash."""
     digest = hashlib.sha256()
@@ -77,6 +118,8 @@ def _load(
 ) -> Loaded:
     if source == "server":
         return _of_server(spec, dataset, partition)
+    if isinstance(source, DataSpec):
+        return _of_data(root, need, source, spec, dataset)
     path = _of_run(root, source) if isinstance(source, RunSpec) else _of_file(root, need, source)
     tensors, facts = load_tree(root / path)
     _check(path, need, facts, spec, dataset, partition)
@@ -98,6 +141,23 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> Loaded:
     return Loaded(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
 
 
+def _of_data(root: Path, need: str, source: DataSpec, spec: RunSpec, dataset: Dataset) -> Loaded:
+    other = open_dataset(source.dataset, root / PREPARED)
+    x, where = other.train.x, f"given: {need}: data set {source.dataset}"
+    differing = {
+        "input shape": (list(other.input_shape), list(dataset.input_shape)),
+        "kind of numbers": (str(x.dtype), str(dataset.train.x.dtype)),
+    }
+    for key, (theirs, ours) in differing.items():
+        if theirs != ours:
+            raise bad_value(where, key, theirs, f"{ours}, as {spec.setting.name} has it")
+    if dataset.client_standardised:
+        raise UserError(f"{where}: expected data that clients do not standardise")
+    rows = of_server(other.train.y, source.share)
+    digest = hashlib.sha256(str(other.meta.get("content_sha256")).encode() + rows.tobytes())
+    return Loaded(digest.hexdigest(), {"x": torch.from_numpy(np.array(x[rows]))}, {})
+
+
 def _of_run(root: Path, spec: RunSpec) -> Path:
     run = Run(spec.setting.name, spec.method, spec.seed)
     record, again = read_run(root, run), f"fedrepro run {run.setting} {run.method}"
@@ -116,6 +176,11 @@ def _of_file(root: Path, need: str, source: Any) -> Path:
     if not (root / source.file).is_file():
         raise bad_value(f"given: {need}", "file", str(source.file), "a file that is there")
     found = sha256_of(root / source.file)
+    if source.sha256 is None:
+        raise UserError(
+            f"given: {need}: {source.file}: sha256: missing: expected that of a file that you "
+            f"trust; this one has {found}"
+        )
     if found != source.sha256:
         raise bad_value(f"given: {need}: {source.file}", "sha256", source.sha256, found)
     return source.file

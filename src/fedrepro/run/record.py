@@ -15,6 +15,7 @@ ROUND_COLUMNS = (
     "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
 )  # fmt: skip
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
+ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that teach
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
 DECISION_COLUMNS = ("round", "client", "loss", "weight")
 PERSONAL_CLIENT_COLUMNS = (

@@ -198,7 +198,7 @@ def _play(
         before = state.server
         state.server, played = play_round(plan.federation, before, state.owns, state.done)
         state.done += 1
-        scoring.record(plan, state, played)
+        scoring.record(plan, state, before, played)
         _keep(scoring.beside(plan, state, before, played), partial)
         now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedrepro.data.tensors.samples import Samples
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.evaluate import Score, evaluate
+from fedrepro.engine.context import Context, Given
+from fedrepro.engine.evaluate import Score, evaluate, score
 from fedrepro.engine.method import LOSS
 from fedrepro.engine.processes import Stacked, deal
 from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
@@ -24,15 +25,19 @@ from fedrepro.support.errors import UserError
 MIXTURES = tuple(number / 10 for number in range(11))
 
 
-def record(plan: Plan, state: State, played: Round) -> None:
-    """Keep what the round ``state.done``, just played, left."""
+def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
+    """Keep what the round ``state.done``, just played, left.
+
+    Args:
+        before: the server's state that the round began with.
+    """
     if not plan.federation.method.pooled:  # one place: nothing travels
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
     _record_decision(state, played)
     finite = all(bool(leaf.isfinite().all()) for leaf in _floats(state.server))
     if _evaluates(plan, state) or not finite:
-        _record_scores(plan, state, played, finite)
+        _record_scores(plan, state, before, played, finite)
 
 
 def _evaluates(plan: Plan, state: State) -> bool:
@@ -72,7 +77,7 @@ def _floats(what: Tree) -> Iterator[Tensor]:
     return (leaf for leaf in tree.leaves(what) if leaf.is_floating_point())
 
 
-def _record_scores(plan: Plan, state: State, played: Round, finite: bool) -> None:
+def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite: bool) -> None:
     """Evaluate the model after a round and add its rows; a loss that is no number ends the run.
 
     Args:
@@ -97,14 +102,27 @@ def _record_scores(plan: Plan, state: State, played: Round, finite: bool) -> Non
         params = federation.method.model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
         scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
-        row["test_loss"] = float(np.mean([score.loss for score in scores]))
-        row["test_accuracy"] = float(np.mean([score.accuracy for score in scores]))
+        row["test_loss"] = float(np.mean([each.loss for each in scores]))
+        row["test_accuracy"] = float(np.mean([each.accuracy for each in scores]))
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
+    if plan.test is not None and plan.teaches:
+        row |= _score_ensemble(ctx, federation, plan.test, before, played)
     state.rounds.add(row | dict(federation.method.numbers(ctx, state.server)))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
+
+
+@torch.no_grad()
+def _score_ensemble(
+    ctx: Context, federation: Federation, test: Samples, before: Tree, played: Round
+) -> dict[str, float]:
+    """How good the round's clients are together, on the test set (FedGO's Tables 7 and 9)."""
+    given = Given({"x": test.x}, scaling=test.scaling)
+    logits = federation.method.ensemble(ctx, before, played.reports, played.weights, given)
+    found = score(ctx.task, logits, test.y)
+    return {"ensemble_loss": found.loss, "ensemble_accuracy": found.accuracy}
 
 
 def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:

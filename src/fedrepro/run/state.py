@@ -9,6 +9,7 @@ from fedrepro.run.assembly import Plan
 from fedrepro.run.record import (
     CLIENT_COLUMNS,
     DECISION_COLUMNS,
+    ENSEMBLE_COLUMNS,
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
     ROUND_COLUMNS,
@@ -47,6 +48,7 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
     """The columns of a run's rounds and of its clients; ``server`` is any state of its server."""
     federation = plan.federation
     own = tuple(federation.method.numbers(federation.context, server))
+    own = (*own, *ENSEMBLE_COLUMNS) if plan.teaches else own
     if not plan.personal:
         return (*ROUND_COLUMNS, *own), CLIENT_COLUMNS
     further = tuple(federation.context.task.measures)

@@ -15,7 +15,7 @@ from typing import Any
 from fedrepro.analysis.studies import module_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import FileSpec, RunSpec
+from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Overrides
 from fedrepro.config.tables import ClientStatistics
 from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
@@ -306,14 +306,18 @@ def of_paper(system: str) -> str:
 
 
 def _given(spec: RunSpec) -> Iterator[str]:
-    """What a run is given by other runs, and files."""
+    """What a run is given by other runs, and data sets.
+
+    A file is no input: the command tells a missing one in one line, and its SHA-256 stands in the
+    run's definition.
+    """
     for source in spec.given.values():
         match source:
             case RunSpec():
                 folder = Run(source.setting.name, source.method, source.seed).folder
                 yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
-            case FileSpec():
-                yield str(source.file)
+            case DataSpec():
+                yield f"results/data/{source.dataset}/meta.json"
 
 
 def show_holes(workflow: Any) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given
+from fedrepro.workflow.graph import Graph
 from support.given_experiment import EXPERIMENT
 from support.given_run import METHODS
 from support.places import ROOT
@@ -22,6 +24,25 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "config/config.yaml").write_text("scale: demo\n")
     (tmp_path / "config/experiments/ima.yaml").write_text(EXPERIMENT)
     return tmp_path
+
+
+def test_data_and_files_that_are_given_are_part_of_a_run(root: Path) -> None:
+    """And, of data, an input of its job; a file's content counts by its SHA-256."""
+
+    def described(source: str) -> str:
+        text = EXPERIMENT.replace("unlabelled: server", f"unlabelled: {source}")
+        (root / "config/experiments/ima.yaml").write_text(text)
+        run = load(root).run_spec("ima/taught", "taught", 3)
+        return str(run.description()["given"]["unlabelled"])
+
+    assert described("{dataset: fmnist}") == "data fmnist share 1"
+    assert described("{dataset: fmnist, share: 0.5}") == "data fmnist share 0.5"
+    wildcards = SimpleNamespace(setting="ima/taught", method="taught", seed="3")
+    assert "results/data/fmnist/meta.json" in Graph(load(root)).inputs_of_run(wildcards)
+    known = "a" * 64
+    assert described(f"{{file: x.safetensors, sha256: {known}}}") == f"file {known}"
+    assert described("{file: x.safetensors}") == "file None"
+    assert "x.safetensors" not in Graph(load(root)).inputs_of_run(wildcards)
 
 
 def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) -> None:
@@ -65,6 +86,17 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
         ),
         (
             "    given:\n",
+            "    byzantine: 2\n    given:\n",
+            "settings.taught.byzantine: 2: expected none for method fedavg, which is given no "
+            "discriminators",
+        ),
+        (
+            "maker: {setting: maker, method: maker, seed: 0}",
+            "maker: server",
+            "given.maker: 'server': expected a run or a file: samples are no model",
+        ),
+        (
+            "    given:\n",
             "    keep: {taught: [1, 2]}\n    given:\n",
             "settings.taught.keep.taught: 2: expected a round that is played, up to 1",
         ),
@@ -85,6 +117,30 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str
         ("lr: 0.02", "lr: 0.02, momentum: 0.9", "expected `betas` with adam, not `momentum`"),
         ("seed: 0", "seeds: 0", "settings.taught.given.maker.seeds: unknown key"),
         ("server\n", "{file: x, sha256: ab}\n", "sha256: 'ab': expected the SHA-256 of the file"),
+        (
+            "unlabelled: server\n",
+            "unlabelled: {dataset: minst}\n",
+            "settings.taught.given.unlabelled.dataset: 'minst': expected a data set of "
+            "config/datasets.yaml; did you mean 'mnist'?",
+        ),
+        ("server\n", "{dataset: mnist, share: 0}\n", "share: 0: expected a number above 0 and at"),
+        ("    given:\n", "    byzantine: -1\n    given:\n", "byzantine: -1: expected a whole"),
+        (
+            "setting: taught}",
+            "setting: taught, instead: {FedAvgg: maker}}",
+            "tables.table_1.rows.Tiny.instead: 'FedAvgg': expected the label of a column; did you "
+            "mean 'FedAvg'?",
+        ),
+        (
+            "setting: taught}",
+            "setting: taught, instead: {FedAvg: makers}}",
+            "tables.table_1.rows.Tiny.instead.FedAvg: 'makers': expected a setting of this file",
+        ),
+        (
+            "method: taught}\n",
+            "method: taught, metric: {least: accuracy}}\n",
+            "metric.least: 'accuracy': expected",
+        ),
     ],
 )
 def test_wrong_values_of_new_keys_are_one_line(root: Path, old: str, new: str, line: str) -> None:

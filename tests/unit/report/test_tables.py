@@ -1,16 +1,19 @@
 import fcntl
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.tables import RoundsTo, Summary
+from fedrepro.config.tables import Least, Reached, RoundsTo, Summary
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
+from fedrepro.report.cells.tables import compute
+from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
@@ -142,6 +145,85 @@ def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
     first, second = cells(bench, papers, "paper")[:2]
     assert first.paper.mean == 2
     assert second.paper.hole == "seed 1 never reached 60 %"
+
+
+def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published) -> None:
+    """The greatest multiple of 5 %, met to rounding; each run shows its own."""
+    bench = with_metric(bench, Reached(reached_in_steps_of=5))
+    for seed, most in enumerate((0.7999, 0.6, 0.64), start=1):
+        write_run(bench, Run(PAPER, "fedavg", seed), [0.1, most, 0.3, *constant(0.2, 297)])
+    found = cells(bench, papers, "paper")[0].paper
+    assert [run.value for run in found.runs] == [75, 60, 60]
+    assert (found.mean, found.std, found.n) == (60, None, 3)
+
+
+def test_the_least_loss_is_of_the_mean_over_seeds(bench: Workbench, papers: Published) -> None:
+    """Not the mean of each run's least; what was chosen on is one number, without a spread."""
+    bench = with_metric(bench, Least(least="distillation_loss"))
+    for seed, losses in enumerate(([0.5, 0.3, 0.9], [0.1, 0.7, 0.9]), start=1):
+        more = {"distillation_loss": [*losses, *constant(1.0, 297)]}
+        write_run(bench, Run(PAPER, "fedavg", seed), constant(0.5), more=more)
+    write_run(bench, Run(PAPER, "fedavg+fedadam", 1), constant(0.5))
+    first = cells(bench, papers, "paper")[0]
+    assert [run.value for run in first.paper.runs if run.value] == [0.3, 0.1]
+    assert first.paper.mean == pytest.approx(0.3)  # of .3, .5 and .9
+    assert (first.paper.std, first.paper.half_width, first.paper.n) == (None, None, 2)
+
+
+def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: Published) -> None:
+    more = {"ensemble_accuracy": constant(0.75), "ensemble_loss": constant(1.5)}
+    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5), more=more)
+    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5))
+    for name, value in (("ensemble_accuracy", 75), ("ensemble_loss", 1.5)):
+        first, second = cells(with_metric(bench, name), papers, "paper")[:2]  # type: ignore[arg-type]
+        assert first.paper.mean == pytest.approx(value)
+        words = name.replace("ensemble_", "ensemble's ")
+        assert second.paper.hole == f"seed 1 the method has no {words}"
+
+
+def test_rounds_after_the_last_that_counts_are_left_out(
+    bench: Workbench, papers: Published
+) -> None:
+    experiment = bench.experiments["ima"]
+    table = experiment.tables["table_1"].model_copy(update={"summary": Summary(rounds=2, up_to=50)})
+    tables = {"table_1": table}
+    bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
+    accuracies = [*constant(0.1, 48), 0.6, 0.8, *constant(0.9, 250)]
+    write_run(bench, Run(PAPER, "fedavg", 1), accuracies)
+    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(70)
+    target = bench.table("ima", "table_1", "paper")
+    page = table_page(bench, target, compute(bench, target, papers), papers)
+    expected = "mean of the last 2 evaluated rounds of the first 50 rounds"
+    assert page["rows"][0].summary == expected
+
+
+def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
+    bench: Workbench, papers: Published
+) -> None:
+    experiment = bench.experiments["ima"]
+    table = experiment.tables["table_1"]
+    first, second, *rest = table.columns
+    other = DEMO.partition("/")[2]
+    row = table.rows[0].model_copy(update={"instead": {second.label: other}})
+    columns = [first.model_copy(update={"metric": "loss"}), second, *rest]
+    table = table.model_copy(update={"rows": [row], "columns": columns, "metric": "accuracy"})
+    tables = {"table_1": table}
+    bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
+    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5))
+    there = bench.table("ima", "table_1", "paper").cells[1].methods[0]
+    write_run(bench, Run(DEMO, there, 1), constant(0.25))
+    found = cells(bench, papers, "paper")
+    assert found[0].paper.mean == pytest.approx(math.log(2))
+    assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
+    assert found[2].paper.setting == PAPER
+    target = bench.table("ima", "table_1", "paper")
+    page = table_page(bench, target, compute(bench, target, papers), papers)
+    assert page["rows"][0].notes[:3] == ("loss", f"in {DEMO}", "")
+    assert page["rows"][0].summary == "mean of the last 10 evaluated rounds"
+    assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
+    row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
+    assert row.setting_for(first.label, "demo") == "fmnist-iid-demo"
+    assert row.setting_for(second.label, "demo") == other
 
 
 def test_rounds_to_a_mean_of_several_rounds(bench: Workbench, papers: Published) -> None:

@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.config.tables import Metric, Mix, OverClients, Quality, RoundsTo
+from fedrepro.config.tables import Least, Metric, Mix, OverClients, Quality, Reached, RoundsTo
 from fedrepro.run import over_clients
 from fedrepro.run.results import RunRecord
 
@@ -26,6 +26,14 @@ NAMES = {
     "top5_batch": "top-5 accuracy of mini-batches",
     "ece_batch": "expected calibration error of mini-batches",
     "mce_batch": "maximum calibration error of mini-batches",
+}
+# One number a round: its column in rounds.parquet, its words, its unit, whether more is better.
+NUMBERS = {
+    "accuracy": ("test_accuracy", "accuracy", "%", True),
+    "loss": ("test_loss", "loss", "", False),
+    "ensemble_accuracy": ("ensemble_accuracy", "ensemble's accuracy", "%", True),
+    "ensemble_loss": ("ensemble_loss", "ensemble's loss", "", False),
+    "distillation_loss": ("distillation_loss", "distillation loss", "", False),
 }
 # Printed as percentages; the more, the better.
 SHARES = ("accuracy", "top5", "auroc", "accuracy_batch", "top5_batch")
@@ -56,6 +64,7 @@ class Measure:
         rising: whether more is better.
         series: a run's (round, value in printed units) of every evaluated round.
         without: what to say of a finished run that has no value, or "".
+        together: the number of several runs, one a seed; None: the mean of their values.
         apart: why a printed number of this kind is none that ours could be held against, or "".
     """
 
@@ -64,6 +73,7 @@ class Measure:
     rising: bool
     series: Callable[[RunRecord], Series]
     without: str = ""
+    together: Callable[[Sequence[RunRecord]], float] | None = None
     apart: str = ""
 
 
@@ -75,9 +85,18 @@ def measure_of(metric: Metric) -> Measure:
         return _rounds_to(metric)
     if isinstance(metric, Quality):
         return _quality(metric.quality)
-    if metric == "loss":
-        return Measure("loss", "", False, lambda record: _by_round(record, "test_loss", 1.0))
-    return Measure("accuracy", "%", True, lambda record: _by_round(record, "test_accuracy", 100.0))
+    if isinstance(metric, Reached):
+        return _reached(metric.reached_in_steps_of)
+    if isinstance(metric, Least):
+        return _least(metric.least)
+    column, words, unit, rising = NUMBERS[metric]
+    without = "" if column.startswith("test_") else f"the method has no {words}"
+    return Measure(words, unit, rising, lambda record: _of_number(record, metric), without)
+
+
+def _of_number(record: RunRecord, name: str) -> Series:
+    column, _, unit, _ = NUMBERS[name]
+    return _by_round(record, column, 100.0 if unit else 1.0)
 
 
 def _by_round(record: RunRecord, column: str, factor: float) -> Series:
@@ -151,7 +170,43 @@ def _quality(name: str) -> Measure:
         return [] if value is None else [(number, factor * value)]
 
     without = "has no FID" if name == "fid" else "has not been judged"
-    return Measure(words, unit, rising, series, without, APART.get(name, ""))
+    return Measure(words, unit, rising, series, without, apart=APART.get(name, ""))
+
+
+def _reached(step: float) -> Measure:
+    """The greatest multiple of ``step`` percent that a run reaches; of several runs, the least."""
+
+    def value(record: RunRecord) -> float:
+        most = max(value for _, value in _of_number(record, "accuracy"))
+        return step * math.floor((most + 1e-9) / step)
+
+    def series(record: RunRecord) -> Series:
+        return [(record.rounds["round"][-1], value(record))] if record.rounds else []
+
+    return Measure(
+        f"greatest multiple of {step:g} % that the accuracy reaches with all seeds",
+        "%",
+        True,
+        series,
+        together=lambda records: min(map(value, records)),
+    )
+
+
+def _least(name: str) -> Measure:
+    """The least over rounds; of several runs, of the mean over them."""
+    _, words, unit, _ = NUMBERS[name]
+
+    def series(record: RunRecord) -> Series:
+        found = _of_number(record, name)
+        return [min(found, key=lambda at: at[1])] if found else []
+
+    def together(records: Sequence[RunRecord]) -> float:
+        curves = [dict(_of_number(record, name)) for record in records]
+        rounds = set.intersection(*map(set, curves))
+        return min(math.fsum(curve[number] for curve in curves) for number in rounds) / len(curves)
+
+    what = f"least {words} of a round, of the mean over seeds"
+    return Measure(what, unit, False, series, f"the method has no {words}", together)
 
 
 def _over_clients(metric: OverClients) -> Measure:
@@ -216,6 +271,11 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     if of == guide:
         return values[np.arange(len(values)), chosen], sizes
     return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes
+
+
+def until(series: Series, round: int | None) -> Series:
+    """Its part up to and with a round; all of it for None."""
+    return [at for at in series if round is None or at[0] <= round]
 
 
 def last(series: Series, rounds: int) -> float | None:

@@ -17,7 +17,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.measures import Measure, fewer, last, measure_of
+from fedrepro.report.cells.measures import Measure, fewer, last, measure_of, until
 from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
@@ -82,9 +82,11 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     return published.find(target.system, target.table.published.table, wanted)
 
 
-def value_of(record: RunRecord, measure: Measure, rounds: int) -> float | None:
-    """The mean of the last ``rounds`` evaluated rounds, in printed units; None without a number."""
-    return last(measure.series(record), rounds) if record.state == "finished" else None
+def value_of(record: RunRecord, measure: Measure, summary: Summary) -> float | None:
+    """What a run's curve comes to, in printed units; None without a number."""
+    if record.state != "finished":
+        return None
+    return last(until(measure.series(record), summary.up_to), summary.rounds)
 
 
 Group = tuple[tuple[str, ...], bool]
@@ -217,15 +219,16 @@ def result_of(
 ) -> Result:
     """The runs of all of a cell's methods, by seed, and the number of the best of them."""
     methods = tuple(runs_of)
-    by_method = {
-        method: [_run(workbench, run, measure, summary.rounds) for run in runs]
-        for method, runs in runs_of.items()
-    }
-    estimates = {
-        method: Estimate.of(values)
-        for method, runs in by_method.items()
-        if (values := [run.value for run in runs if run.value is not None])
-    }
+    by_method: dict[str, list[CellRun]] = {}
+    estimates: dict[str, Estimate] = {}
+    for method, wanted in runs_of.items():
+        records = [find_run(workbench.root, run) for run in wanted]
+        runs = [_run(workbench, record, measure, summary) for record in records]
+        by_method[method] = runs
+        pairs = zip(records, runs, strict=True)
+        valued = [(record, run.value) for record, run in pairs if run.value is not None]
+        if valued:
+            estimates[method] = _estimate(measure, valued)
     best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
@@ -246,15 +249,23 @@ def result_of(
     )
 
 
-def _run(workbench: Workbench, run: Run, measure: Measure, rounds: int) -> CellRun:
-    record = find_run(workbench.root, run)
-    value = value_of(record, measure, rounds)
-    short = measure.without if value is None else fewer(measure.series(record), rounds)
+def _estimate(measure: Measure, found: Sequence[tuple[RunRecord, float]]) -> Estimate:
+    """Of the runs of a method that have a value, of which there is at least one."""
+    if measure.together is None:
+        return Estimate.of([value for _, value in found])
+    return Estimate(len(found), measure.together([record for record, _ in found]), None, None)
+
+
+def _run(workbench: Workbench, record: RunRecord, measure: Measure, summary: Summary) -> CellRun:
+    run, value, short = record.run, value_of(record, measure, summary), ""
+    if record.state == "finished":
+        series = until(measure.series(record), summary.up_to)
+        short = measure.without if value is None else fewer(series, summary.rounds)
     return CellRun(
         method=run.method,
         seed=run.seed,
         state=record.state,
-        why=record.why or (short if record.state == "finished" else ""),
+        why=record.why or short,
         value=value,
         landed=record.landed,
         changed=_changed(workbench, record) if record.manifest else (),

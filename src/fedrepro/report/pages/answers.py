@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fedrepro.config.tables import Metric
+from fedrepro.config.tables import Metric, Summary
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
@@ -25,7 +25,8 @@ class CellUse:
     Attributes:
         table, page: the table's name, and its page's address from the site's root.
         place, address: the cell in words, and its own address.
-        metric, rounds: what it takes from a run, and over how many last evaluated rounds.
+        metric, rounds: what it takes from a run, and over how many last evaluated rounds,
+            up to and with round ``up_to``.
         seeds: all that it is the mean of.
         demo: whether the run only stands in for what the cell is about.
     """
@@ -36,6 +37,7 @@ class CellUse:
     address: str
     metric: Metric
     rounds: int
+    up_to: int | None
     seeds: tuple[int, ...]
     demo: bool
 
@@ -85,6 +87,7 @@ def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, 
             address=f"{page}#{anchor_of(row, column)}",
             metric=target.table.metric_of(cell.row, cell.column),
             rounds=target.table.summary.rounds,
+            up_to=target.table.summary.up_to,
             seeds=cell.seeds,
             demo=target.scale == "demo" and cell.row.demo is not None,
         )
@@ -93,12 +96,15 @@ def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, 
 
 def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
     """The numbers that cells take from a run; those of published settings come first."""
-    groups: dict[tuple[bool, str, str, int, tuple[int, ...]], list[CellUse]] = {}
+    groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
     for use in uses:
         words = measure_of(use.metric).words
-        groups.setdefault((use.demo, use.page, words, use.rounds, use.seeds), []).append(use)
+        key = use.demo, use.page, words, use.rounds, use.up_to or 0, use.seeds
+        groups.setdefault(key, []).append(use)
     found = []
-    for (demo, page, _, rounds, seeds), same in sorted(groups.items(), key=lambda item: item[0]):
+    for (demo, page, _, rounds, up_to, seeds), same in sorted(
+        groups.items(), key=lambda item: item[0]
+    ):
         measure = measure_of(same[0].metric)
         found.append(
             Answer(
@@ -107,7 +113,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
                 places=tuple((use.place, use.address) for use in same),
                 measure=measure,
                 rounds=rounds,
-                value=value_of(record, measure, rounds),
+                value=value_of(record, measure, Summary(rounds=rounds, up_to=up_to or None)),
                 seed=_seed(record.run.seed, seeds),
                 demo=demo,
             )

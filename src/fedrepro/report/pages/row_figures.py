@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedrepro.config.tables import RoundsTo
+from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
@@ -28,9 +28,10 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scene:
-    """The figures of a row at one scale."""
+    """The figures of a row at one scale, and what its curves are of, in words."""
 
     setting: str
+    metric: str
     curves: Curves | None
     heat_map: HeatMap | None
 
@@ -79,8 +80,9 @@ def scene_of(
         return None
     setting = next(iter(results.values())).setting
     metric = target.table.metric_of(target.table.rows[cells[0].row])
-    of_rounds = isinstance(metric, RoundsTo)  # has no curve: the accuracy's is shown
-    metric = "accuracy" if of_rounds else metric
+    # What is one number of a whole run has no curve: that of what it is a number of is shown.
+    of_rounds = isinstance(metric, RoundsTo | Reached | Least)
+    metric = metric.least if isinstance(metric, Least) else "accuracy" if of_rounds else metric
     measure = measure_of(metric)
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
@@ -115,7 +117,7 @@ def scene_of(
     key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
     shown = Curves(drawn, key, seeds, levels) if drawn else None
-    return Scene(setting, shown, _heat_map(workbench, setting, results))
+    return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable, TableCell, TableRow
+from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.papers.published import Published
@@ -19,6 +21,8 @@ class RowView:
     """A row of a table with its cells and figures.
 
     Attributes:
+        summary: which rounds count, in words; "" for what is one number of a whole run.
+        notes: of each cell, in what it differs from its row; or "".
         paper, stand_in: None where nothing was run, or a row above shows the same runs.
         above: label and anchor of the first such row, or None.
     """
@@ -27,6 +31,8 @@ class RowView:
     anchor: str
     metric: str
     unit: str
+    summary: str
+    notes: tuple[str, ...]
     setting: str
     demo: str | None
     cells: tuple[TableCell, ...]
@@ -64,6 +70,8 @@ def table_page(
                 anchor,
                 row.metric,
                 row.unit,
+                _summary(target, index),
+                tuple(_note(target, row, cell) for cell in cells),
                 row.setting,
                 row.demo if any(cell.demo for cell in cells) else None,
                 cells,
@@ -89,6 +97,27 @@ def table_page(
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _summary(target: TableTarget, row: int) -> str:
+    """How a row's curves become numbers, in words."""
+    summary = target.table.summary
+    if isinstance(target.table.metric_of(target.table.rows[row]), RoundsTo | Reached | Least):
+        return ""
+    last = f"mean of the last {summary.rounds} evaluated rounds"
+    last = last if summary.rounds > 1 else "last evaluated round"
+    return f"{last} of the first {summary.up_to} rounds" if summary.up_to else last
+
+
+def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
+    """In what a cell differs from the others of its row."""
+    metric = target.table.columns[cell.column].metric
+    notes = [measure_of(metric).words] if metric else []
+    if cell.paper.setting != row.setting:
+        notes.append(f"in {cell.paper.setting}")
+    if cell.demo and cell.demo.setting != row.demo:
+        notes.append(f"demo in {cell.demo.setting}")
+    return "; ".join(notes)
 
 
 def _runs(cells: Iterable[TableCell], scale: Scale) -> set[Run]:

@@ -78,7 +78,8 @@ def judge(
     elif over_seeds:
         basis, (limit, what) = "joint", _joint(printed, ours, spread)
     elif printed.unit == "own" and ours.std is None:
-        return Verdict("not comparable", "One seed has no spread, and a tolerance no meaning here.")
+        whose = "One seed" if ours.n == 1 else "What all seeds have together"
+        return Verdict("not comparable", f"{whose} has no spread, and a tolerance no meaning here.")
     else:
         basis, limit, what = _draw(printed, ours)
     limit = max(limit, rounding(printed))
@@ -153,7 +154,8 @@ def _draw(printed: PrintedCell, ours: Estimate) -> tuple[Basis, float, str]:
     allowed, reach = tolerance(printed), ours.reach_of_a_draw
     words = "the tolerance at this rate"
     if reach is None:
-        return "tolerance", allowed, f"{words}; one seed has no spread"
+        whose = "one seed" if ours.n == 1 else "what all seeds have together"
+        return "tolerance", allowed, f"{words}; {whose} has no spread"
     if reach > allowed:
         return "draw", reach, f"where one more of our seeds would lie (95 %, {ours.n} seeds)"
     return "tolerance", allowed, f"{words}; {ours.n} seeds of ours spread less"

@@ -1,0 +1,70 @@
+"""Images of a generator, drawn once: FedGO's distillation set D2 (ICML 2025), without server data.
+
+The paper draws 25,000 before the first round; that it does so once follows from the cost that it
+prints (Section G.2). Nothing is trained, and nobody's samples are looked at: the setting says of
+which shape and range images are. The generator works in testing mode.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import SAMPLES, Method, Product
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError, at_least
+
+BATCH = 250  # images that are drawn at a time
+SHOWN = 64  # images of a sample sheet
+
+
+@dataclass(frozen=True)
+class Generated(Method):
+    """FedGO's D2 (Jang et al., ICML 2025): images of a generator, drawn once."""
+
+    needs: ClassVar[tuple[str, ...]] = ("generator",)
+    classifies: ClassVar[bool] = False
+    pooled: ClassVar[bool] = True
+    outputs: ClassVar[int | None] = 1
+
+    number: int = 25_000
+
+    def __post_init__(self) -> None:
+        at_least("generated", "number", self.number, 1)
+
+    def check(self, ctx: Context) -> None:
+        if ctx.rounds != 1:
+            raise UserError(
+                f"method generated: rounds: {ctx.rounds}: expected 1, as images are drawn once"
+            )
+
+    def init(self, ctx: Context, params: Tree) -> Tree:
+        return {"x": torch.zeros(0, device=ctx.net.device)}
+
+    def send(self, ctx: Context, server: Tree) -> Tree:
+        return {}
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        return {"nothing": torch.zeros(())}, own
+
+    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+        generator, rng = ctx.given["generator"], ctx.stream("images")
+        assert generator.net is not None
+        latent = cast(int, generator.about["latent"])
+        made = [
+            generator.net.predict(
+                generator.tensors,
+                torch.randn(min(BATCH, self.number - first), latent, generator=rng).to(weights),
+            )
+            for first in range(0, self.number, BATCH)
+        ]
+        return {"x": torch.cat(made)}
+
+    def product(self, ctx: Context, server: Tree) -> Product:
+        return Product({"x": server["x"]}, part=SAMPLES)
+
+    def images(self, ctx: Context, server: Tree) -> Tensor:
+        return cast(Tensor, server["x"][:SHOWN])
