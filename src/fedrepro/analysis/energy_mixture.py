@@ -8,6 +8,7 @@ assumes.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,3 +101,30 @@ def p_value(one: Tensor, other: Tensor, permutations: int, seed: int) -> float:
         mixed = everything[order]
         larger += energy_distance(mixed[: len(one)], mixed[len(one) :]) >= found
     return (1 + larger) / (1 + permutations)
+
+
+SEEDS = (1, 2, 3)
+ITEMS, STEPS, LENGTH, PERMUTATIONS = 400, 2_000, 0.02, 99
+
+
+def study() -> dict[str, Any]:
+    """Two clients of weights .6 and .4 with constants that are equal, and that are not, as JSON.
+
+    By case: ``weights`` [clients], ``followed`` (the shares that follow from the constants),
+    ``sampled`` [seeds, clients], and ``p``: by seed, how likely the items are the mixture's.
+    """
+    means = torch.tensor([[-3.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
+    weights = torch.tensor([0.6, 0.4], dtype=torch.float64)
+    found: dict[str, Any] = {"seeds": list(SEEDS), "items": ITEMS, "cases": {}}
+    for name, deviations in (("equal", (1.3, 1.3)), ("unequal", (0.8, 1.6))):
+        normals = Normals(weights, means, torch.tensor(deviations, dtype=torch.float64))
+        ends = [sampled(normals, ITEMS, STEPS, LENGTH, seed) for seed in SEEDS]
+        exact = [normals.draw(ITEMS, weights, seed) for seed in SEEDS]
+        found["cases"][name] = {
+            "deviations": list(deviations),
+            "weights": weights.tolist(),
+            "followed": normals.followed.tolist(),
+            "sampled": [shares_of(normals, x).tolist() for x in ends],
+            "p": [p_value(*pair, PERMUTATIONS, 1) for pair in zip(ends, exact, strict=True)],
+        }
+    return found

@@ -10,6 +10,7 @@ from typing import Any
 from fedrepro.support.errors import bad_value
 
 STUDIES: Mapping[str, str] = {
+    "fedevg_assumption": "fedrepro.analysis.energy_mixture",
     "fedgo_cost": "fedrepro.analysis.cost",
     "fedgo_toy": "fedrepro.analysis.toy",
 }

@@ -77,7 +77,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "study",
         help="what tables and figures show that is computed without a run",
         description="Compute what a paper's tables or figures show without any run: the costs of "
-        "FedGO and its baselines (fedgo_cost), its toy example (fedgo_toy). "
+        "FedGO and its baselines (fedgo_cost), its toy example (fedgo_toy), what FedEvg's server "
+        "samples where clients' normalising constants differ (fedevg_assumption). "
         "Writes results/studies/NAME.json.",
         epilog="Example: fedrepro study fedgo_cost",
     )

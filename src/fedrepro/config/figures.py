@@ -218,6 +218,22 @@ class Regions(FigureSpec):
         return iter(())
 
 
+class Shares(FigureSpec):
+    """Clients' shares of what a server samples from their energies: the same at both scales.
+
+    It is FedEvg's assumption (:mod:`fedrepro.analysis.energy_mixture`).
+    """
+
+    kind: Literal["shares"]
+    study = "fedevg_assumption"
+
+    def needs(self, scale: Scale) -> Needs:
+        return []
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return iter(())
+
+
 class Partitions(FigureSpec):
     """A panel for each setting: who holds what, for the first seed. No run is needed."""
 
@@ -415,6 +431,7 @@ Figure = Annotated[
     | Mixtures
     | Landscape
     | Regions
+    | Shares
     | Partitions
     | Sheets
     | Planes

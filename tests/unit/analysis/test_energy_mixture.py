@@ -1,8 +1,11 @@
 """What FedEvg's server samples from exact energies, and the bias of its assumption."""
 
+import json
+
 import pytest
 import torch
 
+from fedrepro.analysis import energy_mixture, studies
 from fedrepro.analysis.energy_mixture import (
     Normals,
     energy_distance,
@@ -46,3 +49,15 @@ def test_unequal_constants_bias_it_towards_wide_clients() -> None:
 def test_the_distance_of_equal_samples_is_about_zero_and_grows() -> None:
     one, other = (EQUAL.draw(400, WEIGHTS, seed=seed) for seed in (4, 5))
     assert abs(energy_distance(one, other)) < 0.05 < energy_distance(one, other + 1)
+
+
+def test_the_study_has_both_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose chains are tested above; here what is made of them, after few steps."""
+    for name, few in (("ITEMS", 20), ("STEPS", 5), ("PERMUTATIONS", 9)):
+        monkeypatch.setattr(energy_mixture, name, few)
+    found = json.loads(json.dumps(studies.make("fedevg_assumption")))
+    assert list(found["cases"]) == ["equal", "unequal"]
+    for name, case in found["cases"].items():
+        assert len(case["sampled"]) == len(case["p"]) == len(found["seeds"])
+        assert all(sum(shares) == pytest.approx(1) for shares in case["sampled"])
+        assert (case["followed"] == pytest.approx(case["weights"])) == (name == "equal")

@@ -186,6 +186,27 @@ def test_a_damaged_toy_is_told_in_one_line(bench: Workbench) -> None:
             page(bench, "figure_1")
 
 
+def test_the_figure_of_fedevgs_assumption(tmp_path: Path) -> None:
+    bench = load(make_system(tmp_path, "fedevg"))
+
+    def drawn() -> str:
+        target = bench.target("fedevg", "figure_assumption")
+        path = site.write_page(bench, target, published.load(bench.root))
+        return " ".join(re.sub(r"<[^>]*>", " ", (bench.root / path).read_text()).split())
+
+    study = Path("results/studies/fedevg_assumption.json")
+    assert "Not computed yet: fedrepro study fedevg_assumption" in drawn()
+    case = {"weights": [0.6, 0.4], "followed": [0.25, 0.75], "p": [0.01, 0.5]}
+    case["sampled"] = [[0.3, 0.7], [0.2, 0.8]]
+    write(bench, study, json.dumps({"cases": {"unequal": case}}))
+    text = drawn()
+    assert "unequal client 1 60.0 25.0 25.0 unequal client 2 40.0 75.0 75.0" in text
+    assert "Constants unequal: two-sample tests against the mixture give p = 0.01, 0.50." in text
+    write(bench, study, json.dumps({"cases": {"unequal": case | {"sampled": []}}}))
+    with pytest.raises(UserError, match=r"fedevg_assumption\.json: damaged"):
+        drawn()
+
+
 @pytest.mark.parametrize(
     "grid", [[[0]], [[0, 0, 1], [0, 0, 1], [1, 0, 0]], [[0, 1], [1, 0]], [[2, 2], [2, 2]]]
 )

@@ -1,0 +1,48 @@
+"""Shares: how much of what a server samples is each client's, as assumed and as found."""
+
+import statistics
+from typing import Any
+
+from fedrepro.config.figures import Shares
+from fedrepro.config.targets import FigureTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.drawing import charts
+from fedrepro.report.drawing.charts import Bar
+from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
+from fedrepro.report.pages.figures.panel import Panel
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
+    assert target.study is not None
+    found = read_analysis(workbench.root, target.study)
+    drawn = Drawn(
+        "Shares in percent. What is sampled is the mean over seeds, with a thin line from the "
+        "lowest to the highest.",
+        ("Constants", "Client", "Weight, %", "Follows from the constants, %", "Sampled, %"),
+    )
+    if found is None:
+        return drawn
+    try:
+        for name, case in found["cases"].items():
+            _add(drawn, name, case)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise damaged(target.study, error) from None
+    return drawn
+
+
+def _add(drawn: Drawn, name: str, case: dict[str, Any]) -> None:
+    """A panel, and a row for each client."""
+    bars = []
+    for client, weight in enumerate(case["weights"]):
+        sampled = [100 * shares[client] for shares in case["sampled"]]
+        mean, ends = statistics.fmean(sampled), (min(sampled), max(sampled))
+        label = f"client {client + 1}"
+        bars.append(Bar(f"{label}, weight", 100 * weight, 100 * weight, 100 * weight))
+        bars.append(Bar(f"{label}, sampled", mean, *ends))
+        followed = f"{100 * case['followed'][client]:.1f}"
+        drawn.rows.append((name, label, f"{100 * weight:.1f}", followed, f"{mean:.1f}"))
+    words = "; ".join(f"{bar.name} {bar.value:.1f} %" for bar in bars)
+    svg = charts.bars(bars, description=f"{name} normalising constants: {words}.", decimals=1)
+    likely = ", ".join(f"{float(p):.2f}" for p in case["p"])
+    drawn.panels.append(Panel(f"Constants {name}, %", svg))
+    drawn.caption += f" Constants {name}: two-sample tests against the mixture give p = {likely}."
