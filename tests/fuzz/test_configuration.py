@@ -26,6 +26,12 @@ FILES = ("config.yaml", "datasets.yaml", *(f"experiments/{name}" for name in EXP
 BOMB = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"%c: &%c [%s]\n" % (at + 1, at + 1, b", ".join([b"*%c" % at] * 10)) for at in range(97, 110)
 )
+# Two seeds on the same clients, of which models are kept: what is drawn and decomposed.
+KEPT = (
+    EXPERIMENT.replace("clients: 4}", "clients: 4, seed: 1}", 1)
+    .replace("model: logistic", "keep: {fedavg: [1, 2]}\n    model: logistic", 1)
+    .replace("participation: 0.5", "participation: 1.0", 1)
+)
 LOOP = b"a: &a {b: *a}\n"
 DEEP = b"a: " + b"[" * 20000
 
@@ -52,8 +58,8 @@ def use(root: Path) -> None:
     for scale in ("demo", "paper"):
         for target in bench.targets(scale).values():
             assert target.page
-    for name in bench.settings:
-        compose(bench.run_spec(name, "fedavg", 1))
+    for name, setting in bench.settings.items():
+        compose(bench.run_spec(name, "fedgo" if setting.byzantine else "fedavg", 1))
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / ".snakemake")
     check_methods(bench)
@@ -110,6 +116,7 @@ WORDS = (
 )  # fmt: skip
 USUAL = (
     ["run", "ima/tiny", "fedavg", "--seed", "1"],
+    ["run", "ima/tiny", "fedavg", "--seed", "2"],
     ["partition", "ima/tiny", "--seed", "1"],
     ["prepare", "mnist5k"],
     ["table", "ima", "table_1"],
@@ -128,7 +135,7 @@ USUAL = (
 def project(root: Path) -> Iterator[Path]:
     (root / "config/experiments").mkdir(parents=True)
     (root / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
-    (root / "config/experiments/ima.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    (root / "config/experiments/ima.yaml").write_text(KEPT, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
     shutil.copytree(ROOT / "reports", root / "reports", ignore=shutil.ignore_patterns("site"))
     (root / "losses.csv").write_text("1,2\n0.5,1.5\n", encoding="utf-8")

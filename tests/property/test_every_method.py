@@ -29,7 +29,7 @@ def compositions() -> Iterator[str]:
     yield from methods
     yield from (f"fedavg+{name}" for name, part in parts.items() if part.kind.startswith("server"))
     for part in parts.values():
-        if part.cls.divergences():
+        if part.cls.divergences() and part.kind != "pre-training":
             before = "fedavg+" if part.kind.startswith("server") else ""
             yield f"{before}{part.name}@released"
     for wrapper in wrappers:

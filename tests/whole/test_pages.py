@@ -270,10 +270,17 @@ def test_costs_are_sums_over_the_runs_that_are_there(site: Path) -> None:
 def test_the_page_of_a_run_shows_where_it_ended_and_what_it_took(site: Path) -> None:
     page = (site / "reports/site/runs/ima/a/fedavg/seed2.html").read_text(encoding="utf-8")
     page = re.sub(r"</?small>", "", page.replace("\N{NARROW NO-BREAK SPACE}", " "))
-    shown = dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", page))
+    shown = {
+        " ".join(name.split()): value
+        for name, value in re.findall(r"<dt>([^<]*)</dt>\s*<dd>([^<]*)</dd>", page)
+    }
+    ten = "mean of the last 10 evaluated rounds"
     assert shown == {
-        "test accuracy, last round": "91.00 %",  # 82 and 9
-        "test loss, last round": "0.7300",  # .82 less 9 hundredths
+        f"accuracy, {ten}": "82.00 %",  # in the last round 9 more
+        f"loss, {ten}": "0.78",  # .82 less up to 9 hundredths
+        f"accuracy, worst tenth of clients, weighted by test samples, {ten}": "72.00 %",
+        "expected calibration error, average over clients, weighted by test samples, "
+        f"{ten}": "0.25",
         "parameters": "1 234",
         "sent to clients": "24 kB",
         "sent to the server": "36 kB",
@@ -281,7 +288,7 @@ def test_the_page_of_a_run_shows_where_it_ended_and_what_it_took(site: Path) -> 
     }
     costs = {row[0]: row[1] for rows in Tables(page).of("pairs") for row in rows}
     assert (costs["CPU time"], costs["peak memory"]) == ("20 s", "1 MB")
-    assert "Test accuracy ends at 91.00 %" in page and "Test loss ends at 0.73" in page
+    assert "Accuracy ends at 91.00 %" in page and "Loss ends at 0.73" in page
 
 
 def test_hostile_texts_are_escaped_on_every_kind_of_page(site: Path) -> None:

@@ -44,7 +44,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "run ima/fmnist-shards2-demo fedavg --seed 1 --executor vectorized",
-            "the command line: executor: 'vectorized': expected one of auto, sequential",
+            "the command line: executor: 'vectorized': expected one of auto, parallel",
             "; did you mean 'vectorised'?",
         ),
         (

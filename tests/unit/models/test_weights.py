@@ -201,7 +201,8 @@ def test_weights_are_part_of_what_a_run_is() -> None:
     }
     assert {model: name for model, (name, _) in bench.weights.items()} == models_with
     for name, setting in bench.settings.items():
-        described = bench.run_spec(name, "fedavg", 1).description()
+        method = "fedgo" if setting.byzantine else "fedavg"
+        described = bench.run_spec(name, method, 1).description()
         assert ("weights" in described) == (setting.model in models_with)
         if setting.model.startswith("efficientnet"):
             assert described["weights"] == "7f5810bc"

@@ -124,7 +124,7 @@ def test_models_of_chosen_rounds_are_kept_beside_the_run(root: Path) -> None:
     assert manifest["run"]["keep"] == [2]
     kept = [f"round2-client{client}.safetensors" for client in range(6)]
     found = {name for name in manifest["files"] if name.startswith("round2-")}
-    assert found == set(kept)
+    assert found == {*kept, "round2-global.safetensors"}
     (folder,) = {folder_of(root, spec)}
     models = [load_tree(folder / name)[0]["head.weight"].numpy() for name in kept]
     assert len({model.tobytes() for model in models}) == 6

@@ -63,9 +63,10 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
     assert [len(each) for each in plan.group_tests] == [24, 18]
     state = first_state(plan, ClientStore(tmp_path))
     federation = plan.federation
-    state.server, played = play_round(federation, state.server, state.owns, 0)
+    before = state.server
+    state.server, played = play_round(federation, before, state.owns, 0)
     state.done = 1
-    record(plan, state, played)
+    record(plan, state, before, played)
     assert plan.test is not None
     parts = [plan.test.some(np.arange(24)), plan.test.some(np.arange(42, 60))]
     net, task = federation.context.net, federation.context.task
