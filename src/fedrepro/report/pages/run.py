@@ -14,11 +14,10 @@ from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
 
 BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
-# Of rounds.parquet: what measures draw, or stands on the page as one number.
-NOT_DRAWN = {
-    "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
-    "client_loss", "client_accuracy", "client_accuracy_std",
-}  # fmt: skip
+# Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
+# those are drawn that a cell asks for.
+NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
+SCORES = ("test_", "client_")
 # What methods record besides, in words; other columns are called by their names.
 WORDS = {
     "critic_loss": (
@@ -65,8 +64,9 @@ def run_page(
     answers = answers_of(record, cells)
     composition = manifest.get("run", {}).get("composition", record.run.method)
     headlines = headline(answers)
-    charts = [_chart(record, answer.measure) for answer in headlines]
-    asked = {answer.measure.words for answer in headlines}
+    # A chart takes a tenth of a second, and there are hundreds of runs: the first has one.
+    charts = [_chart(record, answer.measure) for answer in headlines[:1]]
+    asked = {answer.measure.words for answer in headlines[:1]}
     others = [measure_of(metric) for metric in BY_PRODUCTS]
     by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
     # A column without any number is that of a run which has no classifier.
@@ -111,10 +111,10 @@ def _chart(record: RunRecord, measure: Measure) -> Panel | None:
 
 
 def _further(record: RunRecord) -> list[Panel]:
-    """A chart of everything else that the method recorded of its evaluated rounds."""
+    """A chart of everything that the method itself recorded of its evaluated rounds."""
     charts = []
     for name, values in record.rounds.items():
-        if name in NOT_DRAWN:
+        if name in NOT_DRAWN or name.startswith(SCORES):
             continue
         title, _ = WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
         share = name.endswith("accuracy")
