@@ -157,6 +157,7 @@ def test_no_parameter_is_sent_either_way() -> None:
     assert played.bytes_down == 4 * 8 * (ITEMS * 6 + ITEMS)
     told = torch.cat([leaf.flatten() for leaf in tree.leaves(played.reports)])
     for own in owns.known.values():
+        assert own.keys() == {"params"}
         for leaf in tree.leaves(own):
             assert not torch.isin(leaf, told).any()
 

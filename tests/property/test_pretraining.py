@@ -1,7 +1,9 @@
 """What the engine has for methods that train other things than a classifier."""
 
+import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -140,7 +142,7 @@ class Refreshed(Method):
         return {"drawn": torch.randn(3, generator=rng)}
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        return {"seen": own["drawn"]}, {**own, "rounds": own["rounds"] + 1}
+        return {"seen": own["drawn"]}, {"rounds": own["rounds"] + 1}
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
         return {**server, "seen": reports["seen"]}
@@ -153,6 +155,29 @@ def test_what_is_drawn_once_a_round_is_forgotten(execute: Executor) -> None:
     second, owns, _ = play(world, until=2, state=(first, owns, 1))
     assert len(torch.cat([first["seen"], second["seen"]]).unique()) == 2 * 6 * 3
     assert all(own.keys() == {"rounds"} and own["rounds"] == 2 for own in owns.known.values())
+
+
+@dataclass(frozen=True)
+class Counted(Refreshed):
+    """It notes how many clients' draws there are in memory while one trains."""
+
+    drawn: ClassVar[list[weakref.ref[Tensor]]] = []
+    alive: ClassVar[list[int]] = []
+
+    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+        made = super().fresh(ctx, rng)
+        self.drawn.append(weakref.ref(made["drawn"]))
+        return made
+
+    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+        self.alive.append(sum(each() is not None for each in self.drawn))
+        return super().local(ctx, sent, own, steps)
+
+
+def test_what_clients_draw_is_made_one_after_another() -> None:
+    """It may be as large as the model: a new network for each."""
+    play(federation(method=Counted(), cohort=6), until=2)
+    assert len(Counted.alive) == 12 and max(Counted.alive) <= 2  # the last one's may not be gone
 
 
 def test_streams_of_the_server_go_by_purpose_and_round() -> None:

@@ -76,7 +76,7 @@ class Parallel:
 
         with reports, after:
             deal(train, ctx.sizes.argsort(descending=True, stable=True).tolist(), self.workers)
-        return reports.tree, _taken_apart(after.tree, owns)
+        return reports.tree, _taken_apart(after.tree, len(owns))
 
 
 def eager(
@@ -140,15 +140,13 @@ def _stacked(
             "not power iterations; use 'sequential', or an exact spectral norm"
         )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
-    return reports, _taken_apart(after, owns)
+    return reports, _taken_apart(after, len(owns))
 
 
-def _taken_apart(after: Tree, owns: Sequence[Tree]) -> list[Tree]:
-    """The cohort's states of ``after``, leaves [cohort, ...]."""
-    if not tree.leaves(after):
-        return list(owns)
+def _taken_apart(after: Tree, cohort: int) -> list[Tree]:
+    """The states of ``cohort`` clients in ``after``, leaves [cohort, ...]."""
     # Copied: a view would keep the states of the whole cohort in memory as long as itself.
-    return [tree.copy(tree.take(after, index)) for index in range(len(owns))]
+    return [tree.copy(tree.take(after, index)) for index in range(cohort)]
 
 
 def _every_client(

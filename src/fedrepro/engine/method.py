@@ -109,7 +109,7 @@ class Method(Faithful):
     def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
         """What a client draws once in every round, beside ``own`` and under names of its own.
 
-        It is in the ``own`` of this round's hooks, and forgotten after it.
+        It is in the ``own`` that :meth:`local` gets, which leaves it out of what it returns.
         """
         return {}
 

@@ -36,9 +36,11 @@ class Clients(Protocol):
 class Owns(Protocol):
     """Where clients' states are kept between rounds."""
 
-    def get(self, client: int) -> Tree | None: ...
+    def get(self, client: int) -> Tree | None:
+        """A client's state, or None; changes nothing, as a forked process may ask."""
 
-    def put(self, client: int, own: Tree) -> None: ...
+    def put(self, client: int, own: Tree) -> None:
+        """Replace a client's state."""
 
 
 @dataclass(frozen=True)
@@ -201,21 +203,47 @@ class CohortSteps(Sequence[Steps]):
         return steps_of(self.federation, self.ctx, self.cohort[place])
 
 
+@dataclass(frozen=True)
+class CohortOwns(Sequence[Tree]):
+    """The states of a cohort with what its clients draw for the round, each made when asked for.
+
+    A client's new network is as large as the model: a cohort of them is not held up front.
+    """
+
+    federation: Federation
+    ctx: Context
+    owns: Owns
+    cohort: list[int]
+
+    def __len__(self) -> int:
+        return len(self.cohort)
+
+    @overload
+    def __getitem__(self, place: int) -> Tree: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Tree]: ...
+
+    def __getitem__(self, place: int | slice) -> Tree | Sequence[Tree]:
+        if isinstance(place, slice):
+            return replace(self, cohort=self.cohort[place])
+        client, method = self.cohort[place], self.federation.method
+        drawn = stream(self.federation.seed, "fresh", self.ctx.round, client)
+        own = own_of(self.federation, self.ctx, self.owns, client)
+        return {**own, **method.fresh(self.ctx, drawn)}
+
+
 def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
     """Play round ``round`` (from 0). Returns the server's next state; clients' go to ``owns``."""
     method = federation.method
     cohort = choose_cohort(federation, round)
     ctx = context_of(federation, round, cohort)
     sent = method.send(ctx, server)
-    before = [own_of(federation, ctx, owns, client) for client in cohort]
-    fresh = [
-        method.fresh(ctx, stream(federation.seed, "fresh", round, client)) for client in cohort
-    ]
-    before = [{**own, **new} for own, new in zip(before, fresh, strict=True)]
+    before = CohortOwns(federation, ctx, owns, cohort)
     steps = CohortSteps(federation, ctx, cohort)
     reports, after = federation.execute(method, ctx, sent, before, steps)
-    for client, own, new in zip(cohort, after, fresh, strict=True):
-        owns.put(client, {name: part for name, part in own.items() if name not in new})
+    for client, own in zip(cohort, after, strict=True):
+        owns.put(client, own)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.weigh(ctx, server, reports)

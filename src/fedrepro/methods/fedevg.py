@@ -177,7 +177,7 @@ class FedEvg(Method):
             "factor": torch.exp(-torch.sign(energies)),
             "numbers": torch.stack([energies.mean(), known]),
         }
-        return report, {**own, "params": theta}
+        return report, {"params": theta}
 
     def moved(self, ctx: Context, theta: Tree, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
         """Items after a client's Langevin steps; ``noise`` is [steps, *x.shape]."""

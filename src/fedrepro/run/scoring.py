@@ -232,7 +232,7 @@ def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> lis
 
 def _own_of(plan: Plan, state: State, client: int) -> Tree:
     """A client's state; empty before it has taken part, so that it uses the shared model."""
-    return state.owns.look(_holder(plan.federation, client)) or {}
+    return state.owns.get(_holder(plan.federation, client)) or {}
 
 
 def _holder(federation: Federation, client: int) -> int:

@@ -116,14 +116,7 @@ class ClientStore:
         self._remove_strays()
 
     def get(self, client: int) -> Tree | None:
-        """A client's state, or None if it has none yet."""
-        own = self.look(client)
-        if own is not None:
-            self._remember(client, own)
-        return own
-
-    def look(self, client: int) -> Tree | None:
-        """As :meth:`get`, and changes nothing: not what is in memory, and not what is on disk."""
+        """A client's state, or None if it has none yet; moves nothing in memory or on disk."""
         if client in self._memory or client not in self._versions:
             return self._memory.get(client)
         own, _ = load_tree(self._file(client))
