@@ -19,7 +19,15 @@ from fedrepro.methods import _registry as registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.run.store import ClientStore, load_tree, save_tree
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
+from support.worlds import (
+    CLASSES,
+    FEATURES,
+    Memory,
+    assert_close,
+    federation,
+    follows_a_server_optimizer,
+    play,
+)
 
 
 def compositions() -> Iterator[str]:
@@ -129,6 +137,12 @@ def test_hooks_leave_arguments_and_global_randomness_alone(name: str) -> None:
     assert torch.equal(generator_state, torch.get_rng_state())
 
 
+@pytest.mark.parametrize("name", [name for name in ALL if not {"+", "@"} & set(name)])
+def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
+    method, _ = registry.compose(name)
+    assert follows_a_server_optimizer(federation(name)) is method.moves
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_it_learns(name: str) -> None:
     # Without momentum: SCAFFOLD's variates are not made for it (see its file).
@@ -160,7 +174,7 @@ def test_another_seed_gives_another_result(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "+" not in name])
+@pytest.mark.parametrize("name", [name for name in ALL if not {"+", "@"} & set(name)])
 def test_running_statistics_stay_among_those_of_the_clients(name: str) -> None:
     """No gradient moves them: whatever steers the parameters, they are averaged."""
     world = federation(name)

@@ -13,7 +13,7 @@ from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.engine.round import Federation, begin, context_of, play_round
-from fedrepro.methods._registry import parts
+from fedrepro.methods._registry import compose, parts
 from fedrepro.methods.discriminators import Discriminators
 from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.generated import Generated
@@ -21,7 +21,16 @@ from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
 from support.image_worlds import adversaries, autoencoders, energies
-from support.worlds import FEATURES, Data, Memory, assert_close, data, federation, play
+from support.worlds import (
+    FEATURES,
+    Data,
+    Memory,
+    assert_close,
+    data,
+    federation,
+    follows_a_server_optimizer,
+    play,
+)
 
 LATENT = 3
 
@@ -99,6 +108,20 @@ def test_resuming_changes_no_bit_and_arguments_stay(name: str) -> None:
     once, _, _ = play(made, until=1)
     pairs = zip(tree.leaves(once), tree.leaves(other), strict=True)
     assert any(not torch.equal(one, another) for one, another in pairs)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
+    world = WORLDS[name]()
+    assert follows_a_server_optimizer(world) is world.method.moves
+    composition = f"{name}+fedadam"
+    if world.method.moves:
+        compose(composition)
+    else:
+        with pytest.raises(
+            UserError, match=f"{composition}: server optimizer: 'fedadam': .* {name},"
+        ):
+            compose(composition)
 
 
 def test_the_generator_steps_once_in_so_many_steps_across_rounds() -> None:

@@ -11,7 +11,7 @@ from fedrepro.engine.context import Context, Given
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
-from fedrepro.engine.optim import sgd
+from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
@@ -174,3 +174,18 @@ def assert_close(left: Tree, right: Tree, tolerance: float = 1e-9) -> None:
 
 def with_rounds(world: Federation, rounds: int) -> Federation:
     return replace(world, context=replace(world.context, rounds=rounds))
+
+
+def follows_a_server_optimizer(world: Federation) -> bool:
+    """Whether one has a say in the first round: one that stays put leaves another server."""
+    still = Optimizer(init=lambda params: {}, update=_stay)
+    context = replace(world.context, server_optimizer=still)
+    moved, _, _ = play(world, until=1)
+    stayed, _, _ = play(replace(world, context=context), until=1)
+    ours, theirs = ({**each, "optimizer": {}} for each in (moved, stayed))
+    pairs = zip(tree.leaves(ours), tree.leaves(theirs), strict=True)
+    return any(not torch.equal(one, other) for one, other in pairs)
+
+
+def _stay(delta: Tree, state: Tree, params: Tree, rate: float | Tensor) -> tuple[Tree, Tree]:
+    return tree.zeros(params), state

@@ -62,6 +62,7 @@ class Method(Faithful):
     needs: ClassVar[tuple[str, ...]] = ()  # names in `ctx.given`; written out, as they are parsed
     classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
     own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
+    moves: ClassVar[bool] = True  # by `move`; else no server optimizer has anything to follow
     outputs: ClassVar[int | None] = None  # of the model; None: as the task has it
 
     def layers(self) -> "list[Method]":

@@ -182,9 +182,10 @@ def compose(
         hyperparameters: part -> its values; what is not given keeps its default.
 
     Raises:
-        UserError: for unknown names or hyperparameters, a wrong order, or a wrapper on a method
-            that it can't wrap.
+        UserError: for unknown names or hyperparameters, a wrong order, a wrapper on a method that
+            it can't wrap, or a server optimizer after a method that has no use for one.
     """
+    from fedrepro.engine.method import name_of
     from fedrepro.methods.server.base import ServerOptimizer
 
     where = f"method {composition}"
@@ -223,4 +224,8 @@ def compose(
                 where, "wrapper", name, f"a method that it can wrap, not {inner}: {reason}"
             )
         method = replace(wrapper, inner=method)
+    if optimizer is not None and not all(each.moves for each in method.layers()):
+        inner, chosen = name_of(method), name_of(optimizer)
+        expectation = f"none after {inner}, whose server follows no mean movement of models"
+        raise bad_value(where, "server optimizer", chosen, expectation)
     return method, optimizer or ServerOptimizer()

@@ -28,6 +28,7 @@ class Discriminators(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("generator",)
     classifies: ClassVar[bool] = False
+    moves: ClassVar[bool] = False
     full_participation: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1

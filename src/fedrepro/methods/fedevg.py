@@ -62,6 +62,7 @@ class FedEvg(Method):
     """
 
     classifies: ClassVar[bool] = False
+    moves: ClassVar[bool] = False
     own_classifier: ClassVar[bool] = True
 
     per_class: int = 10

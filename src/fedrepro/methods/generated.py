@@ -27,6 +27,7 @@ class Generated(Method):
 
     needs: ClassVar[tuple[str, ...]] = ("generator",)
     classifies: ClassVar[bool] = False
+    moves: ClassVar[bool] = False
     pooled: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 

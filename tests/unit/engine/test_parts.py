@@ -279,6 +279,7 @@ def test_composition() -> None:
         ("fedadam+fedyogi", {}, "wrappers, then one method"),
         ("ima+central", {}, "can wrap, not Central"),
         ("ima+ima+fedavg", {}, "already is a moving average"),
+        ("fedevg+fedadm", {}, "did you mean 'fedadam'"),
         ("fedavg++ima", {}, "joined by"),
         ("ima", {"ima": {"window": 0}}, "at least 1"),
         ("ima", {"ima": {"decay": 2.0}}, "below 1"),
