@@ -106,6 +106,8 @@ class Disk:
         def look(folder: Folder, place: Path) -> None:
             found: dict[str, Entry] = {}
             for path in sorted(place.iterdir()):
+                if ".lock" in path.name:  # whoever held it does not after a crash
+                    continue
                 number = path.stat().st_ino
                 entry = self._numbers.get(number)
                 if entry is None or isinstance(entry, Folder) != path.is_dir():

@@ -32,7 +32,8 @@ def make_export(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.finished import open_run
     from fedrepro.analysis.quality_of_run import synthetic_of
     from fedrepro.report.datasheet import write_export
-    from fedrepro.support.files import only_one, whole_folder
+    from fedrepro.support.files import whole_folder
+    from fedrepro.support.locks import only_one
 
     folder: Path = arguments.to
     workbench, run = requested(arguments)

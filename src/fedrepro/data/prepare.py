@@ -16,7 +16,8 @@ from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
 from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
 from fedrepro.data.readers.content import Content, Progress, Reader, Samples, read_as
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import only_one, whole_folder
+from fedrepro.support.files import whole_folder
+from fedrepro.support.locks import only_one
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
 LARGEST = np.finfo(np.float32).max

@@ -23,7 +23,12 @@ from fedrepro.models import _registry as models
 PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
-HANDLING = ("support/errors", "support/files", "support/typed_yaml")  # words, files, checks
+HANDLING = (  # words, files, checks
+    "support/errors",
+    "support/files",
+    "support/locks",
+    "support/typed_yaml",
+)
 OUTSIDE_A_RUN = (
     *HANDLING,
     "config",  # its values stand in the run's description

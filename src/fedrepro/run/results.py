@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fedrepro.config.targets import Run
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import is_locked, sha256_of
+from fedrepro.support.files import sha256_of
+from fedrepro.support.locks import is_locked
 
 State = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"

@@ -31,8 +31,9 @@ from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, cannot_write
-from fedrepro.support.files import flush, make_folder, only_one, sha256_of
+from fedrepro.support.files import flush, make_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
+from fedrepro.support.locks import Held, only_one
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def run(
     plan = make_plan(spec, dataset, partition, given)
     torch.set_num_threads(plan.threads)
     partial = folder.with_name(f"{folder.name}.partial")
-    with only_one(partial, busy="another process is working on this run"):
+    with only_one(partial, busy="another process is working on this run") as lock:
         try:
             make_folder(partial)
         except OSError as error:
@@ -99,7 +100,8 @@ def run(
             theirs = _identity(replace(plan, spec=trunk.spec), trunk.code, data)
             begun = checkpoint.take_over(trunk, plan, partial, theirs, sharing.note)
             state = begun or state
-        _train(plan, state, partial, identity, report, sharing)
+        _train(plan, state, partial, identity, report, sharing, lock)
+        lock.check()
         try:
             product = plan.federation.method.product(
                 scoring.context_after(plan, state), state.server
@@ -172,6 +174,7 @@ def _train(
     identity: str,
     report: Report,
     sharing: Sharing,
+    lock: Held,
 ) -> None:
     """Play the rounds that are left.
 
@@ -179,7 +182,7 @@ def _train(
         Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
     """
     with asked_to_stop() as stop:
-        _play(plan, state, partial, identity, report, sharing, stop)
+        _play(plan, state, partial, identity, report, sharing, lock, stop)
 
 
 def _play(
@@ -189,6 +192,7 @@ def _play(
     identity: str,
     report: Report,
     sharing: Sharing,
+    lock: Held,
     stop: StopRequest,
 ) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
@@ -214,6 +218,7 @@ def _play(
             return
         shared = state.done in sharing.rounds
         if state.done % every == 0 or signal_number or shared:
+            lock.check()
             checkpoint.save(state, partial, identity)
         # Pictures of rounds before would be missing beside a run that goes on from here.
         if shared and not any((partial / BESIDE).glob("*-images.*")):

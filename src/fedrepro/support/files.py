@@ -1,20 +1,13 @@
-"""Files and folders that appear whole or not at all, and are made by one process at a time."""
+"""Files and folders that appear whole or not at all."""
 
-import fcntl
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from fedrepro.support.errors import UserError, cannot_write
-
-# `is_locked` holds a lock for a moment: a process that does not wait must not stumble over that.
-LOOKS = 4
-BETWEEN_LOOKS = 0.05  # seconds
 
 
 def sha256_of(path: Path) -> str:
@@ -63,81 +56,6 @@ def write_atomically(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # such as a file where the folder should be
             temporary.unlink(missing_ok=True)
-
-
-def lock_of(folder: Path) -> Path:
-    """The file that a process locks (``flock``) for as long as it works on a folder."""
-    return folder.with_name(f".{folder.name}.lock")
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a process works on a folder right now."""
-    try:
-        with lock_of(folder).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # nobody has
-        return False
-    return False
-
-
-@contextmanager
-def only_one(folder: Path, busy: str | None = None) -> Iterator[None]:
-    """Hold the lock of `folder` (a hidden file beside it); released even by a killed process.
-
-    Some network file systems know no locks: there, two processes must not be started at once.
-
-    Args:
-        busy: what is said when another process holds it; None: wait until it does not.
-
-    Raises:
-        UserError: when the disk refuses, or with `busy`.
-    """
-    file = _lock(folder, busy)
-    with file:
-        try:
-            yield
-        finally:
-            # Under the lock: whoever waits for this file sees that it is gone, and makes its own.
-            if _is_the(lock_of(folder), file):
-                lock_of(folder).unlink(missing_ok=True)
-
-
-def _lock(folder: Path, busy: str | None) -> IO[str]:
-    """The lock file of `folder`, open and locked as far as the file system can."""
-    tries = 0
-    while True:
-        try:
-            make_folder(folder.parent)
-            file = lock_of(folder).open("w")
-        except OSError as error:
-            raise cannot_write(folder, error) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if busy is None else fcntl.LOCK_NB))
-        except BlockingIOError:
-            file.close()
-            tries += 1
-            if tries == LOOKS:
-                raise UserError(f"{folder}: {busy}") from None
-            time.sleep(BETWEEN_LOOKS)
-            continue
-        except OSError:  # a file system without locks
-            return file
-        except BaseException:  # Ctrl-C while waiting
-            file.close()
-            raise
-        if _is_the(lock_of(folder), file):
-            return file
-        file.close()  # its holder has removed it meanwhile: another process may lock a new one
-
-
-def _is_the(path: Path, file: IO[str]) -> bool:
-    """Whether an open file is the one that `path` leads to now."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except OSError:
-        return False
 
 
 @contextmanager

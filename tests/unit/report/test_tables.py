@@ -18,7 +18,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import lock_of
+from fedrepro.support.locks import lock_of
 from support.places import ROOT
 from support.report_world import curve, make_world, write_run
 

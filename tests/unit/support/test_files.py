@@ -1,117 +1,15 @@
-"""Locks that two processes share, files that stay."""
+"""Files that stay, or are one line."""
 
-import errno
-import fcntl
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from fedrepro.support import files
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import is_locked, lock_of, only_one, write_atomically
-
-# Takes the lock, adds one to a number in a file by reading and writing, again and again.
-COUNTER = """
-import sys
-from pathlib import Path
-from fedrepro.support.files import only_one
-folder = Path(sys.argv[1])
-for _ in range(int(sys.argv[2])):
-    with only_one(folder):
-        number = int(folder.read_text())
-        folder.write_text(str(number + 1))
-"""
-HOLDER = """
-import sys
-from pathlib import Path
-from fedrepro.support.files import only_one
-with only_one(Path(sys.argv[1]), busy="busy"):
-    print("holds", flush=True)
-    sys.stdin.readline()
-"""
+from fedrepro.support.files import write_atomically
 
 
-def start(program: str, *arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    paths = os.pathsep.join([str(Path(files.__file__).parents[2])])
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-
-
-def test_of_two_processes_one_is_inside(tmp_path: Path) -> None:
-    """Though each removes the lock file when it leaves, while the other waits for it."""
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-    processes = [start(COUNTER, counter, 2000) for _ in range(2)]
-    for process in processes:
-        process.communicate()
-        assert process.returncode == 0
-    assert counter.read_text() == "4000"
-    assert list(tmp_path.iterdir()) == [counter]
-
-
-def test_a_process_that_does_not_wait_is_told(tmp_path: Path) -> None:
-    folder = tmp_path / "x"
-    with start(HOLDER, folder) as process:
-        assert process.stdout and process.stdout.readline() == "holds\n"
-        assert is_locked(folder)
-        with pytest.raises(UserError, match=r"x: busy$"), only_one(folder, busy="busy"):
-            pass
-        process.kill()
-    assert lock_of(folder).exists()  # what a killed process leaves is in nobody's way
-    with only_one(folder, busy="busy"):
-        assert is_locked(folder)
-    assert not is_locked(folder)
-
-
-def test_who_opened_a_lock_before_it_was_removed_does_not_hold_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A opens, B holds and removes, C makes a new one and holds it: then A must not be inside."""
-    folder = tmp_path / "x"
-    real, seen = fcntl.flock, 0
-
-    def late(file: object, operation: int) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:  # between A's open and A's lock
-            lock_of(folder).unlink()
-            lock_of(folder).touch()
-        real(file, operation)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    with only_one(folder):
-        assert seen == 2
-        with lock_of(folder).open("rb") as now, pytest.raises(BlockingIOError):
-            real(now, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-
-@pytest.mark.parametrize("busy", [None, "busy"])
-def test_a_file_system_without_locks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str | None
-) -> None:
-    def refuse(file: object, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with only_one(tmp_path / "x", busy):
-        (tmp_path / "y").touch()
-    assert [path.name for path in tmp_path.iterdir()] == ["y"]
-    assert not is_locked(tmp_path / "x")
-
-
-def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="could not be written"), only_one(tmp_path / "file" / "x"):
-        pass
     with (
         pytest.raises(UserError, match="could not be written"),
         write_atomically(tmp_path / "file" / "x"),

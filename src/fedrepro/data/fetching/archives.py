@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import only_one, whole_folder
+from fedrepro.support.files import whole_folder
+from fedrepro.support.locks import only_one
 
 # What the standard library raises for a damaged archive.
 DAMAGE = (

@@ -19,7 +19,8 @@ from fedrepro.data.fetching.archives import gunzip
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import only_one, sha256_of, write_atomically
+from fedrepro.support.files import sha256_of, write_atomically
+from fedrepro.support.locks import only_one
 
 DOWNLOADS = Path("results/downloads")
 RECORD = "files.json"

@@ -9,7 +9,8 @@ from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.raw_files import DOWNLOADS
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import make_folder, only_one, sha256_of, write_atomically
+from fedrepro.support.files import make_folder, sha256_of, write_atomically
+from fedrepro.support.locks import only_one
 
 FOLDER = DOWNLOADS / "weights"
 

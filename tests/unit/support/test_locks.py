@@ -1,0 +1,196 @@
+"""A folder has one writer, on this machine and on others."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fedrepro.support import locks
+from fedrepro.support.errors import UserError
+from fedrepro.support.locks import is_locked, lock_of, only_one, owner_of
+
+# Takes the lock, adds one to a number in a file by reading and writing, again and again.
+COUNTER = """
+import sys
+from pathlib import Path
+from fedrepro.support.locks import only_one
+folder = Path(sys.argv[1])
+for _ in range(int(sys.argv[2])):
+    with only_one(folder):
+        number = int(folder.read_text())
+        folder.write_text(str(number + 1))
+"""
+HOLDER = """
+import sys
+from pathlib import Path
+from fedrepro.support.locks import only_one
+with only_one(Path(sys.argv[1]), busy="busy"):
+    print("holds", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def start(program: str, *arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    paths = os.pathsep.join([str(Path(locks.__file__).parents[2])])
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+
+
+def test_of_two_processes_one_is_inside(tmp_path: Path) -> None:
+    """Though each removes the lock file when it leaves, while the other waits for it."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    processes = [start(COUNTER, counter, 300) for _ in range(2)]
+    for process in processes:
+        process.communicate()
+        assert process.returncode == 0
+    assert counter.read_text() == "600"
+    assert list(tmp_path.iterdir()) == [counter]
+
+
+def test_a_process_that_does_not_wait_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    with start(HOLDER, folder) as process:
+        assert process.stdout and process.stdout.readline() == "holds\n"
+        assert is_locked(folder)
+        with (
+            pytest.raises(UserError, match=r"x: busy \(process \d+ on .+\)$"),
+            only_one(folder, busy="busy"),
+        ):
+            pass
+        process.kill()
+    assert lock_of(folder).exists()  # what a killed process leaves is in nobody's way
+    with only_one(folder, busy="busy"):
+        assert is_locked(folder)
+    assert not is_locked(folder)
+
+
+def test_who_opened_a_lock_before_it_was_removed_does_not_hold_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A opens, B holds and removes, C makes a new one and holds it: then A must not be inside."""
+    folder = tmp_path / "x"
+    lock_of(folder).touch()
+    real, seen = fcntl.flock, 0
+
+    def late(file: object, operation: int) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:  # between A's open and A's lock
+            lock_of(folder).unlink()
+            lock_of(folder).touch()
+        real(file, operation)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with only_one(folder):
+        assert seen == 2
+        with lock_of(folder).open("rb") as now, pytest.raises(BlockingIOError):
+            real(now, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("busy", [None, "busy"])
+def test_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str | None
+) -> None:
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with only_one(tmp_path / "x", busy):
+        (tmp_path / "y").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["y"]
+    assert not is_locked(tmp_path / "x")
+
+
+def test_a_lock_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="could not be written"), only_one(tmp_path / "file" / "x"):
+        pass
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs of life every 20 ms."""
+    monkeypatch.setattr(locks, "BEAT", 0.02)
+    monkeypatch.setattr(locks, "SILENCE", 0.4)
+
+
+def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this process signs as one there, where the kernel knows nothing of here."""
+    there = replace(locks._me(), host="there", machine="another")
+    monkeypatch.setattr(locks, "_me", lambda: there)
+    monkeypatch.setattr(locks, "_machine", lambda: "another")
+    monkeypatch.setattr(locks, "_flock", lambda *_, **__: True)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_live_holder_on_another_machine_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "x"
+    with only_one(folder) as held:
+        here = f"process {os.getpid()} on {locks._me().host}"
+        with monkeypatch.context() as patch:
+            on_another_machine(patch)
+            assert is_locked(folder)
+            with pytest.raises(UserError) as caught, only_one(folder, busy="busy"):
+                pass
+        assert str(caught.value) == f"{folder}: busy ({here})"
+        held.check()
+    assert not lock_of(folder).exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_silent_holder_on_another_machine_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the clocks say; and it does not go on when it wakes up."""
+    folder = tmp_path / "x"
+    with only_one(folder) as held:
+        os.utime(lock_of(folder), (time.time() + 86400,) * 2)
+        with held._writing, monkeypatch.context() as patch:  # its signs of life stop
+            on_another_machine(patch)
+            with only_one(folder, busy="busy"):
+                owner = owner_of(folder)
+                assert owner and owner.host == "there"
+                with pytest.raises(UserError, match="has taken its work over"):
+                    held.check()
+        assert not lock_of(folder).exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_holder_goes_on_giving_signs_of_life(tmp_path: Path) -> None:
+    with only_one(tmp_path / "x"):
+        seen = set()
+        for _ in range(10):
+            seen.add(lock_of(tmp_path / "x").read_text(encoding="utf-8"))
+            time.sleep(0.02)
+    assert len(seen) > 2
+
+
+@pytest.mark.parametrize("number", locks.NO_LINKS)
+def test_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, "no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    folder = tmp_path / "x"
+    with only_one(folder):
+        assert is_locked(folder)
+        with pytest.raises(UserError, match="busy"), only_one(folder, busy="busy"):
+            pass
+    assert not list(tmp_path.iterdir())
