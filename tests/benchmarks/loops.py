@@ -14,6 +14,7 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
 from fedrepro.methods import _registry as registry
+from fedrepro.run.assembly import laid_out
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.store import ClientStore
 
@@ -80,7 +81,7 @@ class EngineLoop:
         rows = np.arange(len(y)).reshape(workload.clients, workload.samples)
         method, server_optimizer = registry.compose("fedavg", {})
         context = Context(
-            net=Net(workload.module()),
+            net=Net(laid_out(workload.module(), workload.model)),
             task=BINARY if workload.binary else CLASSIFICATION,
             clients=workload.clients,
             rounds=1_000_000,

@@ -8,6 +8,7 @@ arrive here inside ``torch.func.vmap``; one step of all of them is then compiled
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -96,11 +97,22 @@ def _alone(
             )
             torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves_as(change, moving)])
         return tree.copy(bound), tree.copy(state)
-    state = tree.copy(tree.ordered_as(state, moving))
+    state = _laid_out(tree.ordered_as(state, moving), params)
     advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
         advance(tree.leaves_as(gradient(ctx, sent, own, bound, batch), moving), rate)
-    return tree.copy(bound), state
+    return tree.copy(bound), tree.contiguous(state)
+
+
+def _laid_out(state: Tree, params: list[Tensor]) -> Tree:
+    """A copy of an optimizer's state; what it has for each parameter lies in memory as that."""
+    like = cycle(params)
+
+    def copied(leaf: Tensor) -> Tensor:
+        param = next(like)
+        return torch.empty_like(param if param.shape == leaf.shape else leaf).copy_(leaf)
+
+    return tree.apply(copied, state)
 
 
 class _Call(NamedTuple):

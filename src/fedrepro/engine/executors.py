@@ -49,7 +49,8 @@ def sequential(
 
 def _local(method: Method, ctx: Context, sent: Tree, own: Tree, steps: Steps) -> tuple[Tree, Tree]:
     with ctx.net.drawing_from(steps.layers_seed):
-        return method.local(ctx, sent, own, steps)
+        report, after = method.local(ctx, sent, own, steps)
+    return report, tree.contiguous(after)  # as it is when it comes from a file
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,20 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
     def advance(
         params: list[Tensor], velocity: list[Tensor]
     ) -> Callable[[list[Tensor], float], None]:
+        # Strides are ignored: gradients must lie in memory as their parameters do.
+        formats = [
+            torch.contiguous_format if param.is_contiguous() else torch.channels_last
+            for param in params
+        ]
+
         # One pass over memory, where separate operations need ten.
         def step(gradients: list[Tensor], rate: float) -> None:
             torch._fused_sgd_(
                 params,
-                [gradient.contiguous() for gradient in gradients],  # strides would be ignored
+                [
+                    gradient.contiguous(memory_format=form)
+                    for gradient, form in zip(gradients, formats, strict=True)
+                ],
                 velocity,
                 weight_decay=weight_decay,
                 momentum=momentum,

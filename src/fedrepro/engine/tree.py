@@ -82,8 +82,13 @@ def zeros(tree: Tree) -> Tree:
 
 
 def copy(tree: Tree) -> Tree:
-    """New tensors with the same values, cut off from any graph."""
-    return apply(lambda leaf: leaf.detach().clone(), tree)
+    """New tensors with the same values, cut off from any graph, in memory as they are in a file."""
+    return apply(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), tree)
+
+
+def contiguous(tree: Tree) -> Tree:
+    """The same tensors in memory as they are in a file, copied where they are not."""
+    return apply(torch.Tensor.contiguous, tree)
 
 
 def add(left: Tree, right: Tree) -> Tree:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
@@ -132,7 +133,7 @@ def make_plan(
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
     model = models.build(setting.model, dataset.input_shape, outputs, weights)
-    net = Net(model.to(device))
+    net = Net(laid_out(model.to(device), setting.model))
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -219,6 +220,14 @@ def make_plan(
         threads=1 if dealt else threads,
         workers=threads if dealt else 1,
     )
+
+
+def laid_out(module: nn.Module, name: str) -> nn.Module:
+    """The model called ``name``, in the memory format in which it trains fastest on its device."""
+    on_cpu = next(module.parameters()).device.type == "cpu"
+    if on_cpu and models.find(name).channels_last:
+        return module.to(memory_format=torch.channels_last)
+    return module
 
 
 def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:

@@ -61,7 +61,8 @@ def of_code(spec: RunSpec) -> str:
 def _of_code(composition: str, model: str) -> str:
     entry = models.find(model)
     digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
-    return of_text(f"{digest} {entry.module} {entry.function} {entry.family}")
+    layout = " channels_last" if entry.channels_last else ""
+    return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
 
 def code_of_run(composition: str, model: str) -> tuple[Path, ...]:

@@ -1,0 +1,87 @@
+"""Convolutions in the memory format channels_last: faster, and nothing outside can tell."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.executors import Parallel
+from fedrepro.engine.net import Net
+from fedrepro.engine.optim import Optimizer, adam, sgd
+from fedrepro.engine.round import Federation
+from fedrepro.models import _registry as models
+from fedrepro.run.assembly import laid_out
+from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support.rng import stream
+from support.worlds import Data, assert_close, federation, play
+
+SHAPE, SIZES = (2, 14, 14), (4, 3, 5)
+
+
+def module(dtype: torch.dtype = torch.float64) -> nn.Module:
+    return models.build("small_bn_cnn", SHAPE, 3).to(dtype)
+
+
+def convolving(name: str, net: nn.Module, optimizer: Optimizer | None = None) -> Federation:
+    rng, dtype = stream(1, "images"), next(net.parameters()).dtype
+    images = [
+        (torch.rand(size, *SHAPE, generator=rng, dtype=dtype), torch.arange(size) % 3)
+        for size in SIZES
+    ]
+    world = federation(name, cohort=2)
+    context = replace(
+        world.context,
+        net=Net(net),
+        clients=len(SIZES),
+        optimizer=optimizer or world.context.optimizer,
+    )
+    return replace(world, context=context, clients=Data(images), batch_size=2)
+
+
+def test_the_table_says_which_models() -> None:
+    def formats(name: str) -> set[bool]:
+        built = laid_out(models.build(name, (1, 28, 28), 10), name)
+        return {leaf.is_contiguous() for leaf in built.parameters()}
+
+    assert formats("ima_fmnist_cnn") == {True, False}
+    assert formats("superfed_vgg9") == {True} == formats("twonn")
+
+
+def test_initial_weights_are_the_same() -> None:
+    turned = Net(module().to(memory_format=torch.channels_last))
+    first, expected = turned.init(stream(1, "init")), Net(module()).init(stream(1, "init"))
+    assert_close(first, expected, 0)
+    assert all(leaf.is_contiguous() for leaf in tree.leaves(first))
+    assert not turned.module.get_submodule("body")[0].weight.is_contiguous()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedasam", "ditto", "ima+superfed_mm"])
+@pytest.mark.parametrize("optimizer", [sgd(0.9, 0.01), adam()], ids=["sgd", "adam"])
+def test_it_learns_the_same(name: str, optimizer: Optimizer) -> None:
+    expected, theirs, _ = play(convolving(name, module(), optimizer), until=2)
+    turned = module().to(memory_format=torch.channels_last)
+    found, owns, _ = play(convolving(name, turned, optimizer), until=2)
+    assert_close(found, expected)
+    assert_close(dict(owns.known), dict(theirs.known))
+    assert all(leaf.is_contiguous() for leaf in tree.leaves(dict(owns.known)))
+    assert all(leaf.is_contiguous() for leaf in tree.leaves(found))
+
+
+@pytest.mark.parametrize("name", ["scaffold", "ima+superfed_mm"])
+def test_neither_processes_nor_a_file_between_rounds_change_a_bit(name: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    # In float32, which has convolutions of its own for each format.
+    turned = module(torch.float32).to(memory_format=torch.channels_last)
+    world = convolving(name, turned)
+    server, owns, _ = play(world, until=3)
+    dealt, dealt_owns, _ = play(replace(world, execute=Parallel(2)), until=3)
+    assert_close(dealt, server, 0)
+    assert_close(dict(dealt_owns.known), dict(owns.known), 0)
+    half, known, done = play(world, until=1)
+    save_tree(tmp_path / "server", half)
+    for client, own in known.known.items():
+        save_tree(tmp_path / "own", own)
+        known.known[client] = load_tree(tmp_path / "own")[0]
+    resumed, _, _ = play(world, until=3, state=(load_tree(tmp_path / "server")[0], known, done))
+    assert_close(resumed, server, 0)
