@@ -27,7 +27,7 @@ from fedrepro.cli.warm import VARIABLE, address
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
 # What commands import only when they need it.
-NEEDED = ("altair", "pyarrow.parquet", "rich.progress", "rich.table", "scipy.special")
+NEEDED = ("altair", "pyarrow.parquet", "rich.progress", "rich.table", "scipy.stats")
 # One thread in each library, as for the commands, and none beside them in the allocator of pyarrow.
 ALONE = {
     **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},
@@ -92,6 +92,7 @@ def _import_everything() -> None:
             importlib.import_module(module.name)
     for name in ("fedrepro.cli.main", *NEEDED):
         importlib.import_module(name)
+    importlib.import_module("fedrepro.report.pages.templates").compile_all(Path.cwd())
     gc.freeze()  # else a fork's first collection would copy all this memory
 
 

@@ -1,6 +1,6 @@
 """The site: static pages that open from disk, without network and without scripts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
@@ -85,12 +85,13 @@ def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord
 
 
 def write_runs(
-    workbench: Workbench, published: Published, renderer: Renderer, records: Iterable[RunRecord]
+    workbench: Workbench, published: Published, renderer: Renderer, records: Sequence[RunRecord]
 ) -> None:
     """A page for each run. The partition's picture is drawn once for all runs that share it."""
     drawn: dict[Path, HeatMap | None] = {}
-    uses = overview.tables_of_runs(workbench, published)
-    cells = cells_of_runs(workbench, published)
+    wanted = {record.run for record in records}
+    uses = overview.tables_of_runs(workbench, published, wanted)
+    cells = cells_of_runs(workbench, published, wanted)
     for record in records:
         partition = None
         if record.run.setting in workbench.settings:

@@ -1,11 +1,11 @@
 """Learning curves: lines over seeds, their mean and range, and the chart of one panel."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from fedrepro.report.drawing.style import DASHES, SERIES_COLOURS, SHAPES, finish
+from fedrepro.report.drawing.frame import Frame, axis, counting
+from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, VARIABLES
 
 Points = Sequence[tuple[float, float]]
 MARKS = 7  # per line, so that a line can be told without its colour
@@ -47,97 +47,82 @@ def draw(
     names in the order that decides their styles (default: these lines'); ``limits`` are those of
     the vertical axis, when several panels share it; ``across`` is what the horizontal one counts.
     """
-    import altair as alt
-
     if limits:
         lines = [cut(line, limits[0]) for line in lines]
     order = list(names or [line.name for line in lines])
-    marked = [row for line in lines for row in _marks(line)]
-    rows = [row for line in lines for row in _rows(line)]
-    ranges = [row for line in lines if line.low for row in _rows(line)]
-    levels = [
-        {"series": line.name, "value": line.level} for line in lines if line.level is not None
-    ]
-    indices = [number % len(SERIES_COLOURS) for number in range(len(order))]
-    domain = list(limits) if limits else alt.Undefined
-    first = min(0.0, *(line.points[0][0] for line in lines))
-    last = max(line.points[-1][0] for line in lines)
-    x = alt.X(
-        "round:Q",
-        title=across,
-        scale=alt.Scale(domain=[first, last], nice=False),
-        axis=alt.Axis(tickCount=5, format="d" if across == "round" else "~g"),
+    ends = [line.points[index][0] for line in lines for index in (0, -1) if line.points]
+    horizontal = counting if across == "round" else axis
+    low, high = limits or (min(_heights(lines)), max(_heights(lines)))
+    frame = Frame(
+        horizontal(min(0.0, *ends), max(ends)),
+        axis(low, high, unit=unit, nice=not limits),
+        across,
     )
-    y = alt.Y(
-        "value:Q",
-        title=None,
-        scale=alt.Scale(domain=domain, zero=False, nice=not limits),
-        # The page's face may be wider than the one that the library measures labels with.
-        axis=alt.Axis(
-            tickCount=5, minExtent=44, labelExpr=f"datum.label + '{' %' if unit == '%' else ''}'"
-        ),
-    )
-    colour = alt.Color(
-        "series:N",
-        scale=alt.Scale(domain=order, range=[SERIES_COLOURS[index] for index in indices]),
-        legend=None,
-    )
-    dash = alt.StrokeDash(
-        "series:N",
-        scale=alt.Scale(domain=order, range=[list(DASHES[index]) for index in indices]),
-        legend=None,
-    )
-    shape = alt.Shape(
-        "series:N",
-        scale=alt.Scale(domain=order, range=[SHAPES[index] for index in indices]),
-        legend=None,
-    )
-    layers: list[Any] = []
-    if levels:
-        layers.append(
-            alt.Chart(alt.InlineData(levels))
-            .mark_rule(strokeWidth=1, strokeDash=[1, 3], opacity=0.9)
-            .encode(y=y, color=colour)
-        )
-    raw = [row for line in lines for row in _rows(Line(line.name, line.raw))]
-    if raw:
-        layers.append(
-            alt.Chart(alt.InlineData(raw))
-            .mark_line(strokeWidth=0.8, opacity=0.45)
-            .encode(x=x, y=y, color=colour)
-        )
-    begins = [{"series": line.name, "round": place} for line in lines for place in line.begins]
-    if begins:
-        layers.append(
-            alt.Chart(alt.InlineData(begins))
-            .mark_rule(strokeWidth=1.2, strokeDash=[4, 3])
-            .encode(x=x, color=colour)
-        )
-    if ranges:
-        layers.append(
-            alt.Chart(alt.InlineData(ranges))
-            .mark_area(opacity=0.16)
-            .encode(x=x, y=y.title(None), y2="high:Q", fill=colour_fill(alt, order, indices))
-            .transform_calculate(value="datum.low")
-        )
-    layers.append(
-        alt.Chart(alt.InlineData(rows))
-        .mark_line(strokeWidth=1.8, interpolate="linear")
-        .encode(x=x, y=y, color=colour, strokeDash=dash)
-    )
-    layers.append(
-        alt.Chart(alt.InlineData(marked))
-        .mark_point(filled=True, opacity=1, size=34)
-        .encode(x=x, y=y, color=colour, shape=shape)
-    )
-    chart = alt.layer(*layers).properties(width=270, height=170)
-    return finish(chart, description)
+    styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
+    layers = (_levels, _raw, _begins, _range, _curve, _marks)
+    drawn = (layer(frame, line, styles[line.name]) for layer in layers for line in lines)
+    return frame.svg(drawn, description)
 
 
-def colour_fill(alt: Any, order: Sequence[str], indices: Sequence[int]) -> Any:
-    """The fill of a range, in its line's colour."""
-    colours = [SERIES_COLOURS[index] for index in indices]
-    return alt.Fill("series:N", scale=alt.Scale(domain=list(order), range=colours), legend=None)
+def _heights(lines: Sequence[Line]) -> list[float]:
+    """All values that the vertical axis must reach."""
+    values = [value for line in lines for _, value in (*line.points, *line.raw)]
+    values += [value for line in lines for value in (*line.low, *line.high)]
+    return values + [line.level for line in lines if line.level is not None]
+
+
+def _stroke(path: str, number: int, more: str) -> str:
+    colour = VARIABLES[SERIES_COLOURS[number]]
+    return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
+
+
+def _levels(frame: Frame, line: Line, number: int) -> str:
+    """The printed number, as a dotted line."""
+    if line.level is None:
+        return ""
+    path = f"M{frame.left:.1f},{frame.y(line.level):.1f}h{frame.width}"
+    return _stroke(path, number, 'stroke-dasharray="1,3" opacity="0.9"')
+
+
+def _raw(frame: Frame, line: Line, number: int) -> str:
+    if not line.raw:
+        return ""
+    return _stroke(frame.path(line.raw), number, 'stroke-width="0.8" opacity="0.45"')
+
+
+def _begins(frame: Frame, line: Line, number: int) -> str:
+    colour = VARIABLES[SERIES_COLOURS[number]]
+    return "".join(
+        f'<line x1="{frame.x(at):.1f}" x2="{frame.x(at):.1f}" y1="8" y2="{8 + frame.height}" '
+        f'stroke="{colour}" stroke-width="1.2" stroke-dasharray="4,3"/>'
+        for at in line.begins
+    )
+
+
+def _range(frame: Frame, line: Line, number: int) -> str:
+    if not line.low:
+        return ""
+    rounds = [at for at, _ in line.points]
+    around = [*zip(rounds, line.high, strict=True)]
+    around += [*zip(rounds[::-1], line.low[::-1], strict=True)]
+    colour = VARIABLES[SERIES_COLOURS[number]]
+    return f'<path d="{frame.path(around)}Z" fill="{colour}" opacity="0.16"/>' if around else ""
+
+
+def _curve(frame: Frame, line: Line, number: int) -> str:
+    if not line.points:
+        return ""
+    dash = f' stroke-dasharray="{",".join(map(str, DASHES[number]))}"' if number else ""
+    return _stroke(frame.path(line.points), number, f'stroke-width="1.8"{dash}')
+
+
+def _marks(frame: Frame, line: Line, number: int) -> str:
+    """A few points of a line, the last one among them; of a short line, all."""
+    last = len(line.points) - 1
+    marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
+    chosen = sorted({round(last * index / max(marks - 1, 1)) for index in range(marks)})
+    path = "".join(f"{frame.path([line.points[index]])}{MARK_PATHS[number]}" for index in chosen)
+    return f'<path d="{path}" fill="{VARIABLES[SERIES_COLOURS[number]]}"/>' if path else ""
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
@@ -202,27 +187,3 @@ def smoothed(line: Line, rounds: int) -> Line:
         last = values[max(0, index + 1 - rounds) : index + 1]
         points.append((number, math.fsum(last) / len(last)))
     return replace(line, points=points, low=(), high=(), raw=line.points)
-
-
-def _rows(line: Line) -> list[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = []
-    for index, (number, value) in enumerate(line.points):
-        row = {"series": line.name, "round": number, "value": _short(value)}
-        if line.low:
-            row |= {"low": _short(line.low[index]), "high": _short(line.high[index])}
-        rows.append(row)
-    return rows
-
-
-def _marks(line: Line) -> list[Mapping[str, Any]]:
-    """A few points of a line, the last one among them; of a short line, all."""
-    last = len(line.points) - 1
-    marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
-    chosen = sorted({round(last * number / max(marks - 1, 1)) for number in range(marks)})
-    rows = _rows(Line(line.name, line.points))
-    return [rows[index] for index in chosen]
-
-
-def _short(value: float) -> float:
-    """Three decimals, or of what is below 1 four digits."""
-    return round(value, 3) if abs(value) >= 1 else float(f"{value:.4g}")

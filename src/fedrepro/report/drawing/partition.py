@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrepro.report.drawing.style import HEAT, finish
+from fedrepro.report.drawing.frame import Axis, Frame, axis
+from fedrepro.report.drawing.style import HEAT, VARIABLES
 from fedrepro.support.errors import UserError
 
 
@@ -58,44 +59,30 @@ def draw(counts: Sequence[Sequence[int]], *, description: str, width: int = 720)
     ``counts`` are numbers of training samples, [clients][classes]; ``width`` is how wide it will
     be shown, in pixels, so that its words are as large as others.
     """
-    import altair as alt
-
     clients, classes = len(counts), len(counts[0])
     most = max(max(row) for row in counts)
-    values = [
-        {"x": client, "x2": client + 1, "y": label, "y2": label + 1,
-         "share": round(0.12 + 0.88 * count / most, 3)}
-        for client, row in enumerate(counts)
-        for label, count in enumerate(row)
-        if count
-    ]  # fmt: skip
-    step = max(1, math.ceil(classes / 10))
-    ticks = list(range(0, classes, step))
-    chart = (
-        alt.Chart(alt.InlineData(values))
-        .mark_rect(fill=HEAT, stroke=None)
-        .encode(
-            x=alt.X(
-                "x:Q",
-                title="client",
-                scale=alt.Scale(domain=[0, clients], nice=False),
-                axis=alt.Axis(grid=False, tickCount=10, format="d"),
-            ),
-            x2="x2:Q",
-            y=alt.Y(
-                "y:Q",
-                title="class",
-                scale=alt.Scale(domain=[classes, 0], nice=False),
-                axis=alt.Axis(
-                    grid=False,
-                    ticks=False,
-                    values=[tick + 0.5 for tick in ticks],
-                    labelExpr="floor(datum.value)",
-                ),
-            ),
-            y2="y2:Q",
-            fillOpacity=alt.FillOpacity("share:Q", scale=None),
-        )
-        .properties(width=width, height=max(130, min(300, 15 * classes)))
+    ticks = [label + 0.5 for label in range(0, classes, max(1, math.ceil(classes / 10)))]
+    few = [client + 0.5 for client in range(clients)]
+    frame = Frame(
+        Axis(0, clients, few, [f"{tick - 0.5:.0f}" for tick in few])
+        if clients <= 20
+        else axis(0, clients, count=10),
+        Axis(classes, 0, ticks, [f"{tick - 0.5:.0f}" for tick in ticks]),
+        "clients from left to right, classes from top to bottom",
+        width - 60,
+        max(130, min(300, 15 * classes)),
+        least=30,
     )
-    return finish(chart, description)
+    shades: dict[int, list[str]] = {}  # in hundredths -> one path for all cells that have it
+    for client, row in enumerate(counts):
+        for label, count in enumerate(row):
+            if count:
+                left, top = frame.x(client), frame.y(label)
+                wide, high = frame.x(client + 1) - left, frame.y(label + 1) - top
+                cell = f"M{left:.2f},{top:.2f}h{wide:.2f}v{high:.2f}h{-wide:.2f}z"
+                shades.setdefault(round(12 + 88 * count / most), []).append(cell)
+    drawn = (
+        f'<path d="{"".join(cells)}" fill="{VARIABLES[HEAT]}" fill-opacity="{shade / 100:g}"/>'
+        for shade, cells in sorted(shades.items())
+    )
+    return frame.svg(drawn, description, grid=False)

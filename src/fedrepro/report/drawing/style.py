@@ -4,7 +4,6 @@ Colours are written as variables of the page's style sheet, so that a chart foll
 lines differ in dash and mark besides colour; sizes are left to the page.
 """
 
-import io
 import re
 from dataclasses import dataclass
 from html import escape
@@ -28,13 +27,13 @@ VARIABLES = {
 }
 DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
-MARK_PATHS = (  # the shapes of SHAPES for the key, around (0, 0)
-    "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
-    "M0,-4L4,3.2H-4Z",
-    "M-3.2,-3.2h6.4v6.4h-6.4Z",
-    "M0,-4.6L4.6,0L0,4.6L-4.6,0Z",
-    "M-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4Z",
-    "M0,4L4,-3.2H-4Z",
+MARK_PATHS = (  # the same shapes around the place where a path is
+    "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
+    "m0,-4l4,7.2h-8z",
+    "m-3.2,-3.2h6.4v6.4h-6.4z",
+    "m0,-4.6l4.6,4.6l-4.6,4.6l-4.6,-4.6z",
+    "m-1.2,-3.6h2.4v2.4h2.4v2.4h-2.4v2.4h-2.4v-2.4h-2.4v-2.4h2.4z",
+    "m0,4l4,-7.2h-8z",
 )
 
 
@@ -51,7 +50,17 @@ def style_of(number: int) -> Style:
     """The style of a panel's line ``number``, from 0; styles repeat after six."""
     index = number % len(SERIES_COLOURS)
     dash = " ".join(map(str, DASHES[index])) if number else "none"
-    return Style(VARIABLES[SERIES_COLOURS[index]], dash, MARK_PATHS[index])
+    return Style(VARIABLES[SERIES_COLOURS[index]], dash, f"M0,0{MARK_PATHS[index]}")
+
+
+def rendered(chart: Any) -> str:
+    """The library's SVG. Not held against its schema, which takes as long as drawing: tests do."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    drawn: str = vl_convert.vegalite_to_svg(chart.to_dict(validate=False), vl_version=version)
+    return drawn
 
 
 def finish(chart: Any, description: str) -> str:
@@ -63,9 +72,7 @@ def finish(chart: Any, description: str) -> str:
         labelFontSize=13, titleFontSize=13, titleFontWeight="normal", titlePadding=6,
         labelPadding=4, tickSize=4, domain=False, gridOpacity=0.8,
     ).configure_view(stroke=None)  # fmt: skip
-    drawn = io.StringIO()
-    styled.save(drawn, format="svg")
-    svg = drawn.getvalue()
+    svg = rendered(styled)
     # The page says what the figure is; the library's description of every axis would only be noise.
     svg = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", svg)
     svg = re.sub(r' (width|height)="\d+(\.\d+)?"', "", svg, count=2)

@@ -1,6 +1,7 @@
 """What a run is to the tables: which number each of their cells takes from it."""
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from fedrepro.config.tables import Metric, Summary
@@ -61,14 +62,16 @@ class Answer:
     demo: bool
 
 
-def cells_of_runs(workbench: Workbench, published: Published) -> dict[Run, list[CellUse]]:
-    """Run -> the cells that it is for, at either scale."""
+def cells_of_runs(
+    workbench: Workbench, published: Published, wanted: AbstractSet[Run]
+) -> dict[Run, list[CellUse]]:
+    """Run -> the cells that it is for, at either scale, of the runs that are ``wanted``."""
     found: dict[Run, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
         for target in workbench.targets(scale).values():
-            if isinstance(target, TableTarget):
+            if isinstance(target, TableTarget) and not wanted.isdisjoint(target.runs):
                 for use, runs in _uses(target, published):
-                    for run in runs:
+                    for run in wanted & set(runs):
                         found.setdefault(run, {})[use.address, use.demo] = use
     return {run: list(uses.values()) for run, uses in found.items()}
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import GivenRun
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 
@@ -18,6 +19,17 @@ def given_to(workbench: Workbench, run: Run) -> dict[str, Run]:
         for need, source in sources.items()
         if isinstance(source, RunSpec)
     }
+
+
+def is_given(workbench: Workbench, runs: Iterable[Run]) -> bool:
+    """Whether some of these runs are what others are given, whatever their seeds."""
+    sources = {
+        (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
+        for setting in workbench.settings.values()
+        for source in setting.given.values()
+        if isinstance(source, GivenRun)
+    }
+    return any((run.setting, run.method) in sources for run in runs)
 
 
 def with_given(workbench: Workbench, runs: Iterable[Run]) -> list[Run]:

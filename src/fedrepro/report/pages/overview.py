@@ -2,24 +2,33 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC
-from fedrepro.report.pages.given import with_given
+from fedrepro.report.pages.given import is_given, with_given
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
 
 
-def tables_of_runs(workbench: Workbench, papers: Published) -> dict[Run, list[dict[str, str]]]:
-    """Run -> the tables and figures that need it, or what is given it, at either scale."""
+def tables_of_runs(
+    workbench: Workbench, papers: Published, wanted: AbstractSet[Run]
+) -> dict[Run, list[dict[str, str]]]:
+    """Run -> the tables and figures that need it, or what is given it, at either scale.
+
+    Args:
+        wanted: the runs that are asked for.
+    """
     found: dict[Run, dict[str, dict[str, str]]] = {}
+    given = is_given(workbench, wanted)
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
-            for run in with_given(workbench, target.runs):
-                use = _use(target, papers)
+            runs = with_given(workbench, target.runs) if given else target.runs
+            use = _use(target, papers)
+            for run in wanted & set(runs):
                 found.setdefault(run, {})[use["page"]] = use
     return {run: list(uses.values()) for run, uses in found.items()}
 

@@ -3,6 +3,8 @@
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +25,12 @@ class Renderer:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        folder = root / TEMPLATES
+        folder = (root / TEMPLATES).resolve()
         if not folder.is_dir():
             raise UserError(
                 f"{TEMPLATES}: there is no such folder; expected the root of a checkout"
             )
-        self.environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(folder),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined,
-        )
-        self.environment.filters |= {
-            "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
-            "prose": prose, "powers": powers, "svg": Markup, "plain": plain, "words": words,
-            "figure": figure,
-        }  # fmt: skip
+        self.environment = environment(folder)
 
     def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
         """Render ``page``, relative to the site."""
@@ -56,6 +47,32 @@ class Renderer:
         for source in sorted((self.root / TEMPLATES / "assets").iterdir()):
             with write_atomically(self.root / SITE / "assets" / source.name) as temporary:
                 shutil.copyfile(source, temporary)
+
+
+@cache
+def environment(folder: Path) -> jinja2.Environment:
+    """The templates of a folder, each compiled once in a process and again when it has changed."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    made.filters |= {
+        "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
+        "prose": prose, "powers": powers, "svg": Markup, "plain": plain, "words": words,
+        "figure": figure,
+    }  # fmt: skip
+    return made
+
+
+def compile_all(root: Path) -> None:
+    """Compile the templates of a checkout, if it is one: for processes that are forked later."""
+    made = environment((root / TEMPLATES).resolve())
+    for name in made.list_templates(extensions=["j2"]):
+        with suppress(jinja2.TemplateError):  # told when a page needs it
+            made.get_template(name)
 
 
 def number(value: float | None, decimals: int = 2) -> str:
