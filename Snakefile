@@ -6,34 +6,11 @@
 #   snakemake --workflow-profile workflow/profiles/slurm on a cluster
 
 
-include: "workflow/rules/common.smk"
-include: "workflow/rules/data.smk"
-include: "workflow/rules/partition.smk"
-include: "workflow/rules/run.smk"
-include: "workflow/rules/study.smk"
-include: "workflow/rules/report.smk"
+include: "workflow/Snakefile"
 
 
-# Short, or in need of the network: done where Snakemake runs, not as jobs of a cluster.
-localrules:
-    all,
-    download,
-    table,
-    page,
-    site,
-
-
-rule all:
+# The default target of an included file does not count.
+rule everything:
     default_target: True
     input:
-        "reports/site/index.html",
-        GRAPH.results(),
-
-
-onstart:
-    if workflow.is_main_process and workflow.local_exec:
-        open_warm_start()
-
-
-onerror:
-    show_holes(workflow)
+        rules.all.input,

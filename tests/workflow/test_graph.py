@@ -203,7 +203,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for rules in (root / "workflow/rules").glob("*.smk"):
         text = rules.read_text(encoding="utf-8")
         rules.write_text(text.replace("fedrepro --log", "touch {output}; : --log"))
-    project.edit("Snakefile", "open_warm_start()", "pass")
+    project.edit("workflow/Snakefile", "open_warm_start()", "pass")
     # Clients are counted in data that are there, which are not fetched for it.
     (root / "results/data/one").mkdir(parents=True)
     (root / "results/data/one/meta.json").touch()

@@ -12,7 +12,7 @@ rule partition:
     conda:
         "../envs/fedrepro.yaml"
     params:
-        code=GRAPH.code("fedrepro.data.partition.partition"),
+        code=GRAPH.partition_code,
         # That the function takes `output` keeps the name from being compared with the last run's:
         # which of several settings it is does not matter.
         setting=lambda wildcards, output: GRAPH.setting_of_partition(wildcards),

@@ -4,12 +4,13 @@ import argparse
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import analysis, data, listing, plan, replay, report, run, synth, verify
+from fedrepro.cli import analysis, data, init, listing, plan, replay, report, run, synth, verify
+from fedrepro.config.workbench import CONFIG
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -22,8 +23,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
+    top.add_argument(
+        "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
+    )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (run, listing, data, report, replay, analysis, synth, plan, verify):
+    for commands in (init, run, listing, data, report, replay, analysis, synth, plan, verify):
         commands.register(subparsers)
     return top
 
@@ -39,10 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
     try:
         log = _open(chosen.log)
+        root = _root(chosen.root)
     except UserError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
         return 2
-    with _logged(log):
+    with _logged(log), chdir(root):
         try:
             return chosen.handler(chosen) or 0
         except UserError as error:
@@ -107,6 +112,18 @@ def _open(path: Path | None) -> IO[str] | None:
         raise cannot_write(f"the command line: --log: {brief(str(path))}", error) from error
     except ValueError as error:  # such as a NUL in the name
         raise bad_value("the command line", "--log", str(path), f"a file ({error})") from error
+
+
+def _root(folder: Path | None) -> Path:
+    """The folder to work in: what commands read and write is relative to it, the log is not.
+
+    Raises:
+        UserError: for one that is no workbench.
+    """
+    if folder is not None and not (folder / CONFIG).is_file():
+        wanted = f"a workbench, with {CONFIG}: `fedrepro init` writes one"
+        raise bad_value("the command line", "--root", str(folder), wanted)
+    return folder or Path()
 
 
 @contextmanager

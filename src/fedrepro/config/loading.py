@@ -10,7 +10,8 @@ from fedrepro.config.tables import ClientStatistics, named_settings, variants
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.models._registry import MODELS
+from fedrepro.models import _registry as models
+from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import read_yaml, validate
 
@@ -21,8 +22,7 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     Raises:
         UserError: for the first fault: one line with file, key, value and what was expected.
     """
-    written = read_yaml(root / CONFIG, CONFIG)
-    config = validate(Config, {} if written is None else written, CONFIG)
+    config = load_config(root)
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
     catalogue = load_catalogue(root / CATALOGUE)
@@ -39,12 +39,28 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
     weights = {
         name: (model.weights, catalogue.weights[model.weights])
-        for name, model in MODELS.items()
+        for name, model in models.MODELS.items()
         if model.weights in catalogue.weights
     }
     return Workbench(
         root, config, experiments, catalogue.datasets, files, weights, catalogue.weights
     )
+
+
+def load_config(root: Path = Path()) -> Config:
+    """Read ``root/config/config.yaml``; from now on, its folders of one's own are searched.
+
+    Raises:
+        UserError: for the first fault.
+    """
+    written = read_yaml(root / CONFIG, CONFIG)
+    config = validate(Config, {} if written is None else written, CONFIG)
+    folders = config.own.folders
+    for kind, folder in folders.items():
+        if not (root / folder).is_dir():
+            raise bad_value(CONFIG, f"own.{kind}", str(folder), "a folder")
+    own.use({kind: root / folder for kind, folder in folders.items()})
+    return config
 
 
 def _experiment(path: Path, shown: Path) -> Experiment:
@@ -90,17 +106,16 @@ def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
     """Refuse names of data sets, models and settings that do not exist."""
+    known_models = models.known()
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
         if setting.dataset not in datasets:
             raise bad_value(shown, key, setting.dataset, f"a data set of {CATALOGUE}", datasets)
-        if setting.model not in MODELS:
-            expectation = f"one of {', '.join(MODELS)}"
-            raise bad_value(shown, f"settings.{name}.model", setting.model, expectation, MODELS)
-        judge = setting.judge
-        if judge and judge.model not in MODELS:
-            where = f"settings.{name}.judge.model"
-            raise bad_value(shown, where, judge.model, f"one of {', '.join(MODELS)}", MODELS)
+        judges = {"judge.model": setting.judge.model} if setting.judge else {}
+        for place, model in {"model": setting.model, **judges}.items():
+            if model not in known_models:
+                where, one_of = f"settings.{name}.{place}", f"one of {', '.join(known_models)}"
+                raise bad_value(shown, where, model, one_of, known_models)
     for name, setting in experiment.settings.items():
         for need, source in setting.given.items():
             if isinstance(source, GivenRun) and source.setting not in experiment.readings:

@@ -24,6 +24,7 @@ from fedrepro.config.values import (
     Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
+from fedrepro.support.own import Kind
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
 
@@ -52,6 +53,26 @@ class DataSources(Typed):
     )
 
 
+class OwnFolders(Typed):
+    """Folders of your own files, relative to the workbench's root; a file's name is what it has."""
+
+    methods: Path | None = Field(default=None, description="A dataclass of hooks in each file.")
+    models: Path | None = Field(default=None, description="A function of its name in each file.")
+    partitions: Path | None = Field(
+        default=None, description="A partition scheme, a class, in each file."
+    )
+
+    @property
+    def folders(self) -> dict[Kind, Path]:
+        """Those that are named."""
+        named: dict[Kind, Path | None] = {
+            "methods": self.methods,
+            "models": self.models,
+            "partitions": self.partitions,
+        }
+        return {kind: folder for kind, folder in named.items() if folder is not None}
+
+
 class Config(Typed):
     """config/config.yaml."""
 
@@ -62,6 +83,7 @@ class Config(Typed):
     executor: Executor = "auto"
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
     data: DataSources = DataSources()
+    own: OwnFolders = OwnFolders()
 
 
 class Overrides(Typed):

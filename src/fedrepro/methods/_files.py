@@ -1,37 +1,30 @@
 """From names to files: what a composition is made of, without importing any of it.
 
 A method is found by its file: ``methods/fedprox.py`` holds the method called fedprox. A folder of
-your own is searched too when the environment variable FEDREPRO_METHODS names one.
+your own is searched too (:mod:`fedrepro.support.own`).
 """
 
 import ast
-import os
 from functools import lru_cache
 from pathlib import Path
 
+from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
 
 METHODS = Path(__file__).parent
-FOLDER = "FEDREPRO_METHODS"  # the environment variable that names a folder of your own
 SERVER_OPTIMIZERS = METHODS / "server"
 SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
 
 
 def part_files() -> dict[str, Path]:
     """Name -> file of everything that a composition can name, without importing any."""
-    folders = [METHODS, SERVER_OPTIMIZERS]
-    extra = os.environ.get(FOLDER)
-    if extra:
-        folder = Path(extra)
-        if not folder.is_dir():
-            raise bad_value("environment", FOLDER, extra, "a folder of method files")
-        folders.append(folder)
-    return {
+    packaged = {
         file.stem: file
-        for folder in folders
+        for folder in (METHODS, SERVER_OPTIMIZERS)
         for file in sorted(folder.glob("*.py"))
         if not file.stem.startswith("_") and file not in SHARED
     }
+    return {**packaged, **own.files_of("methods")}
 
 
 def split(composition: str) -> list[tuple[str, bool]]:
@@ -64,11 +57,11 @@ def module_files(composition: str) -> list[Path]:
 
 def needs_of(composition: str) -> tuple[str, ...]:
     """What its parts need to be given, by name: their ``needs``, without importing any."""
-    return _needs_of(composition, os.environ.get(FOLDER))
+    return _needs_of(composition, own.folder_of("methods"))
 
 
 @lru_cache
-def _needs_of(composition: str, folder: str | None) -> tuple[str, ...]:
+def _needs_of(composition: str, folder: Path | None) -> tuple[str, ...]:
     # Asked for at every run of every page; to list the files takes a millisecond.
     found = (need for file in module_files(composition) for need in _needs_in(file))
     return tuple(dict.fromkeys(found))
@@ -114,9 +107,13 @@ def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
     return None
 
 
-@lru_cache
 def begins_as_inner(part: str) -> bool:
     """Whether a part is a wrapper that says how long it is what it wraps."""
+    return _begins_as_inner(part, own.folder_of("methods"))
+
+
+@lru_cache
+def _begins_as_inner(part: str, folder: Path | None) -> bool:
     return any(
         isinstance(hook, ast.FunctionDef) and hook.name == "begins_as"
         for file in module_files(part)

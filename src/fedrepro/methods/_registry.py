@@ -1,17 +1,17 @@
 """From names to methods: ``ima+fedprox@released+fedadam`` is a wrapper, a method, an optimizer."""
 
-import importlib.util
+import importlib
 import inspect
 import math
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.methods._files import METHODS, part_files, split
+from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
 
 if TYPE_CHECKING:
@@ -51,23 +51,11 @@ class Part(NamedTuple):
         return self.file.name
 
 
-@lru_cache
 def _import(file: Path) -> ModuleType:
     if file.is_relative_to(METHODS):
         inside = file.relative_to(METHODS).with_suffix("").parts
         return importlib.import_module(".".join(("fedrepro.methods", *inside)))
-    name = f"fedrepro_user_methods.{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(
-            f"{file}: could not be imported: {type(error).__name__}: {error}"
-        ) from error
-    return module
+    return own.import_file("methods", file)
 
 
 def _part(file: Path) -> Part:
@@ -75,21 +63,22 @@ def _part(file: Path) -> Part:
     from fedrepro.methods.server.base import ServerOptimizer
 
     module = _import(file)
-    own = [
+    found = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Method | ServerOptimizer) and cls.__module__ == module.__name__
     ]
-    if len(own) != 1 or not is_dataclass(own[0]):
+    if len(found) != 1 or not is_dataclass(found[0]):
         raise UserError(
             f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
-            f"ServerOptimizer, found {len(own)}"
+            f"ServerOptimizer, found {len(found)}"
         )
+    (cls,) = found
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
-    kind = next(name for base, name in kinds.items() if issubclass(own[0], base))
-    if issubclass(own[0], Method) and kind == "method" and not own[0].classifies:
+    kind = next(name for base, name in kinds.items() if issubclass(cls, base))
+    if issubclass(cls, Method) and kind == "method" and not cls.classifies:
         kind = "pre-training"
-    return Part(file.stem, kind, own[0], _headline(own[0]), file)
+    return Part(file.stem, kind, cls, _headline(cls), file)
 
 
 def _headline(cls: type[Any]) -> str:
@@ -119,7 +108,7 @@ def describe(part: Part) -> dict[str, Any]:
         for name, value in vars(Method).items()
         if inspect.isfunction(value) and not name.startswith("_") and name not in bookkeeping
     ]
-    own = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
+    theirs = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
     # A switch between paper and released code is shown as a divergence.
     divergences = part.cls.divergences()
     switches = {each.name for each in divergences}
@@ -132,7 +121,7 @@ def describe(part: Part) -> dict[str, Any]:
             for name, default in hyperparameters_of(part.cls).items()
             if name not in switches
         },
-        "hooks": [name for name in hooks if any(name in vars(cls) for cls in own)],
+        "hooks": [name for name in hooks if any(name in vars(cls) for cls in theirs)],
         "divergences": [
             {
                 "field": each.name,

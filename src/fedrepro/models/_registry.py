@@ -2,14 +2,20 @@
 
 Those of ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
 
+A model of your own is a file in a folder of your own (:mod:`fedrepro.support.own`): ``my_mlp.py``
+has the function ``my_mlp``, and it may say ``FAMILY = "mlp"``.
+
 Nothing here imports torch until a model is built.
 """
 
+import ast
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedrepro.support.errors import bad_value
+from fedrepro.support import own
+from fedrepro.support.errors import UserError, bad_value
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +36,7 @@ class Model(NamedTuple):
     """Where a model is built.
 
     Attributes:
-        module: file in this folder.
+        module: file in this folder, or in a folder of one's own.
         function: its name there; (input shape, outputs) -> module. Those of models with `weights`
             take LearnedWeights, too, or None.
         family: "linear", "mlp", "convolutional", "recurrent" or "transformer": what decides how
@@ -39,6 +45,7 @@ class Model(NamedTuple):
         weights: the entry under `weights` in config/datasets.yaml that it starts from, if any.
         channels_last: whether it trains faster on a CPU in that memory format, by 5 % at least;
             measured by `make bench`, for the shapes that it is used with.
+        file: where it stands, for a model of one's own.
     """
 
     module: str
@@ -47,6 +54,7 @@ class Model(NamedTuple):
     source: str
     weights: str | None = None
     channels_last: bool = False
+    file: Path | None = None
 
 
 # Of models/inception.py, under `weights` in config/datasets.yaml: no model that a run could train.
@@ -156,20 +164,54 @@ MODELS = {
 }
 
 
+FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
+
+
+def known() -> dict[str, Model]:
+    """All models by name, those of one's own last."""
+    return {**MODELS, **{name: _own(file) for name, file in own.files_of("models").items()}}
+
+
+@lru_cache
+def _own(file: Path) -> Model:
+    """A model of one's own, read from its file's syntax tree.
+
+    Raises:
+        UserError: for a file without a function of its name, or with a family that is none.
+    """
+    try:
+        nodes = ast.parse(file.read_bytes(), filename=str(file)).body
+    except SyntaxError as error:
+        raise UserError(f"{file}:{error.lineno}: {error.msg}") from None
+    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    if file.stem not in functions:
+        raise UserError(f"{file}: expected a function {file.stem}(input_shape, outputs)")
+    # Of unknown cost: run one client after another, and dealt out to processes early.
+    family = "convolutional"
+    for node in nodes:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FAMILY":
+            family = ast.unparse(node.value).strip("'\"")
+    if family not in FAMILIES:
+        raise bad_value(file, "FAMILY", family, f"one of {', '.join(FAMILIES)}", FAMILIES)
+    return Model(file.stem, file.stem, family, file.name, file=file)
+
+
 def find(name: str) -> Model:
     """The model called ``name``.
 
     Raises:
         UserError: if there is none.
     """
-    if name not in MODELS:
-        raise bad_value("model", "name", name, f"one of {', '.join(MODELS)}", MODELS)
-    return MODELS[name]
+    models = MODELS if name in MODELS and not own.folder_of("models") else known()
+    if name not in models:
+        raise bad_value("model", "name", name, f"one of {', '.join(models)}", models)
+    return models[name]
 
 
 def module_file(name: str) -> Path:
     """The source file that defines the model called ``name``."""
-    return Path(__file__).parent / f"{find(name).module}.py"
+    model = find(name)
+    return model.file or Path(__file__).parent / f"{model.module}.py"
 
 
 def build(
@@ -188,6 +230,9 @@ def build(
             or not such ones.
     """
     model = find(name)
-    module = import_module(f"fedrepro.models.{model.module}")
+    if model.file:
+        module = own.import_file("models", model.file)
+    else:
+        module = import_module(f"fedrepro.models.{model.module}")
     given = (weights,) if model.weights else ()
     return getattr(module, model.function)(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]

@@ -54,13 +54,13 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    return _of_code(spec.composition, spec.setting.model)
+    model = spec.setting.model
+    return _of_code(models.find(model), code_of_run(spec.composition, model))
 
 
 @cache
-def _of_code(composition: str, model: str) -> str:
-    entry = models.find(model)
-    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
+def _of_code(entry: models.Model, files: tuple[Path, ...]) -> str:
+    digest = of_closure(files, OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 

@@ -200,6 +200,8 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
     match detail["type"]:
         case "extra_forbidden":
             known = _keys(model, detail["loc"][:-1])
+            if location[-1] in known:  # of alternatives beside a class of one's own
+                return f"{key}: unknown key"
             return f"{key}: unknown key: expected {_one_of(known)}{nearest(location[-1], known)}"
         case "missing":
             return f"{key}: missing: expected a value"

@@ -29,7 +29,9 @@ from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS
+from fedrepro.support import own
 from fedrepro.support.errors import UserError
+from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.checks import check_given, check_methods
 
@@ -80,7 +82,8 @@ class Graph:
         """The code of the report and its templates. A kind of figure is found by its file."""
         files = sorted((fingerprint.PACKAGE / "report").rglob("*.py"))
         code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
-        return fingerprint.of_text(code + fingerprint.of_files([TEMPLATES]))
+        templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
+        return fingerprint.of_text(code + templates)
 
     def paper(self, wildcards: Any) -> str:
         """What is committed about a system's paper, reference results included, as a hash."""
@@ -164,6 +167,14 @@ class Graph:
         if isinstance(spec, Own):
             text += f" {state_of_own(spec, self.bench.config.data.archives)}"
         return fingerprint.of_text(text)
+
+    def partition_code(self, wildcards: Any) -> str:
+        """The code that shares samples out, that of a scheme of one's own included."""
+        setting = self.bench.setting(self.setting_of_partition(wildcards))
+        files = own.files_of("partitions")
+        theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
+        module = fingerprint.module_path("fedrepro.data.partition.partition")
+        return fingerprint.of_closure([module, *theirs], fingerprint.HANDLING)
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting that shares a data set in the wanted way."""

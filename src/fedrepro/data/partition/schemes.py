@@ -2,13 +2,21 @@
 
 A further scheme is a class here, whose ``deal`` calls a function of its own in ``dealing``. Numpy
 is imported by those who deal: reading an experiment file needs none.
+
+A scheme of your own is such a class in a file of its name, in a folder of your own
+(:mod:`fedrepro.support.own`).
 """
 
+import inspect
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializeAsAny, WrapValidator, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected, later
 
@@ -56,6 +64,11 @@ class Scheme(Typed):
         server = [f"server{self.server:g}"] if self.server else []
         seed = [] if self.seed is None else [f"dealt{self.seed}"]
         return "-".join([*self._parts(), *held_out, *stratified, *server, *seed])
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """Its own name, and that of the scheme within it."""
+        return (self.scheme,)
 
     @abstractmethod
     def deal(
@@ -371,10 +384,42 @@ class Pachinko(Scheme):
         return ["pachinko", f"clients{self.clients}", *alphas]
 
 
+def own_scheme(file: Path) -> type[Scheme]:
+    """The scheme in a file of one's own.
+
+    Raises:
+        UserError: unless it has exactly one.
+    """
+    module = own.import_file("partitions", file)
+    found = [
+        cls
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if issubclass(cls, Scheme) and cls.__module__ == module.__name__
+    ]
+    if len(found) != 1 or inspect.isabstract(found[0]):
+        raise UserError(
+            f"{file}: expected exactly one class that extends Scheme and has `deal` and `_parts`, "
+            f"found {len(found)}"
+        )
+    return found[0]
+
+
+def _or_own(value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+    name = value.get("scheme") if isinstance(value, Mapping) else None
+    file = own.files_of("partitions").get(str(name))
+    return own_scheme(file).model_validate(value) if file else handler(value)
+
+
+def _any_scheme() -> Any:
+    """The type of all schemes above, and of those of one's own, whose keys are dumped as theirs."""
+    any_dump = SerializeAsAny()  # type: ignore[type-arg]  # used as an annotation, not a type
+    return Annotated[any_of(Scheme, "scheme"), any_dump, WrapValidator(_or_own)]
+
+
 if TYPE_CHECKING:
     Within = Scheme
 else:
-    Within = any_of(Scheme, "scheme")  # all of the above
+    Within = _any_scheme()
 
 
 class Domains(Scheme):
@@ -403,7 +448,12 @@ class Domains(Scheme):
                 f"partition {self.name}: scheme: 'domains': the data set has no groups: expected "
                 "one of several domains, such as digit_five"
             )
-        return domains(labels, groups, lambda own: self.within.deal(own, None, random))
+        return domains(labels, groups, lambda theirs: self.within.deal(theirs, None, random))
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """With that within."""
+        return (self.scheme, *self.within.schemes)
 
     def _parts(self) -> list[str]:
         return ["domains", self.within.name]
@@ -412,4 +462,4 @@ class Domains(Scheme):
 if TYPE_CHECKING:
     PartitionSpec = Scheme
 else:
-    PartitionSpec = any_of(Scheme, "scheme")
+    PartitionSpec = _any_scheme()

@@ -11,8 +11,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
+from fedrepro.support.packaged import own_or_packaged
 
 SITE = Path("reports/site")
 TEMPLATES = Path("reports/templates")
@@ -25,12 +25,8 @@ class Renderer:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        folder = (root / TEMPLATES).resolve()
-        if not folder.is_dir():
-            raise UserError(
-                f"{TEMPLATES}: there is no such folder; expected the root of a checkout"
-            )
-        self.environment = environment(folder)
+        self.templates = own_or_packaged(root, TEMPLATES).resolve()
+        self.environment = environment(self.templates)
 
     def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
         """Render ``page``, relative to the site."""
@@ -44,7 +40,7 @@ class Renderer:
         return SITE / page
 
     def write_assets(self) -> None:
-        for source in sorted((self.root / TEMPLATES / "assets").iterdir()):
+        for source in sorted((self.templates / "assets").iterdir()):
             with write_atomically(self.root / SITE / "assets" / source.name) as temporary:
                 shutil.copyfile(source, temporary)
 
@@ -68,8 +64,8 @@ def environment(folder: Path) -> jinja2.Environment:
 
 
 def compile_all(root: Path) -> None:
-    """Compile the templates of a checkout, if it is one: for processes that are forked later."""
-    made = environment((root / TEMPLATES).resolve())
+    """Compile the templates of a workbench: for processes that are forked later."""
+    made = environment(own_or_packaged(root, TEMPLATES).resolve())
     for name in made.list_templates(extensions=["j2"]):
         with suppress(jinja2.TemplateError):  # told when a page needs it
             made.get_template(name)

@@ -1,0 +1,136 @@
+"""Methods, models and partition schemes of one's own: found, part of a run's identity, refused."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.methods import _registry as registry
+from fedrepro.models import _registry as models
+from fedrepro.run import fingerprint
+from fedrepro.support import own
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import Graph
+from support.places import ROOT
+
+SKELETON = ROOT / "workflow/skeleton"
+
+
+@pytest.fixture
+def workbench(tmp_path: Path) -> Path:
+    """What `fedrepro init` writes, but for copies of the package's own files."""
+    root = tmp_path / "workbench"
+    shutil.copytree(SKELETON, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "config/datasets.yaml", root / "config")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> object:
+    yield
+    own.use({})
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_examples_are_found_by_their_files(workbench: Path) -> None:
+    bench = load(workbench)
+    setting = bench.setting("mine/skewed")
+    dealt = setting.partition.deal(np.array([1, 0, 1, 0, 2]), None, np.random.RandomState(1))
+    assert [part.tolist() for part in dealt] == [[1], [3], [0], [2], [4]]
+    assert setting.partition.name == "in_order-clients5"
+    assert bench.run_spec("mine/skewed", "my_prox", 1).description()["partition"] == {
+        "scheme": "in_order",
+        "clients": 5,
+        "test_fraction": 0.0,
+        "stratified": False,
+    }
+    assert registry.compose("ima+my_prox", {"my_prox": {"mu": 0.5}})[0].inner.mu == 0.5
+    model = models.build("small_mlp", (1, 4, 4), 3)
+    assert sum(leaf.numel() for leaf in model.parameters()) == 17 * 32 + 33 * 3
+    assert models.find("small_mlp").family == "mlp"
+
+
+def test_folders_of_one_workbench_are_not_those_of_the_next(workbench: Path) -> None:
+    load(workbench)
+    assert "small_mlp" in models.known() and "my_prox" in registry.parts()
+    load(ROOT)
+    assert "small_mlp" not in models.known() and "my_prox" not in registry.parts()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("models/small_mlp.py", "nn.ReLU()", "nn.Tanh()"),
+        ("methods/my_prox.py", "self.mu / 2", "self.mu"),
+    ],
+)
+def test_what_is_of_ones_own_is_part_of_a_runs_identity(
+    workbench: Path, tmp_path: Path, file: str, old: str, new: str
+) -> None:
+    other = shutil.copytree(workbench, tmp_path / "other")  # what a file holds is read once
+    edit(other / file, old, new)
+    before, after = (
+        fingerprint.of_code(load(root).run_spec("mine/skewed", "my_prox", 1))
+        for root in (workbench, other)
+    )
+    assert before != after
+
+
+def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(workbench, tmp_path / "other")
+    edit(other / "partitions/in_order.py", 'kind="stable"', 'kind="heapsort"')
+    wildcards = SimpleNamespace(dataset="mnist5k", partition="in_order-clients5")
+    plain = SimpleNamespace(dataset="mnist5k", partition="iid-clients5")
+    codes = []
+    for root in (workbench, other):
+        graph = Graph(load(root))
+        codes.append((graph.partition_code(wildcards), graph.partition_code(plain)))
+    (before, same), (after, still) = codes
+    assert before != after and same == still
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        (
+            "config/config.yaml",
+            "models: models",
+            "models: nowhere",
+            "config/config.yaml: own.models: 'nowhere': expected a folder",
+        ),
+        (
+            "config/experiments/mine.yaml",
+            "model: small_mlp",
+            "model: small_mpl",
+            "settings.skewed.model: 'small_mpl': expected one of .* did you mean 'small_mlp'",
+        ),
+        (
+            "config/experiments/mine.yaml",
+            "scheme: in_order, clients: 5",
+            "scheme: in_order, clients: 0",
+            "config/experiments/mine.yaml: settings.skewed.partition.clients: 0: expected a whole",
+        ),
+        (
+            "config/experiments/mine.yaml",
+            "scheme: in_order, clients: 5",
+            "scheme: in_order, clients: 5, alpha: 1",
+            "settings.skewed.partition.alpha: unknown key$",
+        ),
+        ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
+        ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
+        ("partitions/in_order.py", "(Scheme)", "", "expected exactly one class that extends"),
+        ("partitions/in_order.py", "import numpy", "import numpi", "could not be imported"),
+    ],
+)
+def test_a_mistake_is_one_line(workbench: Path, file: str, old: str, new: str, line: str) -> None:
+    edit(workbench / file, old, new)
+    with pytest.raises(UserError, match=line):
+        load(workbench)

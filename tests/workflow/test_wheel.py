@@ -1,0 +1,87 @@
+"""The wheel, installed where there is no clone: a workbench anywhere, and a table in it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.places import ROOT
+
+UV = shutil.which("uv") or shutil.which("uv", path=str(ROOT / ".tools/bin"))
+# The examples of a method, a model and a partition scheme of one's own, in one cell.
+CELL = "results/runs/mine/skewed/my_prox/seed1/manifest.json"
+TABLE = "results/tables/demo/mine/table_1.json"
+PAGE = "reports/site/mine/table_1.html"
+
+
+class Installed:
+    """An environment with the wheel and, from elsewhere, what it depends on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bin = folder / "env/bin"
+        self._call(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
+        (wheel,) = folder.glob("*.whl")
+        self._call(folder, sys.executable, "-m", "venv", "--without-pip", "env")
+        # As a plain path: no .pth file in it is read, such as that of an editable install.
+        (site,) = (folder / "env").glob("lib/python*/site-packages")
+        (site / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+        install = (UV, "pip", "install", "-q", "--offline", "--no-deps")
+        self._call(folder, *install, "--python", self.bin / "python", wheel)
+
+    def fedrepro(self, folder: Path, *arguments: object) -> str:
+        return self._call(folder, self.bin / "fedrepro", *arguments)
+
+    def python(self, folder: Path, *arguments: object) -> str:
+        return self._call(folder, self.bin / "python", *arguments)
+
+    @staticmethod
+    def _call(folder: Path, *command: object) -> str:
+        """What a command says, run in a folder and without this process's paths."""
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name != "PYTHONPATH" and not name.startswith("FEDREPRO")
+        }
+        called = subprocess.run(
+            [str(word) for word in command],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert called.returncode == 0, called.stdout
+        return called.stdout
+
+
+@pytest.mark.skipif(UV is None, reason="there is no uv, with which `make setup` installs")
+def test_a_workbench_from_a_wheel_makes_its_table(tmp_path: Path) -> None:
+    installed = Installed(tmp_path)
+    where = installed.python(tmp_path, "-c", "import fedrepro; print(fedrepro.__file__)")
+    assert where.startswith(str(tmp_path / "env"))
+    installed.fedrepro(tmp_path, "init", "my-paper", "--with", "ima")
+    mine = tmp_path / "my-paper"
+    assert (mine / "reports/papers/ima/cells.csv").is_file()
+
+    file = mine / "config/experiments/mine.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment["settings"]["even"]["rounds"] = 1
+    table = experiment["tables"]["table_1"]
+    table["rows"], table["columns"] = table["rows"][1:], table["columns"][2:]
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    installed.python(mine, "-m", "snakemake", "--cores", "2", PAGE)
+
+    manifest = json.loads((mine / CELL).read_text(encoding="utf-8"))
+    assert manifest["status"] == "finished"
+    (cell,) = json.loads((mine / TABLE).read_text(encoding="utf-8"))["cells"]
+    assert 10 < cell["paper"]["mean"] < 90
+    assert (mine / "reports/site/assets/site.css").is_file()
+    listed = json.loads(installed.fedrepro(tmp_path, "--root", mine, "datasets", "--json"))
+    assert {row["state"] for row in listed if row["name"] == "mnist5k"} == {"prepared"}
