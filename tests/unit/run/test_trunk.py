@@ -3,6 +3,7 @@
 The same for every inner method, server and clients, is in tests/property/test_every_method.py.
 """
 
+import errno
 import json
 import subprocess
 import sys
@@ -232,7 +233,7 @@ def test_killed_after_any_round_it_goes_on_to_the_same_bytes(
 
 
 def _refused(*_: object) -> None:
-    raise OSError("links are not supported")
+    raise OSError(errno.ENOTSUP, "links are not supported")
 
 
 def test_killed_for_real(tmp_path: Path) -> None:
