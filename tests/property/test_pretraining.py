@@ -20,7 +20,7 @@ from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, pl
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
-from fedrepro.methods._files import _needs_in, needs_of
+from fedrepro.methods._files import _said_in, needs_of, takes_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -296,7 +296,9 @@ def test_needs_are_read_as_the_classes_have_them(monkeypatch: pytest.MonkeyPatch
     for name, part in parts.items():
         if not part.kind.startswith("server"):
             assert needs_of(name) == part.cls.needs, name
+            assert takes_of(name) == part.cls.takes, name
     assert needs_of("taught") == ("unlabelled", "judges")
+    assert takes_of("fedevg") == ("start",)
     assert parts["maker"].kind == "pre-training" and parts["taught"].kind == "method"
 
 
@@ -315,14 +317,14 @@ BASE = "from fedrepro.methods.fedavg import FedAvg\n"
 def test_needs_of_a_file(tmp_path: Path, text: str, expected: tuple[str, ...]) -> None:
     file = tmp_path / "mine.py"
     file.write_text(BASE + text)
-    assert _needs_in(file) == expected
+    assert _said_in(file, "needs") == expected
 
 
 def test_needs_that_are_computed_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("class A:\n    needs = tuple(names)\n")
     with pytest.raises(UserError, match="needs: expected a tuple of names, written"):
-        _needs_in(file)
+        _said_in(file, "needs")
 
 
 @pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])

@@ -1,8 +1,11 @@
-"""A run that is given what two others left, on the data of ``tiny_run``; also a program.
+"""Chains of tiny runs, each given what the one before it left; also a program.
 
-python -m support.given_run ROOT: stops after every round until a line comes.
+python -m support.given_run ROOT METHOD: stops after every round of it until a line comes.
 """
 
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ import numpy as np
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import Run
+from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import given, runner
 from support import tiny_run
@@ -22,6 +26,10 @@ COMMON = {
     "scaling": "symmetric", "augment": "flip", "rounds": 4, "participation": 1.0,
     "optimizer": {"name": "adam", "lr": 0.05, "betas": [0.5, 0.9]},
 }  # fmt: skip
+IMAGES = 12
+
+
+# --- methods of the tests, on the data of `tiny_run` ---------------------------------------------
 
 
 def partition() -> Partition:
@@ -41,6 +49,45 @@ def specs(**changes: Any) -> dict[str, RunSpec]:
     return {"maker": maker, "judges": judges, "taught": replace(taught, given=sources)}
 
 
+# --- a GAN, images of it, a distillation, on images of 28 x 28 -----------------------------------
+
+
+def larger_dataset() -> Dataset:
+    """The blobs, each pixel of which is 14 x 14 of these."""
+    small = tiny_run.dataset()
+    assert small.test is not None
+
+    def larger(split: Split) -> Split:
+        return Split(split.x.repeat(14, axis=2).repeat(14, axis=3), split.y, None)
+
+    train, test = larger(small.train), larger(small.test)
+    return replace(small, input_shape=(1, 28, 28), train=train, test=test)
+
+
+def gan_specs(**changes: Any) -> dict[str, RunSpec]:
+    """Of the three runs, by method; ``changes`` are of the last one."""
+    common = {"scaling": "symmetric", "participation": 1.0, "epochs": 1, "batch_size": 25}
+    gan = tiny_run.run_spec(
+        "wgan_gp", **common, model="wgan_gp_small", rounds=3,
+        optimizer={"name": "adam", "lr": 1e-3}, hyperparameters={"wgan_gp": {"critic_steps": 2}},
+    )  # fmt: skip
+    images = tiny_run.run_spec(
+        "generated", **common, model="wgan_gp_small", rounds=1,
+        hyperparameters={"generated": {"number": IMAGES}},
+    )  # fmt: skip
+    last = {"rounds": 1, "hyperparameters": {"feddf": {"server_epochs": 1}}, **common, **changes}
+    taught = tiny_run.run_spec("feddf", **last)
+    images = replace(images, given={"generator": gan})
+    return {
+        "wgan_gp": gan,
+        "generated": images,
+        "feddf": replace(taught, given={"unlabelled": images}),
+    }
+
+
+# --- carrying them out ---------------------------------------------------------------------------
+
+
 def folder_of(root: Path, spec: RunSpec) -> Path:
     return root / Run(spec.setting.name, spec.method, spec.seed).folder
 
@@ -51,9 +98,38 @@ def carry_out(
     report: runner.Report = lambda progress: None,
     shares: Partition | None = None,
 ) -> dict[str, Any]:
-    data, shares = tiny_run.dataset(), shares or partition()
+    """A run of either chain, or of anything else on the data of ``tiny_run``."""
+    of_gan = spec.method in gan_specs()
+    data = larger_dataset() if of_gan else tiny_run.dataset()
+    shares = shares or (tiny_run.partition() if of_gan else partition())
     loaded = given.load(root, spec, data, shares)
     return runner.run(spec, data, shares, folder_of(root, spec), "code", report, loaded)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that a run left and that is the same when it is made again."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timing.json"}
+
+
+def kill_after(root: Path, method: str, rounds: int) -> None:
+    """Carry a run out in a process of its own, which is killed after so many rounds."""
+    package = Path(runner.__file__).parents[2]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (package, TESTS))),
+        "FEDREPRO_METHODS": str(METHODS),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "support.given_run", str(root), method],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
+    ) as process:  # fmt: skip
+        assert process.stdin and process.stdout
+        for expected in range(1, rounds + 1):
+            assert process.stdout.readline().strip() == str(expected)
+            if expected < rounds:
+                process.stdin.write("\n")
+                process.stdin.flush()
+        process.send_signal(signal.SIGKILL)
 
 
 def main() -> None:
@@ -61,7 +137,8 @@ def main() -> None:
         print(progress.round, flush=True)
         sys.stdin.readline()
 
-    carry_out(Path(sys.argv[1]), specs()["taught"], wait)
+    root, method = sys.argv[1:]
+    carry_out(Path(root), {**specs(), **gan_specs()}[method], wait)
 
 
 if __name__ == "__main__":

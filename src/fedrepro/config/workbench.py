@@ -23,7 +23,7 @@ from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, Tab
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._files import begins_as_inner, needs_of
+from fedrepro.methods._files import begins_as_inner, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
@@ -205,7 +205,11 @@ class Workbench:
             where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
             expectation = f"none for method {method}, which is given no discriminators"
             raise bad_value(where, key, setting.byzantine, expectation)
-        given = {need: self._source(setting, need, method, seed, (*above, here)) for need in needs}
+        taken = (name for name in takes_of(composition) if name in setting.given)
+        given = {
+            name: self._source(setting, name, method, seed, (*above, here))
+            for name in (*needs, *taken)
+        }
         return RunSpec(
             setting,
             method,

@@ -60,6 +60,7 @@ class Method(Faithful):
     mixes: ClassVar[bool] = False  # clients use mixtures of two models: see `mixture`
     teaches: ClassVar[bool] = False  # a round's clients are an ensemble: see `ensemble`
     needs: ClassVar[tuple[str, ...]] = ()  # names in `ctx.given`; written out, as they are parsed
+    takes: ClassVar[tuple[str, ...]] = ()  # names that are there where the setting gives them
     classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
     own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
     moves: ClassVar[bool] = True  # by `move`; else no server optimizer has anything to follow

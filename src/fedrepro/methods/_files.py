@@ -57,40 +57,45 @@ def module_files(composition: str) -> list[Path]:
 
 def needs_of(composition: str) -> tuple[str, ...]:
     """What its parts need to be given, by name: their ``needs``, without importing any."""
-    return _needs_of(composition, own.folder_of("methods"))
+    return _said_of(composition, "needs", own.folder_of("methods"))
+
+
+def takes_of(composition: str) -> tuple[str, ...]:
+    """What its parts make use of where it is given: their ``takes``, without importing any."""
+    return _said_of(composition, "takes", own.folder_of("methods"))
 
 
 @lru_cache
-def _needs_of(composition: str, folder: Path | None) -> tuple[str, ...]:
+def _said_of(composition: str, key: str, folder: Path | None) -> tuple[str, ...]:
     # Asked for at every run of every page; to list the files takes a millisecond.
-    found = (need for file in module_files(composition) for need in _needs_in(file))
+    found = (name for file in module_files(composition) for name in _said_in(file, key))
     return tuple(dict.fromkeys(found))
 
 
 @lru_cache
-def _needs_in(file: Path) -> tuple[str, ...]:
-    """The ``needs`` of the part in ``file``, read from its syntax tree."""
+def _said_in(file: Path, key: str) -> tuple[str, ...]:
+    """The names under ``key`` of the part in ``file``, read from its syntax tree."""
     classes = [node for node in _parse(file).body if isinstance(node, ast.ClassDef)]
-    return next(filter(None, (_needs_of_class(file, each) for each in classes)), ())
+    return next(filter(None, (_said_by_class(file, each, key) for each in classes)), ())
 
 
-def _needs_of_class(file: Path, cls: ast.ClassDef) -> tuple[str, ...] | None:
+def _said_by_class(file: Path, cls: ast.ClassDef, key: str) -> tuple[str, ...] | None:
     """What a class says, else the first of its bases in this package's methods that says it."""
     for node in cls.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(target, ast.Name) and target.id == "needs" for target in targets):
+        if any(isinstance(target, ast.Name) and target.id == key for target in targets):
             try:
                 return tuple(map(str, ast.literal_eval(node.value)))
             except (ValueError, TypeError):
                 raise UserError(
-                    f"{file}:{node.lineno}: needs: expected a tuple of names, written out"
+                    f"{file}:{node.lineno}: {key}: expected a tuple of names, written out"
                 ) from None
     for base in cls.bases:
         found = _class_called(file, base.id) if isinstance(base, ast.Name) else None
-        if found and (needs := _needs_of_class(*found)) is not None:
-            return needs
+        if found and (said := _said_by_class(*found, key)) is not None:
+            return said
     return None
 
 

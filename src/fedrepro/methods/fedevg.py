@@ -15,6 +15,9 @@ sent, not as the chain has moved them, as in the code (37); E counts epochs, as 
 The spectral norm of the last layer is the model's: ``fedevg_resnet10`` has it exact,
 ``fedevg_resnet10_power`` by power iteration.
 
+A setting may give a set to begin with (``given: { start: ... }``, docs/generators.md), of the same
+data set and with as many items of each class: what another run has left.
+
 A client keeps the classifier with which it ended its last round. With ``evaluate: clients`` that is
 what is scored on its own test samples; one that has never taken part has an untrained one. A round
 that leaves numbers which are no numbers is not taken over: the run ends there as diverged and
@@ -64,6 +67,7 @@ class FedEvg(Method):
     classifies: ClassVar[bool] = False
     moves: ClassVar[bool] = False
     own_classifier: ClassVar[bool] = True
+    takes: ClassVar[tuple[str, ...]] = ("start",)
 
     per_class: int = 10
     first_step: float = 10.0
@@ -90,11 +94,14 @@ class FedEvg(Method):
 
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)
+        if "start" in ctx.given:
+            sets.check_set("method fedevg: given start", ctx, ctx.given["start"], self.per_class)
 
     # --- state ------------------------------------------------------------------------------
     def init(self, ctx: Context, params: Tree) -> Tree:
         y = sets.labels_of(ctx.inputs.classes, self.per_class, ctx.net.device)
         x = torch.randn(len(y), *ctx.inputs.shape, generator=ctx.stream("synthetic set"))
+        x = ctx.given["start"].tensors["x"].clone() if "start" in ctx.given else x
         return {"x": x.to(ctx.net.device), "y": y, "numbers": torch.zeros(3).to(ctx.net.device)}
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:

@@ -17,7 +17,7 @@ from fedrepro.config.targets import Run
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
 from fedrepro.data.partition.holding_out import of_server
 from fedrepro.data.partition.partition import Partition
-from fedrepro.engine.method import Product
+from fedrepro.engine.method import SAMPLES, Product
 from fedrepro.engine.net import Net
 from fedrepro.models import _registry as models
 from fedrepro.run.assembly import Loaded
@@ -27,6 +27,7 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
 
 MODEL = "model.safetensors"
+GONE_ON_WITH = ("start",)  # what was made of one data set, and is no use with another
 
 
 def facts_of(
@@ -42,7 +43,13 @@ def facts_of(
         "clients": len(partition.train) if product.each_client else None,
         "partition": digest_of(partition) if product.each_client else None,
         "about": dict(product.about),
+        **({"data": _data(dataset)} if product.part == SAMPLES else {}),
     }
+
+
+def _data(dataset: Dataset) -> str:
+    """Of which samples something was made, as a name and the beginning of their SHA-256."""
+    return f"{dataset.name} {str(dataset.meta.get('content_sha256'))[:12]}"
 
 
 def _range(spec: RunSpec, dataset: Dataset) -> Any:
@@ -194,7 +201,7 @@ def _check(
     dataset: Dataset,
     partition: Partition,
 ) -> None:
-    """Refuse what was made for other inputs or other clients.
+    """Refuse what was made for other inputs or other clients, or is gone on with on other data.
 
     Raises:
         UserError: one line that names the file and what differs.
@@ -210,6 +217,9 @@ def _check(
     if facts["clients"] is not None:
         differing["clients"] = (facts["clients"], len(partition.train))
         differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
+    if need in GONE_ON_WITH:
+        differing["what it is"] = (facts["part"] or "a model", SAMPLES)
+        differing["data"] = (facts.get("data"), _data(dataset))
     for key, (theirs, ours) in differing.items():
         if theirs != ours:
             where = f"{path}: given as {need}"

@@ -1,11 +1,7 @@
 """A GAN, images of it and a distillation on these, as runs; generators from files, other data."""
 
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +16,16 @@ from safetensors.torch import save_file
 from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
 from fedrepro.data.partition.holding_out import of_server
-from fedrepro.run import given, runner
+from fedrepro.run import given
 from fedrepro.run.given import save_generator
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support import tiny_run
-from support.gan_run import IMAGES, carry_out, dataset, folder_of, specs
-from support.places import ROOT, TESTS
+from support.given_run import IMAGES, carry_out, files, folder_of, kill_after
+from support.given_run import gan_specs as specs
+from support.given_run import larger_dataset as dataset
+from support.places import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +40,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "root"))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timing.json"}
 
 
 def test_images_are_drawn_once_and_distilled_on(root: Path) -> None:
@@ -64,19 +58,7 @@ def test_a_gan_that_is_killed_ends_with_the_same_bytes(root: Path) -> None:
     before = files(folder)
     assert "round3-images.safetensors" in before
     shutil.rmtree(folder)
-    paths = os.pathsep.join(map(str, (Path(runner.__file__).parents[2], TESTS)))
-    with subprocess.Popen(
-        [sys.executable, "-m", "support.gan_run", str(root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    ) as process:  # fmt: skip
-        assert process.stdin and process.stdout
-        for expected in (1, 2, 3):
-            assert process.stdout.readline().strip() == str(expected)
-            if expected < 3:
-                process.stdin.write("\n")
-                process.stdin.flush()
-        process.send_signal(signal.SIGKILL)
+    kill_after(root, "wgan_gp", 3)
     assert not folder.exists()
     rounds: list[int] = []
     carry_out(root, spec, lambda progress: rounds.append(progress.round))

@@ -1,11 +1,7 @@
 """A run that is given what others left: what it finds, what it keeps, and what is refused."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +10,11 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import FileSpec, RunSpec
-from fedrepro.run import given, runner
+from fedrepro.run import given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from support.given_run import METHODS, carry_out, folder_of, partition, specs
-from support.places import TESTS
+from support.given_run import METHODS, carry_out, files, folder_of, kill_after, partition, specs
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +33,6 @@ def root(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it."""
     monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
     return Path(shutil.copytree(made, tmp_path / "root"))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timing.json"}
 
 
 def test_products_say_what_they_are(root: Path) -> None:
@@ -87,34 +78,18 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     assert played == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("kill_after", [1, 3])
+@pytest.mark.parametrize("rounds", [1, 3])
 def test_killed_while_it_is_given_something_ends_with_the_same_bytes(
-    root: Path, kill_after: int
+    root: Path, rounds: int
 ) -> None:
     folder = folder_of(root, specs()["taught"])
     before = files(folder)
     shutil.rmtree(folder)
-    package = Path(runner.__file__).parents[2]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (package, TESTS))),
-        "FEDREPRO_METHODS": str(METHODS),
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "support.given_run", str(root)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    ) as process:  # fmt: skip
-        assert process.stdin and process.stdout
-        for expected in range(1, kill_after + 1):
-            assert process.stdout.readline().strip() == str(expected)
-            if expected < kill_after:
-                process.stdin.write("\n")
-                process.stdin.flush()
-        process.send_signal(signal.SIGKILL)
+    kill_after(root, "taught", rounds)
     assert not folder.exists()
-    rounds: list[int] = []
-    carry_out(root, specs()["taught"], lambda progress: rounds.append(progress.round))
-    assert rounds[0] == (kill_after - 1) // 2 * 2 + 1
+    played: list[int] = []
+    carry_out(root, specs()["taught"], lambda progress: played.append(progress.round))
+    assert played[0] == (rounds - 1) // 2 * 2 + 1
     assert files(folder) == before
 
 

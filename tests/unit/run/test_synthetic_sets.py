@@ -1,5 +1,7 @@
 """Runs whose product is a set of images: what they leave and record, and what stops them."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +10,18 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.run_spec import FileSpec, RunSpec
+from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.round import begin
+from fedrepro.run import runner
 from fedrepro.run.assembly import make_plan
-from fedrepro.run.given import MODEL
-from fedrepro.run.store import load_tree
+from fedrepro.run.given import MODEL, load
+from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
 from support.tiny_run import carry_out, dataset, partition, run_spec
 
 
@@ -73,6 +78,64 @@ def test_energies_that_explode_end_the_run_with_the_last_good_set(tmp_path: Path
     tensors, _ = load_tree(tmp_path / "seed1" / MODEL)
     begun = begin(make_plan(spec(), dataset(), partition(held_out=True)).federation)
     assert tensors["x"].isfinite().all() and torch.equal(tensors["x"], begun["x"])
+
+
+# --- a set to begin with -------------------------------------------------------------------------
+
+
+def started(root: Path, **changes: Any) -> tuple[RunSpec, Path]:
+    """A run that begins with ``root``'s file, and where it goes."""
+    source = FileSpec(Path("start.safetensors"), sha256_of(root / "start.safetensors"))
+    return replace(spec(**changes), given={"start": source}), root / "runs/seed1"
+
+
+def begin_with(root: Path, data: Dataset | None = None, **changes: Any) -> dict[str, Any]:
+    wanted, folder = started(root, **changes)
+    data, shares = data or dataset(), partition(held_out=True)
+    loaded = load(root, wanted, data, shares)
+    return runner.run(wanted, data, shares, folder, "code", given=loaded)
+
+
+def test_a_run_begins_with_the_set_that_another_left(finished: Path, tmp_path: Path) -> None:
+    """With steps of length zero and no noise it leaves the same set; it is another run."""
+    shutil.copy(finished / MODEL, tmp_path / "start.safetensors")
+    still = {"first_step": 0.0, "last_step": 0.0, "noise": 0.0}
+    manifest = begin_with(tmp_path, hyperparameters={"fedevg": still}, rounds=1)
+    left, _ = load_tree(tmp_path / "runs/seed1" / MODEL)
+    theirs, _ = load_tree(finished / MODEL)
+    assert torch.equal(left["x"], theirs["x"])
+    known = sha256_of(finished / MODEL)
+    assert manifest["run"]["given"] == {"start": f"file {known}"}
+    assert manifest["data"]["given"] == {"start": known}
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"data": "others 123"}, "given as start: data: 'others 123': expected blobs None, as"),
+        ({"part": "generator"}, "given as start: what it is: 'generator': expected samples, as"),
+        ({"input_shape": [3, 2, 2]}, "given as start: channels: 3: expected 1, as test/blobs"),
+        ({"range": "symmetric"}, "given as start: range of inputs: 'symmetric': expected unit, as"),
+        (slice(20), "given start: 20 samples of 2 classes: expected 10 of each of 3, ordered by"),
+        (torch.tensor([2, 1, 0]).repeat(10), "30 samples of 3 classes: expected 10 of each of 3"),
+        (torch.nan, "given start: 30 images for 30 classes, or values that are none"),
+        (None, "given start: samples without classes: expected a synthetic set"),
+    ],
+)  # fmt: skip
+def test_another_set_is_refused(finished: Path, tmp_path: Path, change: Any, line: str) -> None:
+    tensors, facts = load_tree(finished / MODEL)
+    if isinstance(change, dict):
+        facts = {**facts, **change}
+    elif isinstance(change, slice):
+        tensors = {name: leaf[change].clone() for name, leaf in tensors.items()}
+    elif isinstance(change, float):
+        tensors["x"][3] = change
+    else:
+        tensors = {"x": tensors["x"]} if change is None else {**tensors, "y": change}
+    save_tree(tmp_path / "start.safetensors", tensors, facts)
+    with pytest.raises(UserError) as caught:
+        begin_with(tmp_path)
+    assert line in str(caught.value) and "\n" not in str(caught.value)
 
 
 def without_class_2() -> Partition:

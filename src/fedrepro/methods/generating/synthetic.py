@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context
+from fedrepro.engine.context import Context, Given
 from fedrepro.engine.method import SAMPLES, Product
 from fedrepro.support.errors import UserError, bad_value
 
@@ -44,6 +44,25 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
             f"method {method}: partition: no client has a training sample of class {classes}: "
             "expected at least one of each class that images are to be made of"
         )
+
+
+def check_set(where: str, ctx: Context, given: Given, per_class: int) -> None:
+    """Refuse a given set that has not ``per_class`` images of each class, ordered by class.
+
+    Raises:
+        UserError: one line that says what differs.
+    """
+    x, y = (given.tensors.get(name) for name in ("x", "y"))
+    classes = ctx.inputs.classes
+    if x is None or y is None:
+        raise UserError(f"{where}: samples without classes: expected a synthetic set")
+    if not torch.equal(y, labels_of(classes, per_class, y.device)):
+        raise UserError(
+            f"{where}: {len(y)} samples of {len(y.unique())} classes: expected {per_class} of each "
+            f"of {classes}, ordered by class"
+        )
+    if len(x) != len(y) or not x.isfinite().all():
+        raise UserError(f"{where}: {len(x)} images for {len(y)} classes, or values that are none")
 
 
 def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:
