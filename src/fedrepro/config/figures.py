@@ -12,16 +12,16 @@ from pydantic import Field, model_validator
 
 from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import (
+    INSTEAD,
     Column,
     Metric,
     Place,
     Row,
     Summary,
-    VariantColumn,
     named_settings,
-    variants,
+    settings_instead,
 )
-from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingName
+from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingInstead, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
 Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
@@ -322,11 +322,12 @@ class Sheets(FigureSpec):
     analysis = "quality"
     first_seed_only = True
     panels: list[Place] = Field(min_length=1)
-    columns: list[VariantColumn] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+    instead: dict[str, SettingInstead] = later({}, INSTEAD)
 
     def needs(self, scale: Scale) -> Needs:
         return [
-            (column.setting_of(place, scale), method)
+            (place.setting_for(column.label, scale, self.instead), method)
             for place in self.panels
             for column in self.columns
             for method in column.methods_at(scale)
@@ -334,7 +335,7 @@ class Sheets(FigureSpec):
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         yield from named_settings("panels", self.panels)
-        yield from variants("columns", self.panels, self.columns)
+        yield from settings_instead(self.panels, self.instead)
 
 
 Term = Literal[

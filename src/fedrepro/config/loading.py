@@ -1,12 +1,13 @@
 """Reading ``config/``, and refusing what can't be meant."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import ClientStatistics, named_settings, variants
+from fedrepro.config.tables import ClientStatistics, Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -132,13 +133,11 @@ def _check_references(
             if value.removesuffix(RELEASED) in experiment.settings:
                 raise bad_value(shown, where, value, f"{wanted} with `released` keys")
             raise bad_value(shown, where, value, wanted, choices)
-    for item, table in experiment.tables.items():
-        labels = [column.label for column in table.columns]
-        for row in table.rows:
-            for column in (*row.instead, *row.demo_instead):
-                if column not in labels:
-                    where = f"tables.{item}.rows.{row.label}.instead"
-                    raise bad_value(shown, where, column, "the label of a column", labels)
+    for where, columns, named in _columns_named(experiment):
+        labels = [column.label for column in columns]
+        for label in named:
+            if label not in labels:
+                raise bad_value(shown, f"{where}.instead", label, "the label of a column", labels)
     sections: dict[str, Iterable[str]] = {
         "tables": experiment.tables,
         "computed": experiment.computed,
@@ -152,15 +151,31 @@ def _check_references(
             seen.add(item)
 
 
+def _columns_named(
+    experiment: Experiment,
+) -> Iterator[tuple[str, Sequence[Column], Iterable[str]]]:
+    """Where columns are named that have settings of their own; all columns, and those."""
+    for item, table in experiment.tables.items():
+        yield f"tables.{item}", table.columns, table.instead
+        for row in table.rows:
+            named = (*row.instead, *row.demo_instead)
+            yield f"tables.{item}.rows.{row.label}", table.columns, named
+    for item, figure in experiment.figures.items():
+        if isinstance(figure, Sheets):
+            yield f"figures.{item}", figure.columns, figure.instead
+
+
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """Where a table or figure names a setting, and which."""
     for item, table in experiment.tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
+        for where, value in settings_instead(table.rows, table.instead):
+            yield f"tables.{item}.{where}", value
         for row in table.rows:
-            for key in ("instead", "demo_instead"):
-                for column, setting in getattr(row, key).items():
-                    yield f"tables.{item}.rows.{row.label}.{key}.{column}", setting
-        yield from variants(f"tables.{item}.columns", table.rows, table.columns)
+            for where, value in settings_instead([row], row.instead):
+                yield f"tables.{item}.rows.{row.label}.{where}", value
+            for label, setting in row.demo_instead.items():
+                yield f"tables.{item}.rows.{row.label}.demo_instead.{label}", setting
     for item, spec in experiment.computed.items():
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():

@@ -5,7 +5,14 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from fedrepro.config.values import SCALES, Composition, Name, PositiveWhole, Scale, SettingName
+from fedrepro.config.values import (
+    SCALES,
+    Composition,
+    PositiveWhole,
+    Scale,
+    SettingInstead,
+    SettingName,
+)
 from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 
@@ -130,9 +137,17 @@ class Place(Typed):
     def setting_at(self, scale: Scale) -> str:
         return self.demo if scale == "demo" and self.demo else self.setting
 
-    def setting_for(self, column: str, scale: Scale) -> str:
-        """The setting under the label ``column`` of a table, where that makes a difference."""
-        return self.setting_at(scale)
+    def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
+        """The setting under the label ``column``, for which ``instead`` may name another one."""
+        if scale == "demo" and self.demo:
+            instead = {label: name for label, name in instead.items() if "*" in name}
+        return instead.get(column, "*").replace("*", self.setting_at(scale))
+
+
+INSTEAD = (
+    "By a column's label, its setting instead of the row's, for which * stands. One without * is "
+    "not for a row's `demo`."
+)
 
 
 def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
@@ -165,16 +180,14 @@ class Row(Place):
 class RowOfTable(Row):
     """A row, some of whose cells may have a setting of their own."""
 
-    instead: dict[str, SettingName] = later(
-        {}, "By a column's label, its setting instead of the row's."
-    )
+    instead: dict[str, SettingInstead] = later({}, INSTEAD)
     demo_instead: dict[str, SettingName] = later({}, "The same of the row's `demo`.")
 
-    def setting_for(self, column: str, scale: Scale) -> str:
-        """The setting of the cell under the label ``column``."""
-        if scale == "demo" and self.demo:
-            return self.demo_instead.get(column, self.demo)
-        return self.instead.get(column, self.setting)
+    def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
+        """The setting of the cell under the label ``column``; ``instead`` is the table's."""
+        if scale == "demo" and self.demo and column in self.demo_instead:
+            return self.demo_instead[column]
+        return super().setting_for(column, scale, {**instead, **self.instead})
 
 
 class Column(Typed):
@@ -195,30 +208,17 @@ class Column(Typed):
         return wrapped(self.around, (chosen,) if isinstance(chosen, str) else chosen)
 
 
-class VariantColumn(Column):
-    """A column whose methods need a setting of their own: another model, another scaling."""
-
-    variant: Name | None = later(
-        None, "The methods run in <setting>-<variant> instead of a row's <setting>."
-    )
-
-    def setting_of(self, place: Place, scale: Scale) -> str:
-        """The setting of a row in this column."""
-        setting = place.setting_for(self.label, scale)
-        return f"{setting}-{self.variant}" if self.variant else setting
-
-
-def variants(
-    key: str, places: Sequence[Place], columns: Sequence[VariantColumn]
+def settings_instead(
+    places: Sequence[Place], instead: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Where columns under a key name a setting, and which."""
-    for column in columns:
-        for place in places if column.variant else ():
+    """Where ``instead`` names a setting, and which."""
+    for label in instead:
+        for place in places:
             for scale in SCALES:
-                yield f"{key}.{column.label}.variant", column.setting_of(place, scale)
+                yield f"instead.{label}", place.setting_for(label, scale, instead)
 
 
-class ColumnOfTable(VariantColumn):
+class ColumnOfTable(Column):
     """A column that may measure something else than its rows do."""
 
     metric: Metric | None = later(None, "Instead of the row's.")
@@ -231,8 +231,13 @@ class Table(Typed):
     published: PublishedTable | None = None
     metric: Metric = "accuracy"
     summary: Summary = Summary()
+    instead: dict[str, SettingInstead] = later({}, INSTEAD)
     rows: list[RowOfTable] = Field(min_length=1)
     columns: list[ColumnOfTable] = Field(min_length=1)
+
+    def setting_of(self, row: RowOfTable, column: Column, scale: Scale) -> str:
+        """The setting of a cell."""
+        return row.setting_for(column.label, scale, self.instead)
 
     def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""

@@ -39,6 +39,12 @@ SettingName = Annotated[
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
     expected("the name of a setting, or it and '@released'"),
 ]
+# The same, in which * stands for the setting that it is put in the place of.
+SettingInstead = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),
+    expected("the name of a setting, in which * may stand for the row's"),
+]
 Composition = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9_.]+(@released)?(\+[A-Za-z0-9_.]+(@released)?)*$", max_length=120),

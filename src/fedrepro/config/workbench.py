@@ -303,7 +303,7 @@ class Workbench:
                     Cell(
                         row,
                         column,
-                        f"{system}/{column.setting_of(row, scale)}",
+                        f"{system}/{table.setting_of(row, column, scale)}",
                         wrapped(row.around, alone),
                         self.seeds(scale, system),
                         alone if faster else (),

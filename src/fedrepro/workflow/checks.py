@@ -73,7 +73,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
                 for method in sorted(methods):
                     for row in table.rows:
-                        name = column.setting_of(row, "paper")
+                        name = table.setting_of(row, column, "paper")
                         setting = workbench.setting(f"{system}/{name}")
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
                         (whole,) = wrapped(row.around, [method])

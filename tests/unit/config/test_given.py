@@ -137,6 +137,11 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str
             "tables.table_1.rows.Tiny.instead.FedAvg: 'makers': expected a setting of this file",
         ),
         (
+            "    rows:\n",
+            "    instead: {FedAvg: '*-x'}\n    rows:\n",
+            "tables.table_1.instead.FedAvg: 'taught-x': expected a setting of this file",
+        ),
+        (
             "method: taught}\n",
             "method: taught, metric: {least: accuracy}}\n",
             "metric.least: 'accuracy': expected",

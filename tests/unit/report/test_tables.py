@@ -222,8 +222,12 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     assert page["rows"][0].summary == "mean of the last 10 evaluated rounds"
     assert {cell.setting for cell in bench.table("ima", "table_1", "demo").cells} == {DEMO}
     row = row.model_copy(update={"demo_instead": {first.label: "fmnist-iid-demo"}})
-    assert row.setting_for(first.label, "demo") == "fmnist-iid-demo"
-    assert row.setting_for(second.label, "demo") == other
+    whole = {first.label: "*-a", second.label: "*-b", rest[0].label: "*-c", rest[1].label: "x"}
+    table = table.model_copy(update={"instead": whole})
+    found = [table.setting_of(row, column, "demo") for column in table.columns[:4]]
+    assert found == ["fmnist-iid-demo", other, f"{row.demo}-c", row.demo]
+    paper = [table.setting_of(row, column, "paper") for column in table.columns[:4]]
+    assert paper == [f"{row.setting}-a", other, f"{row.setting}-c", "x"]
 
 
 def test_rounds_to_a_mean_of_several_rounds(bench: Workbench, papers: Published) -> None:

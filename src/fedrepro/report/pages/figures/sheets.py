@@ -40,7 +40,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
     for place in reversed(places.values()):
         where = titled(place.label, place, target)
         for column in figure.columns:
-            setting = column.setting_of(place, target.scale)
+            setting = place.setting_for(column.label, target.scale, figure.instead)
             for method in column.methods_at(target.scale):
                 run = Run(f"{target.system}/{setting}", method, target.seeds[0])
                 record = find_run(workbench.root, run)
