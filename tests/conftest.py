@@ -4,3 +4,5 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+pytest_plugins = ["support.synthetic_world"]

@@ -3,7 +3,11 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
+from fedrepro.cli.main import main
 from support.places import ROOT, TESTS
+from support.report_world import copy_inputs
 
 METHODS = TESTS / "support/synthetic"
 RUN = ("fedevg/digits", "painter", "--seed", "1")
@@ -72,3 +76,42 @@ def write_experiment(root: Path, **changes: str) -> None:
         assert old in text
         text = text.replace(old, new)
     (root / "config/experiments/fedevg.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def painted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root in which a run has left a synthetic set."""
+    root = make_checkout(tmp_path_factory.mktemp("painted"))
+    copy_inputs(root)
+    (root / "reports/papers/systems.yaml").write_text("- fedevg\n")
+    _call(root, "run", *RUN)
+    return root
+
+
+@pytest.fixture(scope="session")
+def judged(painted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, where the set was judged, too."""
+    root = Path(shutil.copytree(painted, tmp_path_factory.mktemp("judged") / "root"))
+    _call(root, "quality", *RUN)
+    return root
+
+
+@pytest.fixture
+def judged_copy(judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to be changed, in which the test stands."""
+    return stand_in_copy(judged, tmp_path, monkeypatch)
+
+
+def stand_in_copy(root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a copy of ``root``, with the painter among the methods. Returns ``folder``."""
+    shutil.copytree(root, folder, dirs_exist_ok=True)
+    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def _call(root: Path, *words: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDREPRO_METHODS", str(METHODS))
+        patch.chdir(root)
+        assert main([*words]) == 0

@@ -69,6 +69,7 @@ def quality_of(
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
+    fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be another
     progress(0.05)
 
     once = judging.train(made, classes, judge, run.seed, 1)
@@ -83,9 +84,8 @@ def quality_of(
         **_seen_by(eye, made, real, test),
         **_privacy(made, real, training, test, run.seed),
         **_traffic(opened, whole),
+        "fid": fid,
     }
-    fid, no_fid = _fid(workbench, judge, made, test)
-    numbers["fid"] = fid
     progress(0.95)
     pairs, images = _pairs(opened, made, training)
     return {

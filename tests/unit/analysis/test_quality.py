@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,9 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+import torchvision
+from torch import Tensor, nn
+from torch.nn import functional
 
 from fedrepro.analysis import judging, quality
 from fedrepro.cli.main import main
@@ -18,14 +20,14 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Judge
 from fedrepro.data.tensors.samples import Samples, Scaling
 from fedrepro.engine.tree import Tree
+from fedrepro.models import inception
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import TableCell
 from fedrepro.report.papers import published
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from support.places import ROOT
-from support.synthetic_world import FOLDER, METHODS, RESULT, RUN, make_checkout, write_experiment
+from support.synthetic_world import FOLDER, RESULT, RUN, write_experiment
 
 
 def test_the_frechet_distance_is_that_of_two_normal_distributions() -> None:
@@ -123,27 +125,9 @@ def test_or_until_the_loss_falls_no_more() -> None:
     assert trained.loss == pytest.approx(math.log(2), rel=0.01)
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root in which a run has left a synthetic set, and it was judged."""
-    root = make_checkout(tmp_path_factory.mktemp("judged"))
-    shutil.copytree(ROOT / "reports/papers/fedevg", root / "reports/papers/fedevg")
-    (root / "reports/papers/systems.yaml").write_text("- fedevg\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDREPRO_METHODS", str(METHODS))
-        patch.chdir(root)
-        assert main(["run", *RUN]) == 0
-        assert main(["quality", *RUN]) == 0
-    return root
-
-
 @pytest.fixture
-def world(judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, to be changed."""
-    shutil.copytree(judged, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def world(judged_copy: Path) -> Path:
+    return judged_copy
 
 
 def read(root: Path) -> dict[str, Any]:
@@ -220,6 +204,61 @@ def test_no_stand_in_stands_in_a_printed_cell_nor_is_held_against_an_fid(world: 
     assert fid.paper.mean == 124 and fid.verdict is not None
     assert fid.difference is None and fid.verdict.basis == "apart"
     assert fid.verdict.word == "not comparable" and "item 40" in fid.verdict.why
+
+
+class TinyInception(nn.Module):
+    """What FIDs look through, small: the same parts and the same call, and buffers of all kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 5, 5)
+        self.norm = nn.BatchNorm2d(4)
+        self.AuxLogits: nn.Module | None = nn.Linear(4, 1000)
+        self.fc: nn.Module = nn.Linear(4, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1:] == (3, 40, 40) and not self.training
+        return self.fc(self.norm(self.first(x)).abs().mean((2, 3)))  # type: ignore[no-any-return]
+
+
+def test_an_fid_comes_from_the_file_of_weights(
+    world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the way from a .pth as torchvision publishes it to the table's cell."""
+    monkeypatch.setattr(torchvision.models, "inception_v3", lambda **options: TinyInception())
+    monkeypatch.setattr(inception, "SIDE", 40)
+    torch.manual_seed(0)
+    network = TinyInception().eval()
+    file = world / "results/downloads/weights/inception_v3_google-0cc3c7bd.pth"
+    file.parent.mkdir(parents=True)
+    torch.save(network.state_dict(), file)  # noqa: TID251 (as its authors save it)
+    write_experiment(world, **{"judge: {": "judge: {fid: true, "})
+    assert "expected 0cc3c7bd" in refused(capsys)
+    catalogue = world / "config/datasets.yaml"
+    text = catalogue.read_text().replace("sha256: 0cc3c7bd", f"sha256: {sha256_of(file)}")
+    catalogue.write_text(text)
+    assert main(["quality", *RUN]) == 0
+    found = read(world)
+    assert found["no_fid"] == ""
+
+    def seen(images: Tensor) -> Any:
+        larger = functional.interpolate(
+            images.float().expand(-1, 3, -1, -1) / 255, (40, 40), mode="bilinear", antialias=True
+        )
+        network.fc = nn.Identity()
+        with torch.no_grad():
+            return network(2 * larger - 1).double().numpy()
+
+    left, _ = load_tree(world / FOLDER / "model.safetensors")
+    test = np.load(world / "results/data/mnist5k/test_x.npy")
+    ours, theirs = seen((left["x"] * 255).round()), seen(torch.from_numpy(test))
+    assert len(theirs) == 1000  # the whole test set (item 40)
+    roots = scipy.linalg.sqrtm(np.cov(ours.T) @ np.cov(theirs.T)).real
+    expected = np.square(ours.mean(0) - theirs.mean(0)).sum()
+    expected += np.trace(np.cov(ours.T) + np.cov(theirs.T) - 2 * roots)
+    assert found["numbers"]["fid"] == pytest.approx(expected, rel=1e-3)
+    fid, _ = cells_of(world, "table_4_4")
+    assert fid.paper.mean == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_was_judged_of_another_run_counts_for_nothing(world: Path) -> None:

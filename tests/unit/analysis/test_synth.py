@@ -1,7 +1,6 @@
 """A synthetic set is exported, read as a data set, and trained on by another method."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +12,14 @@ from PIL import Image
 from fedrepro.cli.main import main
 from fedrepro.run.store import load_tree
 from fedrepro.support.files import sha256_of
-from support.synthetic_world import FOLDER, METHODS, RUN, make_checkout, write_experiment
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root in which a run's set was exported into the folder `digits`, before it was judged."""
-    root = make_checkout(tmp_path_factory.mktemp("exported"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDREPRO_METHODS", str(METHODS))
-        patch.chdir(root)
-        assert main(["run", *RUN]) == 0
-        assert main(["synth", "export", *RUN, "--to", "digits"]) == 0
-    return root
+from support.synthetic_world import FOLDER, RUN, stand_in_copy, write_experiment
 
 
 @pytest.fixture
-def world(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
-    monkeypatch.chdir(tmp_path)
+def world(painted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root in which a run's set was exported into the folder `digits`, before it was judged."""
+    stand_in_copy(painted, tmp_path, monkeypatch)
+    assert main(["synth", "export", *RUN, "--to", "digits"]) == 0
     return tmp_path
 
 

@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,28 +19,12 @@ from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from support.report_world import copy_inputs
-from support.synthetic_world import FOLDER, METHODS, RESULT, RUN, make_checkout
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = make_checkout(tmp_path_factory.mktemp("judged"))
-    copy_inputs(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDREPRO_METHODS", str(METHODS))
-        patch.chdir(root)
-        assert main(["run", *RUN]) == 0
-        assert main(["quality", *RUN]) == 0
-    return root
+from support.synthetic_world import FOLDER, RESULT
 
 
 @pytest.fixture
-def world(judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(judged, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def world(judged_copy: Path) -> Path:
+    return judged_copy
 
 
 def drawn(root: Path) -> Drawn:
