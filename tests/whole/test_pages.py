@@ -24,6 +24,7 @@ SETTING = {
     "batch_size": 10,
     "optimizer": {"lr": 0.1},
 }
+LOW = {"model": "ima_fmnist_cnn", "precision": "bfloat16"}
 PRINTED = [
     # item, table, dataset, setting, method, metric, mean, std, doubt
     ("table_1", "I", "D", "S", "Best", "acc1", "81.20", "", EVIL),
@@ -58,7 +59,11 @@ EXPERIMENT = {
     "title": EVIL,
     "paper": EVIL,
     "seeds": {"demo": [1], "paper": [1, 2, 3]},
-    "settings": {"a": SETTING, "b": {"extends": "a"}, "small": {"extends": "a", "rounds": 2}},
+    "settings": {
+        "a": SETTING,
+        "b": {"extends": "a"},
+        "small": {"extends": "a", "rounds": 2, **LOW},
+    },
     "tables": {
         "table_1": {
             "title": EVIL,
@@ -240,7 +245,9 @@ def test_the_page_shows_these_numbers(site: Path) -> None:
     chosen = "Chosen on test data: the best of 2 is chosen by this very number."
     assert row[:4] == ["Best", row[1], f"82.00 ± 4.97 best of 2: fedavg {chosen}", "+0.80"]
     last = tables_of(site, "ima/table_1.html").of("stack cells")[4][1]
-    assert (last[1:4], last[6]) == (["55.0", "not run", "–"], "12.30")
+    assert (last[1:4], last[6]) == (["55.0", "not run", "–"], "12.30 bfloat16")
+    page = (site / "reports/site/runs/ima/small/fednova/seed1.html").read_text(encoding="utf-8")
+    assert page.count('<span class="tag precision"') == 2  # beside both of its numbers
 
 
 def test_the_page_of_claims_shows_leads(site: Path) -> None:

@@ -275,6 +275,11 @@ class Setting(Typed):
     augment: Literal["flip"] | None = later(
         None, "Clients see each image mirrored half of the times."
     )
+    precision: Literal["float32", "bfloat16"] = later(
+        "float32",
+        "Of the network's products in clients' training. In bfloat16, 8 bits, the numbers differ: "
+        "they are marked.",
+    )
     given: dict[Name, GivenSource] = later(
         {}, "What methods need: the server's part of the data, what a run left, a file, or data."
     )

@@ -140,6 +140,10 @@ def _stacked(
             "executor: 'vectorised': expected a model that keeps nothing between mini-batches, "
             "not power iterations; use 'sequential', or an exact spectral norm"
         )
+    if ctx.net.precision:
+        raise UserError(
+            "executor: 'vectorised': expected a setting without `precision`; use 'sequential'"
+        )
     reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
     return reports, _taken_apart(after, len(owns))
 

@@ -26,13 +26,18 @@ class Net:
     The module's own tensors may lie in the memory format channels_last, in which some convolutions
     are faster. Trees that this gives out never do: which bits a sum has depends on its order.
 
+    Args:
+        precision: of convolutions and products of matrices in training, where it is not that of the
+            parameters. Parameters, gradients, sums and testing keep theirs.
+
     Attributes:
         draws: whether layers draw random numbers in training (dropout, stochastic depth). They do
             so from torch's global generator: see :meth:`drawing_from`.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, precision: torch.dtype | None = None) -> None:
         self.module = module
+        self.precision = precision
         self._parameters = dict(module.named_parameters())
         self._buffers = {
             name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()
@@ -74,9 +79,19 @@ class Net:
 
     def __call__(self, theta: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``theta`` for inputs ``x`` [n, ...]."""
-        if theta is self._bound:
+        if theta is self._bound and self.precision is None:
             return self.module(x)  # type: ignore[no-any-return]
-        return functional_call(self.module, theta, (x,))  # type: ignore[no-any-return]
+        return self._call(self.module, theta, x)
+
+    def _call(self, part: nn.Module, theta: Tree, x: Tensor) -> Tensor:
+        """What the module, or a part of it, gives of ``x`` at parameters named as in that part."""
+        low = self.precision if part.training else None
+        with torch.autocast(x.device.type, low) if low else nullcontext():
+            if theta is self._bound:
+                found: Tensor = part(x)
+            else:
+                found = functional_call(part, theta, (x,))
+        return found.to(next(iter(theta.values())).dtype) if low else found
 
     def predict(self, theta: Tree, x: Tensor) -> Tensor:
         """As calling it, with dropout and BatchNorm in their testing mode.
@@ -102,7 +117,7 @@ class Net:
             for name, leaf in theta.items()
             if name.startswith("body.")
         }
-        return functional_call(self.module.get_submodule("body"), body, (x,))  # type: ignore[no-any-return]
+        return self._call(self.module.get_submodule("body"), body, x)
 
     def features_and_output(self, theta: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's of it [n, outputs], in one pass.
@@ -111,7 +126,7 @@ class Net:
         """
         features = self.features(theta, x)
         head = {name.removeprefix("head."): leaf for name, leaf in self.head(theta).items()}
-        return features, functional_call(self.module.get_submodule("head"), head, (features,))
+        return features, self._call(self.module.get_submodule("head"), head, features)
 
     def outputs(self, theta: Tree) -> int:
         """How many numbers the head gives of a sample: the width of its last layer."""

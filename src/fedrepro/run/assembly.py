@@ -128,12 +128,13 @@ def make_plan(
     setting, device = spec.setting, spec.execution.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
+    precision = _precision(setting, method)
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
     model = models.build(setting.model, dataset.input_shape, outputs, weights)
-    net = Net(laid_out(model.to(device), setting.model))
+    net = Net(laid_out(model.to(device), setting.model), precision)
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -228,6 +229,25 @@ def laid_out(module: nn.Module, name: str) -> nn.Module:
     if on_cpu and models.find(name).channels_last:
         return module.to(memory_format=torch.channels_last)
     return module
+
+
+def _precision(setting: Setting, method: Method) -> torch.dtype | None:
+    """That of the network's products in training, where it is not that of its parameters.
+
+    Raises:
+        UserError: for a model or a method that nothing is known of in fewer bits.
+    """
+    if setting.precision == "float32":
+        return None
+    refused = ""
+    if models.find(setting.model).family != "convolutional":
+        refused = f"model {setting.model}, which is not convolutional and gains nothing"
+    elif not all(layer.classifies for layer in method.layers()):
+        refused = "a method that trains no classifier: what it makes needs all bits"
+    if refused:
+        whose = f"setting {setting.name}"
+        raise bad_value(whose, "precision", setting.precision, f"float32 for {refused}")
+    return torch.bfloat16
 
 
 def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""Convolutions in the memory format channels_last: faster, and nothing outside can tell."""
+"""Convolutions channels_last in memory, which nothing outside can tell, and in bfloat16."""
 
 from dataclasses import replace
 
@@ -7,13 +7,14 @@ import torch
 from torch import nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.executors import Parallel
+from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.models import _registry as models
 from fedrepro.run.assembly import laid_out
 from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.worlds import Data, assert_close, federation, play
 
@@ -85,3 +86,35 @@ def test_neither_processes_nor_a_file_between_rounds_change_a_bit(name: str, tmp
         known.known[client] = load_tree(tmp_path / "own")[0]
     resumed, _, _ = play(world, until=3, state=(load_tree(tmp_path / "server")[0], known, done))
     assert_close(resumed, server, 0)
+
+
+def test_bfloat16_is_for_training_passes_only() -> None:
+    net, exact = Net(module(torch.float32), torch.bfloat16), Net(module(torch.float32))
+    theta = exact.init(stream(1, "init"))
+    x = torch.rand(4, *SHAPE, generator=stream(1, "x"))
+    for bound in (False, True):
+        low, high = (each(each.bind(theta) if bound else theta, x) for each in (net, exact))
+        assert low.dtype == torch.float32
+        # 8 bits of precision.
+        assert 1e-5 < float(((low - high).abs().max() / high.abs().max()).detach()) < 0.03
+    features, outputs = net.features_and_output(theta, x)
+    assert features.dtype == outputs.dtype == torch.float32
+    assert not torch.equal(features, exact.features(theta, x))
+    assert torch.equal(net.predict(theta, x), exact.predict(theta, x))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "superfed_mm"])
+def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
+    world = convolving(name, module(torch.float32))
+    net = Net(module(torch.float32).to(memory_format=torch.channels_last), torch.bfloat16)
+    low = replace(world, context=replace(world.context, net=net))
+    server, _, _ = play(low, until=2)
+    dealt, _, _ = play(replace(low, execute=Parallel(2)), until=2)
+    assert_close(dealt, server, 0)
+    assert all(leaf.dtype != torch.bfloat16 for leaf in tree.leaves(server))
+    other, _, _ = play(world, until=2)
+    assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])
+    smooth = Net(models.build("superfed_twonn", SHAPE, 3), torch.bfloat16)
+    stacked = replace(low, context=replace(low.context, net=smooth), execute=eager)
+    with pytest.raises(UserError, match="'vectorised': expected a setting without `precision`"):
+        play(stacked, until=1)

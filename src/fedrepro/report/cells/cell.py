@@ -56,6 +56,7 @@ class Result:
         trouble: what went wrong in runs of the chosen method, or "".
         n: how many seeds have a number; 0 goes with None for the rest.
         std, half_width: as those of :class:`fedrepro.report.papers.estimate.Estimate`.
+        precision: in which its runs trained, where any has not the usual one; or "".
     """
 
     setting: str
@@ -69,6 +70,7 @@ class Result:
     mean: float | None
     std: float | None
     half_width: float | None
+    precision: str = ""
 
     @property
     def runs_of_the_chosen(self) -> tuple[CellRun, ...]:

@@ -221,6 +221,7 @@ def result_of(
     methods = tuple(runs_of)
     by_method: dict[str, list[CellRun]] = {}
     estimates: dict[str, Estimate] = {}
+    precisions: dict[str, str] = {}
     for method, wanted in runs_of.items():
         records = [find_run(workbench.root, run) for run in wanted]
         runs = [_run(workbench, record, measure, summary) for record in records]
@@ -229,6 +230,8 @@ def result_of(
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
         if valued:
             estimates[method] = _estimate(measure, valued)
+            low = {record.manifest["run"].get("precision", "") for record, _ in valued}
+            precisions[method] = max(low)  # marked if a single run has it
     best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
@@ -246,6 +249,7 @@ def result_of(
         mean=ours.mean if ours else None,
         std=ours.std if ours else None,
         half_width=ours.half_width if ours else None,
+        precision=precisions[chosen] if chosen else "",
     )
 
 
