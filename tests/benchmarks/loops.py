@@ -11,6 +11,7 @@ from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import EXECUTORS
 from fedrepro.engine.net import Net
+from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
 from fedrepro.methods import _registry as registry
@@ -75,23 +76,33 @@ class BareLoop:
 class EngineLoop:
     """The same by the engine, whole rounds of it, as the runner calls it."""
 
-    def __init__(self, workload: Workload, executor: str, folder: Path) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        executor: str,
+        folder: Path,
+        precision: torch.dtype | None = None,
+        method: str = "fedavg",
+        momentum: float = 0.0,
+    ) -> None:
         keep_freed_memory()  # as the runner does; the bare loop gains from it as well
         x, y = workload.data()
         rows = np.arange(len(y)).reshape(workload.clients, workload.samples)
-        method, server_optimizer = registry.compose("fedavg", {})
+        # SuPerFed's from the first round on: before it mixes it is FedProx.
+        made, server_optimizer = registry.compose(method, {"superfed_mm": {"start": 0.0}})
         context = Context(
-            net=Net(laid_out(workload.module(), workload.model)),
+            net=Net(laid_out(workload.module(), workload.model), precision),
             task=BINARY if workload.binary else CLASSIFICATION,
             clients=workload.clients,
             rounds=1_000_000,
             epochs=workload.epochs,
+            optimizer=sgd(momentum),
             schedule=lambda round: workload.lr,
             server_optimizer=server_optimizer.build(),
             server_lr=server_optimizer.lr,
         )
         self.federation = Federation(
-            method=method,
+            method=made,
             context=context,
             clients=ClientData(Samples(x, y, Scaling(None, None)), list(rows)),
             cohort_size=workload.cohort,

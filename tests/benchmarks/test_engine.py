@@ -11,7 +11,8 @@ import shutil
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -55,16 +56,30 @@ def _one_thread():
 def test_engine(workload: Workload, executor: str, benchmark, tmp_path) -> None:
     bare, ours = BareLoop(workload), EngineLoop(workload, executor, tmp_path)
     bare.run(1)
-    ours.run(2)  # compiles, where that is done at all
-    bare_seconds = []
+    ours.run(2 if executor == "vectorised" else 1)  # compiles, where that is done at all
+    low = None
+    if len(workload.shape) == 3 and workload.model != "twonn":
+        low = EngineLoop(workload, executor, tmp_path / "low", torch.bfloat16)
+        low.run(1)
+    bare_seconds, low_seconds = [], []
 
-    def measure_bare() -> None:  # before each measurement of ours, and outside of it
+    def measure_others() -> None:  # before each measurement of ours, and outside of it
         bare_seconds.append(cpu_seconds(lambda: bare.run(workload.rounds)))
+        if low:
+            low_seconds.append(cpu_seconds(lambda: low.run(workload.rounds)))
 
     benchmark.pedantic(
-        ours.run, args=(workload.rounds,), setup=measure_bare, rounds=workload.measurements
+        ours.run, args=(workload.rounds,), setup=measure_others, rounds=workload.measurements
     )
-    own_seconds = benchmark.stats.stats.data
+    record_engine(workload, executor, bare_seconds, benchmark.stats.stats.data)
+    if low:
+        record_engine(workload, f"{executor}, bfloat16", bare_seconds, low_seconds)
+
+
+def record_engine(
+    workload: Workload, executor: str, bare_seconds: Sequence[float], own_seconds: Sequence[float]
+) -> None:
+    """Keep CPU seconds of runs by turns."""
     ratios = [theirs / own for theirs, own in zip(bare_seconds, own_seconds, strict=True)]
     steps = workload.rounds * workload.steps_per_round
     record(
@@ -80,6 +95,35 @@ def test_engine(workload: Workload, executor: str, benchmark, tmp_path) -> None:
             **conditions(),
         },
     )
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedprox", "superfed_mm"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_stacking_gains(method: str, momentum: float, tmp_path) -> None:
+    """Clients of W2 side by side against one after another, for engine.executors.PAYS_FROM."""
+    workload = replace(next(each for each in WORKLOADS if each.name == "W2"), rounds=2)
+    loops = [
+        EngineLoop(workload, executor, tmp_path / executor, method=method, momentum=momentum)
+        for executor in ("sequential", "vectorised")
+    ]
+    first = [cpu_seconds(lambda loop=loop: loop.run(1)) for loop in loops]
+    seconds = [
+        [cpu_seconds(lambda loop=loop: loop.run(workload.rounds)) for loop in loops]
+        for _ in range(3)
+    ]
+    ratios = [alone / stacked for alone, stacked in seconds]
+    result = {
+        "workload": method,
+        "executor": f"momentum {momentum:g}",
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
+        "compiling": first[1] - seconds[0][1] / workload.rounds,
+        "steps_per_cpu_second": workload.rounds
+        * workload.steps_per_round
+        / statistics.median(alone for alone, _ in seconds),
+        **conditions(),
+    }
+    record(RESULTS / "stacking.json", result)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)

@@ -179,21 +179,48 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
     "vectorised": lambda workers: vectorised,
 }
 
-# Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU);
-# measured by `make bench`. Families that are missing lose by stacking: convolutions on a CPU.
+# Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU), by
+# the model's family, the device and :func:`kind_of_steps`; measured, see docs/benchmarks.md. What
+# is missing loses by stacking, or gains too little: convolutions on a CPU, and large plain steps
+# with momentum, which a client that runs alone takes in one pass over its parameters.
 PAYS_FROM = {
-    ("linear", "cpu"): 300_000,
-    ("mlp", "cpu"): 500_000,
-    ("linear", "cuda"): 20_000,
-    ("mlp", "cuda"): 20_000,
+    ("linear", "cpu", "plain"): 300_000,
+    ("linear", "cpu", "momentum"): 300_000,
+    ("linear", "cpu", "own"): 300_000,
+    ("mlp", "cpu", "plain"): 500_000,
+    ("mlp", "cpu", "own"): 150_000,
+    **{
+        (family, "cuda", kind): 20_000
+        for family in ("linear", "mlp")
+        for kind in ("plain", "momentum", "own")
+    },
 }
 
 # Client steps in a round from which a second process pays for being forked (about 20 ms).
 DEALT_FROM = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
 
 
+def kind_of_steps(method: Method, momentum: float) -> str:
+    """What clients' steps take: "plain" as FedAvg's, with "momentum", or the method's "own".
+
+    Args:
+        momentum: of the clients' optimizer.
+    """
+    inmost = type(method.layers()[-1])  # what it wraps takes the steps
+    hooks = ("loss", "gradient", "local")
+    if any(getattr(inmost, hook) is not getattr(Method, hook) for hook in hooks):
+        return "own"
+    return "momentum" if momentum else "plain"
+
+
 def choose(
-    wanted: str, family: str, device: str, client_steps: int, rounds: int = 1, threads: int = 1
+    wanted: str,
+    family: str,
+    device: str,
+    kind: str,
+    client_steps: int,
+    rounds: int = 1,
+    threads: int = 1,
 ) -> str:
     """The executor of a run.
 
@@ -201,6 +228,7 @@ def choose(
         wanted: "auto", or an executor by name.
         family: of the model (:class:`fedrepro.models._registry.Model`).
         device: "cpu" or "cuda".
+        kind: of steps (:func:`kind_of_steps`).
         client_steps: local steps of all clients over the whole run.
         rounds: of the run.
         threads: how many the run may use.
@@ -209,7 +237,7 @@ def choose(
         UserError: if there is no executor called ``wanted``, or it can't be had here.
     """
     if wanted == "auto":
-        threshold = PAYS_FROM.get((family, device))
+        threshold = PAYS_FROM.get((family, device, kind))
         if threshold is not None and client_steps >= threshold and can_compile(device):
             return "vectorised"
         dealt = threads > 1 and client_steps / rounds >= DEALT_FROM[family]

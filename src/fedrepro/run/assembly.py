@@ -19,7 +19,7 @@ from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Given, Inputs
-from fedrepro.engine.executors import EXECUTORS, choose
+from fedrepro.engine.executors import EXECUTORS, choose, kind_of_steps
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -169,6 +169,7 @@ def make_plan(
         spec.execution.executor,
         models.find(setting.model).family,
         device.partition(":")[0],
+        kind_of_steps(method, setting.optimizer.momentum),
         client_steps,
         setting.rounds,
         threads,

@@ -254,12 +254,14 @@ class Bill:
         )
 
     def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
-        from fedrepro.engine.executors import choose
+        from fedrepro.engine.executors import choose, kind_of_steps
         from fedrepro.models._registry import find
+        from fedrepro.run.assembly import compose
 
         device = spec.execution.device.partition(":")[0]
         family = find(spec.setting.model).family
-        return choose(spec.execution.executor, family, device, int(steps)) == "vectorised"
+        kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
+        return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 
     def lines(self, costs: Mapping[Run, RunCost]) -> list[Line]:
         """Tables and figures, methods, systems, all; a run that several share counts in each."""
