@@ -1,3 +1,22 @@
-"""fedrepro: a reproducibility workbench for federated learning under statistical heterogeneity."""
+"""fedrepro: a reproducibility workbench for federated learning under statistical heterogeneity.
+
+``import fedrepro as fr`` gives ``fr.train``, ``fr.load``, ``fr.methods``,
+``fr.compare``, ``fr.plot`` (:mod:`fedrepro.api`), imported when one of them is first asked for:
+every command imports this file, which must stay as light as it is.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+__all__ = ("Run", "compare", "load", "methods", "plot", "train")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("fedrepro.api"), name)
+    raise AttributeError(f"module 'fedrepro' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

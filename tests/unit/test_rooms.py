@@ -1,6 +1,8 @@
 """The folders of the package stand in one order, and nothing imports what comes after it."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -21,7 +23,9 @@ LAYERS = (
     {"workflow"},
     {"cli"},
 )
-FLAT = {"__init__.py", "__main__.py"}  # all that may lie beside the rooms
+# All that may lie beside the rooms. The API stands above them all, as cli does.
+FLAT = {"__init__.py", "__main__.py", "api.py"}
+CALLABLE = PACKAGE / "methods/__init__.py"  # so that `fedrepro.methods()` lists them
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
@@ -74,7 +78,18 @@ def test_no_folder_imports_itself_through_others() -> None:
     assert tuple(TopologicalSorter(rooms()).static_order())  # raises for a circle
 
 
+def test_only_the_package_itself_asks_for_the_api() -> None:
+    asking = {path for path, tree in modules() if PACKAGE / "api.py" in imported(tree)}
+    assert asking == {CALLABLE}
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    code = "import sys, fedrepro; print(*(name for name in sys.modules if 'fedrepro' in name))"
+    called = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert called.stdout.split() == ["fedrepro"]
+
+
 def test_inits_say_what_a_room_is_for_and_do_nothing() -> None:
     for path, tree in modules():
-        if path.name == "__init__.py" and path.parent != PACKAGE:
+        if path.name == "__init__.py" and path.parent != PACKAGE and path != CALLABLE:
             assert ast.get_docstring(tree) and len(tree.body) == 1, path

@@ -84,7 +84,7 @@ def write_table(path: Path, **more: list[str]) -> None:
 def test_the_method_of_your_own_is_fedprox(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "config/datasets.yaml").write_text(entry("README.md", "my_table"), encoding="utf-8")
     write_table(folder / "data/my_table.csv")
-    (code,) = blocks("README.md", "python")
+    _, code = blocks("README.md", "python")
     path = folder / code.partition("\n")[0].removeprefix("# ")
     path.parent.mkdir()
     path.write_text(code, encoding="utf-8")
@@ -94,6 +94,15 @@ def test_the_method_of_your_own_is_fedprox(folder: Path, monkeypatch: pytest.Mon
         for method in (path.stem, "fedprox", "fedavg")
     }
     assert losses[path.stem] == losses["fedprox"] != losses["fedavg"]
+
+
+def test_the_notebook_of_the_readme() -> None:
+    code, _ = blocks("README.md", "python")
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 2, 60)
+    space = {"clients": [(x[:20], y[:20]), (x[20:40], y[20:40])], "test": (x[40:], y[40:])}
+    exec(code.replace("rounds=20", "rounds=1"), space)
+    assert [len(runs) for runs in space["runs"].values()] == [3, 3]
 
 
 @pytest.mark.parametrize("file", ["README.md", "docs/data.md"])

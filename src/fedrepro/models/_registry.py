@@ -9,6 +9,8 @@ Nothing here imports torch until a model is built.
 """
 
 import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +48,7 @@ class Model(NamedTuple):
         channels_last: whether it trains faster on a CPU in that memory format, by 5 % at least;
             measured by `make bench`, for the shapes that it is used with.
         file: where it stands, for a model of one's own.
+        make: what builds it, for one that is no file's (:func:`given`).
     """
 
     module: str
@@ -55,6 +58,7 @@ class Model(NamedTuple):
     weights: str | None = None
     channels_last: bool = False
     file: Path | None = None
+    make: "Callable[[tuple[int, ...], int], nn.Module] | None" = None
 
 
 # Of models/inception.py, under `weights` in config/datasets.yaml: no model that a run could train.
@@ -164,12 +168,31 @@ MODELS = {
 }
 
 
+_given: dict[str, Model] = {}
+
+
+@contextmanager
+def given(name: str, make: "Callable[[tuple[int, ...], int], nn.Module] | None") -> Iterator[None]:
+    """While this lasts, ``name`` is the model that ``make`` builds; with None, what it was."""
+    if make is None:
+        yield
+        return
+    before = dict(_given)
+    _given[name] = Model(name, name, "convolutional", "given as an object", make=make)
+    try:
+        yield
+    finally:
+        _given.clear()
+        _given.update(before)
+
+
 FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
 
 
 def known() -> dict[str, Model]:
     """All models by name, those of one's own last."""
-    return {**MODELS, **{name: _own(file) for name, file in own.files_of("models").items()}}
+    mine = {name: _own(file) for name, file in own.files_of("models").items()}
+    return {**MODELS, **mine, **_given}
 
 
 @lru_cache
@@ -202,7 +225,7 @@ def find(name: str) -> Model:
     Raises:
         UserError: if there is none.
     """
-    models = MODELS if name in MODELS and not own.folder_of("models") else known()
+    models = known()
     if name not in models:
         raise bad_value("model", "name", name, f"one of {', '.join(models)}", models)
     return models[name]
@@ -230,6 +253,8 @@ def build(
             or not such ones.
     """
     model = find(name)
+    if model.make:
+        return model.make(tuple(input_shape), outputs)
     if model.file:
         module = own.import_file("models", model.file)
     else:

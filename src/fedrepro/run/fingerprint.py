@@ -67,8 +67,13 @@ def _of_code(entry: models.Model, files: tuple[Path, ...]) -> str:
 
 def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
     """The files that a run's code is sought from."""
+    return (*code_around_model(composition), models.module_file(model))
+
+
+def code_around_model(composition: str) -> tuple[Path, ...]:
+    """Those of them that do not define its model."""
     named = map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring"))
-    return (*named, models.module_file(model), *module_files(composition))
+    return (*named, *module_files(composition))
 
 
 def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:

@@ -1,0 +1,80 @@
+"""Arrays in memory, or torch's data sets, as a prepared data set with a natural client each."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.support.errors import UserError, bad_value
+
+NAME = "arrays"
+WHERE = "fedrepro.train"
+
+
+def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
+    """A classification task.
+
+    Args:
+        clients: of each, a pair of arrays or tensors (x [n, ...], y [n]), or a data set as torch
+            has them, of pairs (x, class). Bytes become [0, 1]; all else is taken as it is.
+        test: samples for testing in the same form, which no client has.
+
+    Raises:
+        UserError: for what is no such samples, or not all of one shape.
+    """
+    if not len(clients):
+        raise bad_value(WHERE, "clients", clients, "samples of at least one client")
+    parts = [_pair(f"clients.{number}", each) for number, each in enumerate(clients)]
+    held_out = None if test is None else _pair("test", test)
+    for number, (x, _) in enumerate([*parts, *([held_out] if held_out else [])]):
+        if x.shape[1:] != parts[0][0].shape[1:] or x.dtype != parts[0][0].dtype:
+            key = f"clients.{number}" if number < len(parts) else "test"
+            wanted = (
+                f"{list(parts[0][0].shape[1:])} of {parts[0][0].dtype}, as the first client has"
+            )
+            raise bad_value(WHERE, key, f"{list(x.shape[1:])} of {x.dtype}", wanted)
+    x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
+    splits = [Split(x, y, group), *([Split(*held_out, None)] if held_out else [])]
+    digest = hashlib.sha256()
+    for split in splits:
+        digest.update(split.x.tobytes() + split.y.tobytes())
+    return Dataset(
+        name=NAME,
+        task="classification",
+        classes=1 + max(int(split.y.max()) for split in splits),
+        input_shape=x.shape[1:],
+        train=splits[0],
+        test=splits[1] if held_out else None,
+        mean=None,
+        std=None,
+        meta={"content_sha256": digest.hexdigest()},
+    )
+
+
+def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Inputs [n, ...] of a type that data sets have, and classes [n]."""
+    if isinstance(samples, tuple) and len(samples) == 2:
+        x, y = (np.asarray(part) for part in samples)
+    else:
+        try:
+            pairs = [samples[number] for number in range(len(samples))]
+            columns = zip(*pairs, strict=True)
+            x, y = (np.stack([np.asarray(part) for part in column]) for column in columns)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise UserError(
+                f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
+            ) from None
+    if len(x) != len(y) or not len(y) or y.ndim != 1:
+        shapes = f"{list(x.shape)} and {list(y.shape)}"
+        raise bad_value(WHERE, key, shapes, "inputs [n, ...] and as many classes [n], n above 0")
+    if y.dtype.kind not in "iu" or y.min() < 0:
+        raise bad_value(WHERE, f"{key}.y", y.dtype.name, "classes, whole numbers from 0")
+    if x.dtype.kind not in "fiu":
+        raise bad_value(WHERE, f"{key}.x", x.dtype.name, "numbers")
+    if x.dtype != np.uint8:
+        x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
+    return x, y.astype(np.int64)

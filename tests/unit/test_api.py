@@ -1,0 +1,174 @@
+"""`import fedrepro as fr`: runs on arrays, what they say of themselves, and the notebook."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import fedrepro as fr
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+
+
+def samples(seed: int, n: int = 40) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    return (np.eye(3)[y] + 0.3 * rng.normal(size=(n, 3))).astype(np.float32), y
+
+
+CLIENTS, TEST = [samples(1), samples(2, 24)], samples(3, 50)
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+@pytest.fixture(scope="module")
+def run() -> fr.Run:
+    return fr.train("fedavg", "logistic", CLIENTS, rounds=3, test=TEST)
+
+
+def test_the_scores_are_those_of_the_model(run: fr.Run) -> None:
+    x, y = map(torch.as_tensor, TEST)
+    with torch.no_grad():
+        logits = run.model(x)
+    end = run.rounds.iloc[-1]
+    assert run.rounds["round"].tolist() == [1, 2, 3]
+    assert end["test_accuracy"] == (logits.argmax(1) == y).double().mean().item() > 0.5
+    assert end["test_loss"] == pytest.approx(nn.functional.cross_entropy(logits, y).item(), 1e-5)
+    assert run.clients["train_samples"].unique().tolist() == [40, 24]
+
+
+def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> None:
+    def rounds(method: str = "fedavg", seed: int = 1, **more: float) -> pd.DataFrame:
+        return fr.train(
+            method, "logistic", CLIENTS, rounds=3, test=TEST, seed=seed, **more
+        ).rounds.drop(columns="bytes_up")
+
+    first = run.rounds.drop(columns="bytes_up")
+    assert rounds().equals(first)
+    assert rounds("fedprox", mu=0.0).equals(first)
+    assert not rounds("fedprox", mu=5.0).equals(first)
+    assert not rounds(seed=2).equals(first)
+
+
+def test_torch_data_sets_and_modules_of_ones_own() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = network()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers(x)
+
+    data = [TensorDataset(*map(torch.as_tensor, pair)) for pair in CLIENTS]
+    by_name = fr.train("ima+fedavg", Own(), data, rounds=2)
+    by_function = fr.train("ima+fedavg", lambda shape, classes: Own(), CLIENTS, rounds=2)
+    assert by_name.rounds.equals(by_function.rounds)
+    assert by_name.rounds["client_accuracy"].notna().all()  # on a fifth that each holds out
+    assert by_name.clients["test_samples"].unique().tolist() == [8, 5]
+    assert isinstance(by_name.model, Own)
+
+
+def test_what_is_not_kept_goes_with_its_object() -> None:
+    run = fr.train("fedavg", "logistic", CLIENTS, rounds=1)
+    folder = run.folder.parent
+    assert folder.is_dir()
+    del run
+    assert not folder.exists()
+
+
+def test_what_is_kept_is_not_made_again_and_can_be_loaded(tmp_path: Path) -> None:
+    def train(module: nn.Module) -> fr.Run:
+        return fr.train("fedavg", module, CLIENTS, rounds=1, test=TEST, folder=tmp_path / "run")
+
+    def written() -> int:
+        return (tmp_path / "run/manifest.json").stat().st_mtime_ns
+
+    first = train(network())
+    at = written()
+    assert train(network()).rounds.equals(first.rounds) and written() == at
+    assert fr.load(tmp_path / "run").rounds.equals(first.rounds)
+    train(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3)))
+    assert written() != at
+    (tmp_path / "run/rounds.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match="damaged"):
+        fr.load(tmp_path / "run")
+
+
+def test_runs_of_a_workbench_are_found_by_name() -> None:
+    heart = fr.load("aaggff/heart", "fedavg", 2, root=ROOT)  # a committed reference result
+    assert (heart.method, heart.seed) == ("fedavg", 2)
+    assert heart.rounds["round"].tolist() == list(range(20, 201, 20))
+    with pytest.raises(UserError, match="fedrepro run aaggff/heart fedavg --seed 77"):
+        fr.load("aaggff/heart", "fedavg", 77, root=ROOT)
+
+
+def finished(method: str, seed: int, values: list[float]) -> fr.Run:
+    run = fr.Run(Path(), {"run": {"method": method, "seed": seed}})
+    columns = {"round": range(1, len(values) + 1), "test_accuracy": values}
+    vars(run)["rounds"] = pd.DataFrame(columns)
+    return run
+
+
+def test_comparison_is_paired_by_seed() -> None:
+    ours = [finished("a", 1, [0.1, 0.5, 0.7]), finished("a", 2, [0.1, 0.3, 0.3])]
+    theirs = [finished("b", 2, [0.2, 0.4, 0.6]), finished("b", 1, [0.2, 0.6, 0.6])]
+    table = fr.compare([ours, theirs], last=2)
+    assert table.loc["a"].tolist() == [2, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
+    assert table.loc["b", "gain"] == pytest.approx((0.0 + 0.2) / 2)
+    assert fr.compare({"x": ours[0], "y": theirs})["seeds"].to_dict() == {"x": 1, "y": 2}
+    drawn = fr.plot([ours, theirs]).to_dict()
+    (rows,) = drawn["datasets"].values()
+    assert {(row["run"], row["round"], row["value"]) for row in rows} >= {("b", 3, 0.6)}
+    assert len(rows) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"method": "fedprax"}, "did you mean 'fedprox'"),
+        ({"method": "fedgo"}, "method: 'fedgo': expected one that needs nothing"),
+        ({"model": "logistik"}, "did you mean 'logistic'"),
+        ({"mu": 1.0}, "hyperparameter: 'mu': expected a hyperparameter of one part"),
+        ({"rounds": 0}, "rounds: 0: expected a whole number of at least 1"),
+        ({"clients": []}, "samples of at least one client"),
+        ({"clients": [samples(1), (np.ones((5, 2), np.float32), np.ones(5, int))]}, "clients.1"),
+        ({"clients": [(np.ones((5, 2)), np.ones(4, int))]}, "as many classes"),
+        ({"clients": [(np.ones((5, 2)), np.ones(5))]}, "classes, whole numbers from 0"),
+        ({"clients": [3]}, r"expected \(x, y\), or a data set of such pairs"),
+    ],
+)
+def test_a_mistake_is_one_line(change: dict[str, Any], line: str) -> None:
+    given = {"method": "fedavg", "model": "logistic", "clients": CLIENTS, "rounds": 1, **change}
+    with pytest.raises(UserError, match=line):
+        fr.train(**given)
+
+
+def test_methods_are_listed_and_their_room_stays_a_room() -> None:
+    from fedrepro.methods import fedprox
+
+    assert fr.methods().loc["fedprox", "hyperparameters"]["mu"] == 0.01
+    assert isinstance(fedprox, type(json))
+    assert {"train", "methods"} <= set(dir(fr))
+    with pytest.raises(AttributeError):
+        SimpleNamespace(name=fr.nothing)
+
+
+def test_the_notebook_runs_from_arrays_to_a_curve() -> None:
+    notebook = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8"))
+    codes = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    space: dict[str, Any] = {}
+    for code in codes:
+        exec(compile(code, "docs/notebook.ipynb", "exec"), space)
+    accuracies = fr.compare(space["runs"])["mean"]
+    assert list(accuracies.index) == ["fedavg", "fedprox", "scaffold"] and accuracies.min() > 0.75
+    shown = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert f"{accuracies['fedavg']:.6f}" in "".join(shown[2][0]["data"]["text/plain"])
