@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,9 +29,10 @@ FLAT = {"__init__.py", "__main__.py", "api.py"}
 CALLABLE = PACKAGE / "methods/__init__.py"  # so that `fedrepro.methods()` lists them
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def modules() -> tuple[tuple[Path, ast.Module], ...]:
+    files = sorted(PACKAGE.rglob("*.py"))
+    return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in files)
 
 
 def file_of(name: str) -> Path | None:
@@ -49,6 +51,7 @@ def imported(tree: ast.Module) -> Iterator[Path]:
                     yield found
 
 
+@cache
 def rooms() -> dict[str, set[str]]:
     """Folder -> the other folders whose modules it imports, the version beside them aside."""
     found: dict[str, set[str]] = {}
