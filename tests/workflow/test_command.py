@@ -1,17 +1,33 @@
 """The command `fedrepro`: what it says, and how it says no."""
 
 import json
+import re
+import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.cli import main as cli
+from fedrepro.config.loading import load
+from fedrepro.report.cells import coverage
 from support.places import ROOT
+
+
+@cache
+def covered() -> list[dict[str, Any]]:
+    """The repository's coverage, which takes seconds."""
+    return COVERAGE(load())
+
+
+COVERAGE = coverage.coverage
 
 
 @pytest.fixture(autouse=True)
 def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(coverage, "coverage", lambda bench: covered())
 
 
 @pytest.mark.parametrize(
@@ -58,6 +74,38 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
             "; did you mean 'table_1'?",
         ),
         (
+            "table fedgoo table_3",
+            "config/experiments: system: 'fedgoo': expected a system with an experiment file, "
+            "fedgoo.yaml; there are aaggff, ",
+            "; did you mean 'fedgo'?",
+        ),
+        (
+            "methods fedprx",
+            "the command line: NAME: 'fedprx': expected a method",
+            "; did you mean 'fedprox'?",
+        ),
+        ("models twon", "model: name: 'twon': expected one of ", "; did you mean 'twonn'?"),
+        (
+            "settings ima/fmnist",
+            "config/experiments: setting: 'ima/fmnist': expected the name of a setting",
+            "",
+        ),
+        (
+            "--root nowhere methods",
+            "the command line: --root: 'nowhere': expected a workbench, with config/config.yaml",
+            "`fedrepro init` writes one",
+        ),
+        (
+            "init docs",
+            "the command line: FOLDER: 'docs': expected a folder that is not there yet",
+            "",
+        ),
+        (
+            "init /nowhere/new --with imma",
+            "the command line: --with: 'imma': expected one of aaggff, fedevg",
+            "; did you mean 'ima'?",
+        ),
+        (
             "table ima table_1 --scale papre",
             "the command line: scale: 'papre': expected demo or paper",
             "; did you mean 'paper'?",
@@ -74,7 +122,9 @@ def test_a_mistake_is_one_line_and_status_2(
     assert said.rstrip("\n").endswith(end)
 
 
-@pytest.mark.parametrize("command", ["", "run", "methods", "coverage", "datasets", "table"])
+@pytest.mark.parametrize(
+    "command", ["", "init", "run", "methods", "models", "settings", "coverage", "datasets", "table"]
+)
 def test_help_reads_well(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main([*command.split(), "--help"])
@@ -98,11 +148,49 @@ def test_methods_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["fedadam"]["hooks"] == []
 
 
-def test_methods_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["methods"]) == 0
-    said = capsys.readouterr().out
-    for word in ("fedavg", "scaffold", "ima", "fedyogi", "mu = 0.01"):
-        assert word in said
+LISTINGS = ("methods", "models", "datasets", "settings ima", "coverage")
+
+
+@pytest.mark.parametrize("command", LISTINGS)
+def test_programs_get_a_line_for_each_row_with_tabs(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert cli.main(command.split()) == 0
+    header, *rows = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert len(rows) > 10 and {len(row) for row in rows} == {len(header)}
+    assert len({tuple(row[:2]) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("command", [*LISTINGS, "methods fedprox", "datasets mnist5k"])
+def test_a_terminal_gets_what_fits_it(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    columns: int,
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert cli.main(command.split()) == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= columns
+    said = {word for line in lines for word in line.split()}
+    # Names that rows are called by, and numbers, stand on one line.
+    named = {"methods": "fedadagrad", "models": "discriminator_cnn_mlp", "coverage": "1389"}
+    named |= {"datasets": "cifar100_superclasses", "settings ima": "ima/fmnist-dirichlet0.1"}
+    assert named.get(command, command.split()[-1]) in said
+
+
+def test_one_by_its_name_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, words in {
+        "methods fedprox": ("hyperparameters\tmu = 0.01", "divergences\t21: ", "eq. 2"),
+        "datasets mnist5k": ("licence\tCC BY-SA 3.0", "citation\tY. LeCun"),
+        "models twonn": ("family\tmlp", "src/fedrepro/models/mlp.py, twonn"),
+        "settings ima/fmnist-shards2": ("  dataset: fmnist\n", "    momentum: 0.9\n"),
+    }.items():
+        assert cli.main(command.split()) == 0
+        said = capsys.readouterr().out
+        assert all(word in said for word in words), said
 
 
 def test_coverage_counts_table_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """What README and docs tell a newcomer to write works as it is written there."""
 
 import csv
+import json
 import re
 import shutil
 from pathlib import Path
@@ -114,6 +115,33 @@ def test_a_table_of_your_own(folder: Path, file: str) -> None:
         **({} if file == "README.md" else {"part": parts, "id": [str(i) for i in range(120)]}),
     )
     assert score(folder, "my_table", "{scheme: natural}")[-1] > 0.85
+
+
+def test_from_a_csv_file_to_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/own_table.md, all of it, but for Snakemake, which calls these very commands."""
+    file = "docs/own_table.md"
+    monkeypatch.chdir(tmp_path)
+    init, _, steps = blocks(file, "sh")
+    assert cli.main(init.split()[1:]) == 0
+    monkeypatch.chdir(tmp_path / "clinic")
+    (table,), (datasets, experiment) = blocks(file, "csv"), blocks(file, "yaml")
+    Path("data").mkdir()
+    Path("data/patients.csv").write_text(table, encoding="utf-8")
+    Path("config/datasets.yaml").write_text(datasets, encoding="utf-8")
+    Path("config/experiments/mine.yaml").write_text(experiment, encoding="utf-8")
+    for step in steps.splitlines():
+        assert cli.main(step.split()[1:]) == 0
+    cells = json.loads(Path("results/tables/demo/mine/table_1.json").read_text())["cells"]
+    average, _, worst, _ = (cell["paper"]["mean"] for cell in cells)
+    assert average > 75 and worst <= average
+    assert "Worst hospital" in Path("reports/site/mine/table_1.html").read_text(encoding="utf-8")
+    # The last line of a run is about what the table shows.
+    said = [line for line in capsys.readouterr().err.splitlines() if " fedavg seed 1: done" in line]
+    for words, value in (("average over clients", average), ("worst tenth of clients", worst)):
+        text = f"; mine, Table 1: accuracy, {words}, weighted by test samples {value:.2f} %"
+        assert text in said[0]
 
 
 def test_a_folder_of_your_own_images(folder: Path) -> None:

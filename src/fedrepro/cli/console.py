@@ -1,12 +1,12 @@
-"""Tables and progress for people."""
+"""Tables and progress for people, tab-separated lines for programs."""
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-SHORT = 18  # characters; a column of such cells is never folded
 NUMBER = re.compile(r"[\d,.]*")
+BETWEEN = 2  # blanks between columns
 Progress = Callable[[float], None]  # told the share that is done
 
 
@@ -22,37 +22,65 @@ def progress_bar(what: str) -> Iterator[Progress]:
         yield lambda share: bar.update(task, completed=share, visible=True)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as the terminal, long cells folded; a file gets wider lines."""
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal; elsewhere a line for each row, its cells separated by tabs."""
+    if sys.stdout.isatty():
+        _print_table(header, rows)
+        return
+    for row in (header, *rows):
+        print("\t".join(re.sub(r"\s*[\n\t]\s*", "; ", cell) for cell in row))
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """What there is to say of one thing, a name before each fact; a line each elsewhere."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    said = [(name, text) for name, text in facts if text]
+    if not sys.stdout.isatty():
+        for name, text in said:
+            for line in filter(None, text.splitlines()):
+                print(f"{name}\t{line}")
+        return
+    table = Table(box=None, show_header=False, padding=(0, BETWEEN, 0, 0))
+    table.add_column(no_wrap=True, vertical="top")
+    table.add_column(overflow="fold")
+    for name, text in said:
+        table.add_row(Text(name, style="bold"), Text(text))
+    Console().print(table)
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as wide as the terminal (or COLUMNS).
+
+    What does not fit is folded: never numbers, nor the first column, which names the row.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
+    columns = list(zip(header, *rows, strict=True))
+    fits = sum(max(map(len, cells)) + BETWEEN for cells in columns) <= console.width
     folded = any("\n" in cell for row in rows for cell in row)
-    table = Table(box=box.SIMPLE_HEAD, show_lines=folded)
-    for name, *cells in zip(header, *rows, strict=True):
-        short = max(map(len, (name, *cells))) <= SHORT
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_lines=folded,
+        show_edge=False,
+        padding=(0, BETWEEN if fits else 1, 0, 0),
+    )
+    for place, (name, *cells) in enumerate(columns):
         number = all(NUMBER.fullmatch(cell) for cell in cells)
         table.add_column(
-            name,
+            name.replace("_", " "),
             justify="right" if number else "left",
-            no_wrap=short,
+            no_wrap=fits or place == 0,
             overflow="fold",
+            min_width=max(map(len, [*cells, *name.split("_")])) if number else None,
             vertical="top",
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
-
-
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; elsewhere a line for each row, its cells separated by tabs."""
-    if sys.stdout.isatty():
-        print_table(header, rows)
-        return
-    for row in (header, *rows):
-        print("\t".join(row))

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from fedrepro.cli.console import print_table, progress_bar
+from fedrepro.cli.console import print_facts, print_rows, progress_bar
 from fedrepro.support.errors import UserError, bad_value
 
 
@@ -43,8 +43,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     show = subparsers.add_parser(
         "datasets",
         help="list the data sets",
-        description="The data sets of config/datasets.yaml and which of them are prepared.",
+        description="The data sets of config/datasets.yaml and which of them are prepared; with "
+        "NAME, all about one.",
     )
+    show.add_argument("name", metavar="NAME", nargs="?", help="a data set, such as mnist5k")
     show.add_argument("--json", action="store_true", help="for scripts")
     show.set_defaults(handler=_datasets)
 
@@ -124,22 +126,32 @@ def _partition(arguments: argparse.Namespace) -> None:
 
 def _datasets(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
+    from fedrepro.data.catalogue.catalogue import find_dataset
 
-    rows = [_state(name, spec) for name, spec in load().datasets.items()]
-    if arguments.json:
-        json.dump(rows, sys.stdout, indent=2)
-        print()
+    known = load().datasets
+    if arguments.name is not None:
+        row = _state(arguments.name, find_dataset(arguments.name, known))
+        if arguments.json:
+            print(json.dumps(row, indent=2))
+        else:
+            print_facts([(key, _shown(value)) for key, value in row.items()])
         return
-    header = ("name", "state", "train", "test", "classes", "shape", "what", "licence")
-    cells = []
-    for row in rows:
-        shape = "x".join(map(str, row["input_shape"] or []))
-        counts = (
-            "" if row[key] is None else f"{row[key]:,}" for key in ("train", "test", "classes")
-        )
-        cells.append((row["name"], row["state"], *counts, shape, row["title"], row["licence"]))
-    print_table(header, cells)
-    print("`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
+    rows = [_state(name, spec) for name, spec in known.items()]
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+        return
+    keys = ("name", "state", "train", "test", "classes", "input_shape", "title")
+    header = ("name", "state", "train", "test", "classes", "shape", "what")
+    print_rows(header, [tuple(_shown(row[key]) for key in keys) for row in rows])
+    if sys.stdout.isatty():
+        print("`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
+
+
+def _shown(value: Any) -> str:
+    """A value of a row as a person reads it."""
+    if isinstance(value, list):
+        return "x".join(map(str, value))
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _state(name: str, spec: Any) -> dict[str, Any]:

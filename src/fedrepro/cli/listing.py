@@ -1,20 +1,48 @@
-"""``fedrepro methods`` and ``coverage``: tables for people, ``--json`` for scripts."""
+"""``fedrepro methods``, ``models``, ``settings``, ``coverage``: what there is.
+
+All of them briefly, one by its name in full; ``--json`` and tab-separated lines are for programs.
+"""
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fedrepro.cli.console import print_table
+from fedrepro.cli.console import print_facts, print_rows
+from fedrepro.support.errors import bad_value
+
+if TYPE_CHECKING:
+    from fedrepro.data.partition.schemes import Scheme
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     methods = subparsers.add_parser(
         "methods",
         help="list methods, wrappers and server optimizers",
-        description="List what a composition such as ima+fedprox+fedadam can be made of.",
+        description="List what a composition such as ima+fedprox+fedadam can be made of, those of "
+        "your own included; with NAME, all about one.",
     )
+    methods.add_argument("name", metavar="NAME", nargs="?", help="a method, such as fedprox")
     methods.add_argument("--json", action="store_true", help="print JSON")
     methods.set_defaults(handler=list_methods)
+    models = subparsers.add_parser(
+        "models",
+        help="list models",
+        description="List the models that a setting can name, those of your own included.",
+    )
+    models.add_argument("name", metavar="NAME", nargs="?", help="a model, such as twonn")
+    models.set_defaults(handler=list_models)
+    settings = subparsers.add_parser(
+        "settings",
+        help="list the settings of the experiment files",
+        description="List the settings of all experiment files, or of one system; with the name of "
+        "one, all that it says, as YAML.",
+    )
+    settings.add_argument(
+        "name", metavar="NAME", nargs="?", help="a system such as ima, or ima/fmnist-shards2"
+    )
+    settings.set_defaults(handler=list_settings)
     coverage = subparsers.add_parser(
         "coverage",
         help="how many published cells have a target, are computed, agree",
@@ -31,32 +59,104 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     schema.set_defaults(handler=write_schemas)
 
 
+KINDS = ("method", "pre-training", "wrapper", "server optimizer")
+
+
 def list_methods(arguments: argparse.Namespace) -> None:
     from fedrepro.methods import _registry as registry
 
-    rows = [registry.describe(part) for part in registry.parts().values()]
+    _find_own()
+    parts = registry.parts()
+    if arguments.name is not None:
+        if arguments.name not in parts:
+            raise bad_value("the command line", "NAME", arguments.name, "a method", parts)
+        part = parts[arguments.name]
+        row = registry.describe(part)
+        if arguments.json:
+            print(json.dumps(row, indent=2))
+        else:
+            print_facts([*_about(row), ("file", part.shown_file), ("", part.documentation)])
+        return
+    rows = [registry.describe(part) for part in parts.values()]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    cells = [
-        (
-            row["name"],
-            row["kind"],
-            row["paper"],
-            "\n".join(f"{name} = {value}" for name, value in row["hyperparameters"].items()),
-            ", ".join(row["hooks"]),
-            "\n".join(
-                f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
-                for each in row["divergences"]
-            ),
-        )
-        for row in sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["name"]))
+    rows.sort(key=lambda row: (KINDS.index(row["kind"]), row["name"]))
+    cells = [(row["name"], row["kind"], row["paper"], _values(row, ", ")) for row in rows]
+    print_rows(("name", "kind", "paper", "hyperparameters"), cells)
+
+
+def _values(row: dict[str, Any], between: str) -> str:
+    return between.join(f"{name} = {value}" for name, value in row["hyperparameters"].items())
+
+
+def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """All that a method's description says."""
+    divergences = "\n".join(
+        f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
+        for each in row["divergences"]
+    )
+    return [
+        ("name", row["name"]),
+        ("kind", row["kind"]),
+        ("paper", row["paper"]),
+        ("hyperparameters", _values(row, "\n")),
+        ("hooks overridden", ", ".join(row["hooks"])),
+        ("divergences", divergences),
     ]
-    header = ("name", "kind", "paper", "hyperparameters", "hooks overridden", "divergences")
-    print_table(header, cells)
 
 
-KINDS = ("method", "pre-training", "wrapper", "server optimizer")
+def _find_own() -> None:
+    """Let the workbench's own files be found, where the working directory is one."""
+    from fedrepro.config.loading import load_config
+    from fedrepro.config.workbench import CONFIG
+
+    if CONFIG.exists():
+        load_config()
+
+
+def list_models(arguments: argparse.Namespace) -> None:
+    from fedrepro.models import _registry as models
+
+    _find_own()
+    known = models.known()
+    if arguments.name is None:
+        cells = [(name, model.family, model.source) for name, model in known.items()]
+        print_rows(("name", "family", "source"), cells)
+        return
+    model = models.find(arguments.name)
+    file = model.file or f"src/fedrepro/models/{model.module}.py"
+    facts = {
+        "name": arguments.name,
+        "family": model.family,
+        "source": model.source,
+        "weights": model.weights or "",
+        "file": f"{file}, {model.function}",
+    }
+    print_facts(list(facts.items()))
+
+
+def list_settings(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+
+    bench = load()
+    if arguments.name is not None and arguments.name not in bench.experiments:
+        import yaml
+
+        content = bench.setting(arguments.name).model_dump(mode="json", exclude_defaults=True)
+        content.pop("extends", None)
+        print(yaml.safe_dump({arguments.name: content}, sort_keys=False), end="")
+        return
+    cells = [
+        (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))
+        for name, each in bench.settings.items()
+        if arguments.name in (None, name.partition("/")[0])
+    ]
+    print_rows(("name", "dataset", "partition", "model", "rounds"), cells)
+
+
+def _partition(scheme: "Scheme") -> str:
+    return scheme.scheme + (f", {scheme.clients} clients" if scheme.clients else "")
 
 
 def show_coverage(arguments: argparse.Namespace) -> None:
@@ -67,7 +167,19 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    print_table(tuple(rows[0]), [tuple(str(value) for value in row.values()) for row in rows])
+    keys = [key for key in rows[0] if not sys.stdout.isatty() or any(row[key] for row in rows)]
+    header = [SHORT.get(key, key) if sys.stdout.isatty() else key for key in keys]
+    print_rows(header, [[str(row[key]) for key in keys] for row in rows])
+
+
+# For a terminal, on which nine columns of numbers shall stand.
+SHORT = {
+    "targets": "target",
+    "computed": "done",
+    "not_comparable": "apart",
+    "arithmetic_agree": "sums_agree",
+    "arithmetic_differ": "sums_differ",
+}
 
 
 def write_schemas(arguments: argparse.Namespace) -> None:

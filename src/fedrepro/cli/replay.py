@@ -98,7 +98,7 @@ def _write(table: "pd.DataFrame", path: Path, kind: str) -> None:
 
 
 def _show(result: "Replay", clients: int) -> None:
-    from fedrepro.cli.console import print_table
+    from fedrepro.cli.console import print_rows
 
     header = ("round", "participants", "decision loss", "regret", "bound", "largest weights")
     rows = []
@@ -111,7 +111,7 @@ def _show(result: "Replay", clients: int) -> None:
         )
         numbers = (_number(each) for each in (row.decision_loss, row.regret, row.bound))
         rows.append((str(row.round), str(row.participants), *numbers, shares))
-    print_table(header, rows)
+    print_rows(header, rows)
     if result.linearised and result.rounds["regret"].notna().any():
         print(f"{clients} clients: the regret is that of the linearised decision losses")
 

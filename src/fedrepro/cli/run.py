@@ -4,6 +4,7 @@ import argparse
 import math
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedrepro.config.loading import load
@@ -122,7 +123,27 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     if began and played:
         _say(f"{name}: went on from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
-    _say(f"{name}: done{before}, in {run.folder}")
+    _say(f"{name}: done{before}, in {run.folder}{_numbers(workbench, run)}")
+
+
+MOST_NUMBERS = 3  # in a run's last line
+
+
+def _numbers(workbench: Workbench, run: Run) -> str:
+    """What the tables of its experiment file take from a run, the first of it, in words."""
+    from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
+    from fedrepro.report.papers.published import Published
+    from fedrepro.run.results import read_run
+
+    system = run.setting.partition("/")[0]
+    alone = replace(workbench, experiments={system: workbench.experiments[system]})
+    uses = cells_of_runs(alone, Published(), {run}).get(run, [])
+    found = headline(answers_of(read_run(workbench.root, run), uses))
+    numbers = (
+        f"{each.table}: {each.measure.words} {each.value:.2f} {each.measure.unit}".rstrip()
+        for each in found[:MOST_NUMBERS]
+    )
+    return "".join(f"; {each}" for each in numbers)
 
 
 def progress_lines(name: str) -> "Report":

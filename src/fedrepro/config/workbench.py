@@ -129,8 +129,7 @@ class Workbench:
         Raises:
             UserError: when there is no such system, table or scale, with the nearest name.
         """
-        if system not in self.experiments:
-            raise bad_value(EXPERIMENTS, "system", system, "the name of a system", self.experiments)
+        self._require(system)
         tables = self.experiments[system].tables
         if item not in tables:
             raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
@@ -155,10 +154,8 @@ class Workbench:
             UserError: when there is no such system, item or scale, with the nearest name.
         """
         # Only this one is made: the workflow asks for every target by its name.
-        at, experiment = self.scale(scale), self.experiments.get(system)
-        if experiment is None:
-            known = self.experiments
-            raise bad_value(EXPERIMENTS, "system", system, "the name of a system", known)
+        self._require(system)
+        at, experiment = self.scale(scale), self.experiments[system]
         if item in experiment.tables:
             return self._target(system, item, experiment.tables[item], at)
         if item in experiment.computed:
@@ -168,6 +165,13 @@ class Workbench:
             return FigureTarget(system, item, at, figure, self.seeds(at, system, figure.seeds))
         items = [*experiment.tables, *experiment.computed, *experiment.figures]
         raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
+
+    def _require(self, system: str) -> None:
+        """Raises UserError where a system has no experiment file, with the nearest that has one."""
+        if system not in self.experiments:
+            here = ", ".join(self.experiments)
+            expectation = f"a system with an experiment file, {system}.yaml; there are {here}"
+            raise bad_value(EXPERIMENTS, "system", system, expectation, self.experiments)
 
     def scale(self, name: str | None) -> Scale:
         """The scale of a name; without one, the configured scale."""

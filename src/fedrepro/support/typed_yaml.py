@@ -185,11 +185,20 @@ def validate(model: type[Model], data: object, where: object) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-        missing = [_key(detail["loc"], data) for detail in details if detail["type"] == "missing"]
-        if details[0]["type"] == "missing" and len(missing) > 1:
+        missing = [_missing_key(detail, data) for detail in details if detail["type"] in MISSING]
+        if details[0]["type"] in MISSING and len(missing) > 1:
             keys = ", ".join(dict.fromkeys(missing))
             raise UserError(f"{where}: {keys}: missing: expected values") from None
         raise UserError(f"{where}: {_line(model, details[0], data)}") from None
+
+
+MISSING = ("missing", "union_tag_not_found")
+
+
+def _missing_key(detail: ErrorDetails, data: object) -> str:
+    """The key that is not there; of a choice such as a partition, the one that tells which."""
+    tag = str(detail.get("ctx", {}).get("discriminator", "")).strip("'")
+    return ".".join(filter(None, (_key(detail["loc"], data), tag)))
 
 
 def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
@@ -206,7 +215,7 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
         case "missing":
             return f"{key}: missing: expected a value"
         case "union_tag_not_found":
-            return f"{key}.{discriminator}: missing: expected a value"
+            return f"{_missing_key(detail, data)}: missing: expected a value"
         case "union_tag_invalid":
             choices, value = _quoted(context["expected_tags"]), context["tag"]
             key = f"{key}.{discriminator}"

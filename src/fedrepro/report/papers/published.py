@@ -6,7 +6,7 @@ All of a paper stands in ``reports/papers/<system>/``; ``reports/papers/README.m
 import csv
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -151,13 +151,13 @@ class Caption:
 class Published:
     """All of reports/papers but the reference results; by system, and by (system, item)."""
 
-    cells: tuple[PrintedCell, ...]
-    systems: Mapping[str, System]
-    ledger: tuple[Discrepancy, ...]
-    notes: Mapping[tuple[str, str], tuple[str, ...]]
-    words: Mapping[tuple[str, str], tuple[Wording, ...]]
-    captions: Mapping[tuple[str, str], Caption]
-    claims: tuple[Claim, ...]
+    cells: tuple[PrintedCell, ...] = ()
+    systems: Mapping[str, System] = field(default_factory=dict)
+    ledger: tuple[Discrepancy, ...] = ()
+    notes: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    words: Mapping[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
+    captions: Mapping[tuple[str, str], Caption] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
 
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
