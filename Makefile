@@ -6,6 +6,9 @@ MAKEFLAGS += --no-builtin-rules
 .PHONY: help setup slurm reproduce reference test test-slurm check fuzz mutants bench lock clean
 
 PYTHON ?=
+# The build of PyTorch: that of the lock, with CUDA, or with TORCH=cpu the one without, in the same
+# versions; uv knows where that lies. It is not in the lock, so nothing is checked by hash then.
+TORCH ?=
 UV := .tools/bin/uv
 SITE := reports/site/index.html
 PLUGIN := scripts/slurm-requirements.txt
@@ -84,7 +87,12 @@ clean: ## remove the environment and all caches; results and the site stay
 	@echo "Setting up .venv (on Linux the first time fetches 2.7 GB, most of it PyTorch)"
 	@python=$$(scripts/find-python "$(PYTHON)") && \
 		{ test -x .venv/bin/python || $(UV) venv -q --python "$$python" .venv; }
+ifeq ($(TORCH),)
 	@$(UV) pip sync --compile-bytecode --require-hashes --python .venv/bin/python requirements.lock
+else
+	@$(UV) pip install -q --compile-bytecode --python .venv/bin/python --torch-backend $(TORCH) \
+		-c requirements.lock -r pyproject.toml --group dev
+endif
 	@touch $@
 
 .venv/package.stamp: pyproject.toml .venv/packages.stamp

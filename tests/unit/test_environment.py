@@ -1,6 +1,7 @@
 """pyproject.toml, requirements.lock and environment.yml must not drift apart."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -95,6 +96,24 @@ def test_one_python_everywhere(project):
     assert not wanted.contains(f"3.{minor + 1}.0")
     assert f"--python-version {PYTHON} " in (ROOT / "Makefile").read_text()
     assert f"!= (3, {minor})" in (ROOT / "scripts/find-python").read_text()
+
+
+@pytest.mark.parametrize(
+    ("torch", "command"),
+    [
+        ("", "uv pip sync --compile-bytecode --require-hashes --python .venv/bin/python "),
+        ("cpu", "uv pip install -q .* --torch-backend cpu .*-c requirements.lock "),
+    ],
+)
+def test_the_build_of_torch_is_one_variable(tmp_path: Path, torch: str, command: str) -> None:
+    pins = "scripts/uv-requirements.txt"
+    for name in (pins, "requirements.lock", "pyproject.toml", ".tools/uv.stamp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    make = ["make", "-n", "-f", str(ROOT / "Makefile"), "setup", f"TORCH={torch}"]
+    said = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert re.search(command, said.replace("\\\n", " ")), said
+    assert len(re.findall("uv pip (?:sync|install)", said)) == 2  # the packages, then this one
 
 
 def test_conda_users_get_the_same_python_and_the_same_pins():

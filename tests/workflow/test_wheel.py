@@ -83,5 +83,6 @@ def test_a_workbench_from_a_wheel_makes_its_table(tmp_path: Path) -> None:
     (cell,) = json.loads((mine / TABLE).read_text(encoding="utf-8"))["cells"]
     assert 10 < cell["paper"]["mean"] < 90
     assert (mine / "reports/site/assets/site.css").is_file()
+    assert "<style>" in (mine / "results/report/mine/table_1.html").read_text(encoding="utf-8")
     listed = json.loads(installed.fedrepro(tmp_path, "--root", mine, "datasets", "--json"))
     assert {row["state"] for row in listed if row["name"] == "mnist5k"} == {"prepared"}

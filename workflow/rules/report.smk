@@ -25,6 +25,13 @@ rule page:
         GRAPH.inputs_of_page,
     output:
         "reports/site/{system}/{item}.html",
+        # For `snakemake --report`, which takes single files.
+        report(
+            "results/report/{system}/{item}.html",
+            caption="../report/page.rst",
+            category="{system}",
+            labels={"item": "{item}"},
+        ),
     log:
         "results/logs/page/{system}/{item}.log",
     conda:

@@ -61,11 +61,14 @@ def make_table(arguments: argparse.Namespace) -> None:
 def make_page(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.report import site
+    from fedrepro.report.pages.alone import FOLDER, write_alone
     from fedrepro.report.papers import published
 
     workbench = load()
     target = workbench.target(arguments.system, arguments.item, arguments.scale)
-    _say(site.write_page(workbench, target, published.load(workbench.root)))
+    page = site.write_page(workbench, target, published.load(workbench.root))
+    write_alone(workbench.root, page, FOLDER / target.system / f"{target.item}.html")
+    _say(page)
 
 
 def make_site(arguments: argparse.Namespace) -> None:
