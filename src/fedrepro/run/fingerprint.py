@@ -19,6 +19,7 @@ from pathlib import Path
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
+from fedrepro.support import own
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -54,13 +55,14 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    model = spec.setting.model
-    return _of_code(models.find(model), code_of_run(spec.composition, model))
+    folders = own.folder_of("methods"), own.folder_of("models")
+    return _of_code(spec.composition, spec.setting.model, folders)
 
 
-@cache
-def _of_code(entry: models.Model, files: tuple[Path, ...]) -> str:
-    digest = of_closure(files, OUTSIDE_A_RUN)
+@cache  # every run of a table asks, and to list the folders takes a millisecond
+def _of_code(composition: str, model: str, folders: tuple[Path | None, ...]) -> str:
+    entry = models.find(model)
+    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
