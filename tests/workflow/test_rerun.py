@@ -63,7 +63,7 @@ def test_what_carries_out_or_describes_redoes_nothing(project: Project) -> None:
         ("data/partition/partition.py", "would get no samples", "would go without"),
         ("run/manifest.py", '"rounds_done": state.done,', '"rounds_done": state.done, "new": 1,'),
         ("run/runner.py", "now_cpu - cpu", "now_cpu - cpu + 1"),
-        ("run/checkpoint.py", "LAYOUT = 2", "LAYOUT = 3"),
+        ("run/checkpoint.py", "LAYOUT = 3", "LAYOUT = 4"),
         ("run/store.py", "256 * 2**20", "128 * 2**20"),
         ("cli/run.py", "rounds/s", "rounds a second"),
         ("models/_registry.py", "AAggFF (ICML 2024), Heart and Berka", "Elsewhere"),

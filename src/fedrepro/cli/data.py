@@ -100,7 +100,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 def _partition(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
-    from fedrepro.data.dataset import open_dataset
+    from fedrepro.data.dataset import open_dataset, refuse_damage
     from fedrepro.data.partition.partition import make_partition
 
     if not 0 <= arguments.seed < 2**32:
@@ -108,6 +108,7 @@ def _partition(arguments: argparse.Namespace) -> None:
             "the command line", "--seed", arguments.seed, "a whole number of at least 0"
         )
     setting = load().setting(arguments.setting)
+    refuse_damage(setting.dataset)
     train = open_dataset(setting.dataset).train
     partition = make_partition(
         train.y, train.group, setting.partition, arguments.seed, train.held_out

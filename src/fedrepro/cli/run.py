@@ -174,7 +174,7 @@ def progress_lines(name: str) -> "Report":
 
 
 def _dataset(workbench: Workbench, name: str) -> "Dataset":
-    from fedrepro.data.dataset import PREPARED, open_dataset
+    from fedrepro.data.dataset import PREPARED, open_dataset, refuse_damage
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
     from fedrepro.data.prepare import prepare
 
@@ -185,6 +185,7 @@ def _dataset(workbench: Workbench, name: str) -> "Dataset":
     # made of them stands.
     if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
         prepare(name, workbench.datasets[name], workbench.config.data.archives)
+    refuse_damage(name, workbench.root / PREPARED)
     return open_dataset(name, workbench.root / PREPARED)
 
 

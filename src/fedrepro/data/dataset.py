@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.support.errors import UserError, brief, nearest
+from fedrepro.support.files import sha256_of
 
 PREPARED = Path("results/data")
 FORMAT = 1  # raised when the layout of a prepared folder changes
@@ -101,6 +102,23 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             client_standardised=tuple(meta.get("client_standardised", ())),
         )
     except Exception as error:  # whatever a damaged meta.json or header leads to
+        raise damaged(folder, error) from None
+
+
+def refuse_damage(name: str, root: Path = PREPARED) -> None:
+    """Read all arrays of a data set that is prepared: a disk may give back other bits.
+
+    Raises:
+        UserError: when one is not as it was written.
+    """
+    folder = root / name
+    meta = read_meta(folder)
+    try:
+        for split in meta["splits"].values() if meta else ():
+            for key, about in split["arrays"].items():
+                if sha256_of(folder / f"{key}.npy") != about["sha256"]:
+                    raise ValueError(f"{key}.npy is not as it was written")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder, error) from None
 
 

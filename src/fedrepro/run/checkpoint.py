@@ -16,12 +16,12 @@ from fedrepro.run.results import changed_files
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.run.trunk import Trunk, kept_in
-from fedrepro.support.errors import cannot_write
+from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
 
 # Raised when the files of a checkpoint change: those of another layout are thrown away. The code
 # that reads and writes them is no part of a run's fingerprint.
-LAYOUT = 2
+LAYOUT = 3
 
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
@@ -32,21 +32,29 @@ COUNTERS = (
 )  # fmt: skip
 
 
-def resume(partial: Path, plan: Plan, identity: str) -> State:
+def resume(
+    partial: Path, plan: Plan, identity: str, note: Callable[[str], None] = lambda line: None
+) -> State:
     """The state of the last checkpoint, or a new one.
 
     Args:
         identity: of the run; a checkpoint with another one is thrown away.
+        note: told in one line of a damaged checkpoint, which is thrown away, too.
 
     Raises:
-        UserError: for a damaged checkpoint, or when the disk refuses.
+        UserError: when the disk refuses.
     """
-    checkpoint = partial / CHECKPOINT
-    if checkpoint.exists():
-        state = _load(checkpoint, plan, identity, partial / CLIENTS)
+    checkpoint, state = partial / CHECKPOINT, None
+    try:
+        if checkpoint.exists():
+            state = _load(checkpoint, plan, identity, partial / CLIENTS)
         if state:
+            for client in state.owns.clients():  # not when their turn comes, hours later
+                state.owns.look(client)
             state.resumed += 1
             return state
+    except UserError as error:
+        note(f"{error}: not gone on from")
     try:
         discard(partial)  # another code, configuration or data: nothing to go on from
         make_folder(partial)
@@ -62,7 +70,7 @@ def _load(checkpoint: Path, plan: Plan, identity: str, owns: Path) -> State | No
     Raises:
         UserError: when it is damaged.
     """
-    saved, facts = load_tree(checkpoint)
+    saved, facts = load_tree(checkpoint, sealed=True)
     device = plan.federation.context.net.device
     try:
         if facts["identity"] != identity:
@@ -97,7 +105,7 @@ def save(state: State, partial: Path, identity: str) -> None:
         "clients": state.clients.as_tree(),
         "decisions": state.decisions.as_tree(),
     }
-    save_tree(partial / CHECKPOINT, what, facts)
+    save_tree(partial / CHECKPOINT, what, facts, sealed=True)
     state.owns.settle()
 
 

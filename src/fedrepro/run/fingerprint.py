@@ -12,9 +12,11 @@ carries a run out or describes it is not imported by those: runner, checkpoint, 
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods._files import module_files
@@ -99,6 +101,12 @@ def of_files(paths: Iterable[Path]) -> str:
     )
     lines = (f"{file.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
     return of_text("\n".join(lines))
+
+
+def of_manifest(manifest: Mapping[str, Any]) -> str:
+    """The seal of a manifest: the hash of what is in it, but for how the run came about."""
+    sealed = {**manifest, "seal": None, "went_on_from": None}
+    return of_text(json.dumps(sealed, sort_keys=True))
 
 
 def of_text(text: str) -> str:

@@ -82,7 +82,9 @@ class Check:
                 assert meta is not None
                 for split in meta["splits"].values():
                     for key, about in split["arrays"].items():
-                        yield from self._file(path.parent / f"{key}.npy", about)
+                        # The folder, as one array alone is not made again.
+                        for fault in self._file(path.parent / f"{key}.npy", about):
+                            yield f"{path.parent}: {fault.rpartition('/')[2]}"
             except UserError as error:
                 yield str(error)
             except OTHERWISE:
@@ -160,6 +162,8 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
         yield f"{path}: damaged: it is another run's"
     if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
         yield f"{path}: damaged: its configuration has not the hash that it names"
+    elif manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
+        yield f"{path}: damaged: it is not as it was written"
     for name in WRITTEN:
         if name not in files:
             yield f"{path}: damaged: it does not list {name}"

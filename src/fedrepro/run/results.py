@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.targets import Run
+from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
@@ -181,6 +182,8 @@ def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
         raise UserError(f"{folder / 'manifest.json'}: damaged: run: expected keys with values")
     state, why = _became(manifest)
     changed = next(changed_files(root / folder, manifest, ".parquet"), None)
+    if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
+        changed = "manifest.json is not as it was written"
     if changed:
         state, why = "damaged", f"damaged: {changed}"
     return RunRecord(root, run, folder, landed, state, why, manifest, timing)

@@ -94,7 +94,7 @@ def run(
             checkpoint.discard(partial)
             return before
         identity = _identity(plan, code, data)
-        state = checkpoint.resume(partial, plan, identity)
+        state = checkpoint.resume(partial, plan, identity, sharing.note)
         trunk = sharing.trunk
         if trunk and state.done == 0:
             theirs = _identity(replace(plan, spec=trunk.spec), trunk.code, data)
@@ -269,6 +269,7 @@ def _finish(
     for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, staged), "data": data}
+    described["seal"] = fingerprint.of_manifest(described)
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(plan, state))
     for file in staged.iterdir():

@@ -5,6 +5,7 @@ carries a version in its name, the checkpoint names the versions that it means, 
 go only after the checkpoint has taken its place.
 """
 
+import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -25,10 +26,19 @@ CACHE_BYTES = 256 * 2**20  # of client states in memory
 KEY = "fedrepro"  # one metadata key: several would be written in any order
 
 
-def save_tree(path: Path, what: Tree, facts: Mapping[str, Any] | None = None) -> None:
-    """Write a tree, and facts that JSON can hold, in one file that appears whole or not at all."""
+def save_tree(
+    path: Path, what: Tree, facts: Mapping[str, Any] | None = None, sealed: bool = False
+) -> None:
+    """Write a tree, and facts that JSON can hold, in one file that appears whole or not at all.
+
+    Args:
+        sealed: the file holds its own SHA-256, for what no manifest lists.
+    """
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in tree.named(what)}
-    metadata = {KEY: json.dumps({"shape": _shape(what), "facts": facts or {}})}
+    about = {"shape": _shape(what), "facts": facts or {}}
+    if sealed:
+        about["seal"] = _seal(about, tensors)
+    metadata = {KEY: json.dumps(about)}
     with write_atomically(path) as temporary:
         try:
             save_file(_unshared(tensors), temporary, metadata)
@@ -37,17 +47,19 @@ def save_tree(path: Path, what: Tree, facts: Mapping[str, Any] | None = None) ->
             raise UserError(f"{path}: could not be written: {error}") from error
 
 
-def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
+def load_tree(path: Path, sealed: bool = False) -> tuple[Tree, dict[str, Any]]:
     """What :func:`save_tree` wrote.
 
     Raises:
-        UserError: if the file is damaged.
+        UserError: if the file is damaged, as far as this can be seen; a ``sealed`` one in any bit.
     """
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()[KEY])
             # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        if sealed and about.pop("seal") != _seal(about, tensors):
+            raise ValueError("its content is not what was written")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (
         SafetensorError, KeyError, TypeError, ValueError, OSError, AttributeError, RecursionError,
@@ -61,8 +73,18 @@ def damaged(path: Path, error: Exception) -> UserError:
     reason = brief(str(error).partition("\n")[0])
     return UserError(
         f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
-        "Remove it to start from the beginning"
+        "Remove it to make it again"
     )
+
+
+def _seal(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of facts and tensors, with their names, kinds and shapes."""
+    kinds = [(name, str(each.dtype), list(each.shape)) for name, each in sorted(tensors.items())]
+    digest = hashlib.sha256(json.dumps([about, kinds], sort_keys=True).encode())
+    for _, tensor in sorted(tensors.items()):
+        laid = tensor.clone(memory_format=torch.contiguous_format).view(-1)
+        digest.update(laid.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _shape(what: Tree, path: str = "") -> Any:
@@ -119,7 +141,7 @@ class ClientStore:
         """A client's state, or None if it has none yet; moves nothing in memory or on disk."""
         if client in self._memory or client not in self._versions:
             return self._memory.get(client)
-        own, _ = load_tree(self._file(client))
+        own, _ = load_tree(self._file(client), sealed=True)
         return tree.apply(lambda leaf: leaf.to(self.device), own)
 
     def put(self, client: int, own: Tree) -> None:
@@ -150,7 +172,7 @@ class ClientStore:
     def _write(self, client: int) -> None:
         # Never onto a version that the last checkpoint means: it must stay readable.
         self._versions[client] = self._versions.get(client, 0) + 1
-        save_tree(self._file(client), self._memory[client])
+        save_tree(self._file(client), self._memory[client], sealed=True)
         self._unsaved.discard(client)
 
     def _remember(self, client: int, own: Tree) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import FileSpec, RunSpec
-from fedrepro.run import given
+from fedrepro.run import fingerprint, given, runner
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -117,7 +117,8 @@ def unfinished(root: Path, wanted: dict[str, RunSpec]) -> Any:
 def diverged(root: Path, wanted: dict[str, RunSpec]) -> Any:
     path = folder_of(root, wanted["judges"]) / "manifest.json"
     text = path.read_text()
-    path.write_text(text.replace('"status": "finished"', '"status": "diverged"'))
+    diverged = json.loads(text.replace('"status": "finished"', '"status": "diverged"'))
+    path.write_text(json.dumps({**diverged, "seal": fingerprint.of_manifest(diverged)}))
 
 
 def reconfigured(root: Path, wanted: dict[str, RunSpec]) -> Any:

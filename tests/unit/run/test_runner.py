@@ -19,11 +19,12 @@ from fedrepro.cli.run import progress_lines
 from fedrepro.methods.deciding.rule import Observed
 from fedrepro.run import runner
 from fedrepro.run.store import load_tree
+from fedrepro.run.trunk import ALONE
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS
 from support.tiny_disk import tiny_disk
-from support.tiny_run import carry_out, dataset, run_spec
+from support.tiny_run import carry_out, dataset, partition, run_spec
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 
@@ -318,14 +319,32 @@ def test_full_disk_at_a_checkpoint(tmp_path: Path) -> None:
             assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
 
 
-def test_a_damaged_checkpoint_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "clients/*.safetensors"])
+@pytest.mark.parametrize("place", [100, -1, None])
+def test_a_damaged_checkpoint_only_costs_time(tmp_path: Path, name: str, place: int | None) -> None:
+    """Cut, or a bit of it is another: noted in one line, and to the same bytes."""
+    carry_out(tmp_path / "whole", run_spec("scaffold"))
     folder = tmp_path / "seed1"
     with pytest.raises(Stop):
-        carry_out(folder, run_spec(), stop_after(7))
-    checkpoint = tmp_path / "seed1.partial" / "checkpoint.safetensors"
-    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
-    with pytest.raises(UserError, match="damaged"):
-        carry_out(folder, run_spec())
+        carry_out(folder, run_spec("scaffold"), stop_after(7))
+    file = next((tmp_path / "seed1.partial").glob(name))
+    content = bytearray(file.read_bytes())
+    if place is None:
+        content = content[: len(content) // 2]
+    else:
+        content[place] ^= 1
+    file.write_bytes(content)
+    seen: list[int] = []
+    notes: list[str] = []
+    runner.run(
+        run_spec("scaffold"), dataset(), partition(), folder, "code",
+        lambda progress: seen.append(progress.round), sharing=replace(ALONE, note=notes.append),
+    )  # fmt: skip
+    assert seen[0] == 1
+    (line,) = notes
+    assert line.startswith(str(file)) and "damaged" in line
+    for each in SAME:
+        assert (tmp_path / "whole" / each).read_bytes() == (folder / each).read_bytes()
 
 
 def test_pooled_training_sends_nothing(tmp_path: Path) -> None:

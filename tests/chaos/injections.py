@@ -1,0 +1,278 @@
+"""What goes wrong: each does it to a world, gets it back as the documentation says, and says how.
+
+An injection returns what was done and how much work was lost, or raises AssertionError where
+something was not noticed or did not come back.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from chaos.world import TABLES, World
+
+DAY = 86400
+
+
+@dataclass(frozen=True)
+class Survived:
+    """An injection after which everything was as before.
+
+    Attributes:
+        what: was done.
+        lost: seconds of work that were in no checkpoint.
+    """
+
+    what: str
+    lost: float = 0.0
+
+
+class Skipped(Exception):
+    """What this machine does not let us do, with the reason."""
+
+
+Injection = Callable[[World, Random], Survived]
+
+
+def damage(path: Path, random: Random) -> str:
+    """Truncate a file or flip one of its bits, and leave its times as they were."""
+    times, content = path.stat(), bytearray(path.read_bytes())
+    place = random.randrange(len(content))
+    if random.random() < 0.5:
+        what, content = f"truncated to {place} bytes", content[:place]
+    else:
+        content[place] ^= 1 << random.randrange(8)
+        what = f"byte {place} of {len(content)} changed"
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return what
+
+
+def _damaged(world: World, random: Random, pattern: str, avoid: str = "nothing") -> Survived:
+    """Damage a file; verify must name it; what it names is removed; the command does the rest."""
+    paths = [path for path in sorted(world.root.glob(pattern)) if path.name != avoid]
+    path = random.choice(paths)
+    what = f"{path.relative_to(world.root)} {damage(path, random)}"
+    faults = world.faults()
+    assert faults, f"{what}: not noticed"
+    for table in TABLES:
+        (world.root / table).unlink()
+    world.remove(faults)
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def result(world: World, random: Random) -> Survived:
+    """Of a finished run. Before it is removed, no table takes numbers from it."""
+    run = random.choice(world.runs)
+    path = random.choice([path for path in sorted(run.iterdir()) if path.name != "timing.json"])
+    what = f"{path.relative_to(world.root)} {damage(path, random)}"
+    before = {table: (world.root / table).read_bytes() for table in TABLES}
+    for table in TABLES:
+        _, _, _, system, item = Path(table).with_suffix("").parts
+        called = world.project.fedrepro("table", system, item, "--scale", "demo")
+        assert "Traceback" not in called.stdout, f"{what}: {called.stdout}"
+        now = (world.root / table).read_bytes()
+        assert called.returncode or now == before[table] or b"damaged" in now, f"{what}: used"
+    faults = world.faults()
+    assert faults, f"{what}: not noticed"
+    world.remove(faults)
+    for table in TABLES:
+        (world.root / table).unlink()
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def partition(world: World, random: Random) -> Survived:
+    return _damaged(world, random, "results/partitions/*/*/seed*")
+
+
+def prepared_array(world: World, random: Random) -> Survived:
+    return _damaged(world, random, "results/data/*/*.npy")
+
+
+def kept_checkpoint(world: World, random: Random) -> Survived:
+    return _damaged(world, random, "results/trunks/*/*/*/*/*/*.safetensors")
+
+
+def unnoticed_array(world: World, random: Random) -> Survived:
+    """Nobody has called verify: what would train on a damaged array must not."""
+    path = random.choice(sorted(world.root.glob("results/data/*/train_x.npy")))
+    times, content = path.stat(), bytearray(path.read_bytes())
+    content[-1 - random.randrange(10**6)] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    world.unmake(random)
+    called = world.command()
+    assert called.returncode and "damaged" in called.stdout, called.stdout
+    assert "Traceback" not in called.stdout, called.stdout
+    world.remove(world.faults())
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived("a bit of train_x.npy changed before runs were made")
+
+
+@contextmanager
+def _working(world: World, random: Random) -> Iterator["subprocess.Popen[bytes]"]:
+    """Snakemake at work on some runs, at a random moment."""
+    world.unmake(random)
+    process = world.begin()
+    try:
+        assert world.await_work(process)
+        time.sleep(random.uniform(0, 4))
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def kill_run(world: World, random: Random) -> Survived:
+    """One run; Snakemake makes the rest and says which failed."""
+    with _working(world, random) as process:
+        while process.poll() is None and not list(world.workers()):
+            time.sleep(0.02)
+        lost = world.lost()
+        workers = sorted(world.workers())
+        if workers:
+            partial, pid = random.choice(workers)
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"{partial.parent.name} killed" if workers else "all had ended", lost)
+
+
+def kill_snakemake(world: World, random: Random) -> Survived:
+    """Snakemake alone; its runs are not its children."""
+    with _working(world, random) as process:
+        lost = world.lost()
+        process.kill()
+        process.wait()
+        began = time.monotonic()
+        world.settle()
+        waited = time.monotonic() - began
+    world.unlock()
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"Snakemake killed; its runs ended {waited:.1f} s later", lost)
+
+
+def power(world: World, random: Random) -> Survived:
+    """Everything at once."""
+    with _working(world, random) as process:
+        lost = world.lost()
+        world.pull_the_plug(process)
+    world.unlock()
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived("everything killed", lost)
+
+
+def checkpoint(world: World, random: Random) -> Survived:
+    """Everything killed, and a file of the last checkpoint damaged."""
+    world.unmake(random)
+    process = world.begin()
+    pattern = "results/runs/*/*/*/seed*.partial/**/*.safetensors"
+    while process.poll() is None and not any(world.root.glob(pattern)):
+        time.sleep(0.02)
+    time.sleep(random.uniform(0, 1))
+    lost = world.lost()
+    world.pull_the_plug(process)
+    paths = [path for path in sorted(world.root.glob(pattern)) if not path.name.startswith(".")]
+    what = "all had ended"
+    if paths:
+        path = random.choice(paths)
+        what = f"{path.relative_to(world.root)} {damage(path, random)}"
+    world.unlock()
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what, lost)
+
+
+def _mount(*arguments: str) -> None:
+    called = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if called.returncode:
+        raise Skipped(f"mount {' '.join(arguments)}: {called.stderr.strip()}")
+
+
+def _need_root() -> None:
+    if os.geteuid():
+        raise Skipped("mounting takes root")
+
+
+def full_disk(world: World, random: Random) -> Survived:
+    """The folder of runs on a file system that fills up."""
+    _need_root()
+    world.unmake(random)
+    folder, aside = world.root / "results/runs", world.root / "aside"
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(folder, aside)
+    used = sum(path.stat().st_blocks // 2 + 4 for path in aside.rglob("*"))
+    room = random.randint(40, 2000)
+    _mount("-t", "tmpfs", "-o", f"size={used + room}k", "tmpfs", str(folder))
+    try:
+        shutil.copytree(aside, folder, dirs_exist_ok=True)
+        called = world.command()
+        assert called.returncode, called.stdout
+        assert "No space left" in called.stdout, called.stdout
+        assert "Traceback" not in called.stdout, called.stdout
+        _mount("-t", "tmpfs", "-o", f"remount,size={used + 10**6}k", "tmpfs", str(folder))
+        wrong = world.recovered()
+        assert not wrong, wrong
+        shutil.rmtree(aside)
+        shutil.copytree(folder, aside)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    shutil.copytree(aside, folder, dirs_exist_ok=True)
+    shutil.rmtree(aside)
+    return Survived(f"{room} KB left")
+
+
+def read_only(world: World, random: Random) -> Survived:
+    """A folder that the system mounts for reading only, as after an error of the disk."""
+    _need_root()
+    world.unmake(random)
+    folder = world.root / random.choice(["results/runs", "results/tables", "results"])
+    _mount("--bind", str(folder), str(folder))
+    try:
+        _mount("-o", "remount,bind,ro", str(folder))
+        called = world.command()
+        assert called.returncode, called.stdout
+        assert "Traceback" not in called.stdout, called.stdout
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"{folder.relative_to(world.root)} read-only")
+
+
+def clock(world: World, random: Random) -> Survived:
+    """Half of all files are from tomorrow; then nothing is left to do."""
+    chosen = world.unmake(random)
+    later = time.time() + DAY
+    for path in sorted((world.root / "results").rglob("*")):
+        if random.random() < 0.5:
+            os.utime(path, (later, later))
+    wrong = world.recovered()
+    assert not wrong, wrong
+    again = world.command()
+    assert "Nothing to be done" in again.stdout, again.stdout
+    return Survived(f"half of all files from tomorrow, {len(chosen)} runs to make")
+
+
+INJECTIONS: dict[str, Injection] = {
+    each.__name__: each
+    for each in (
+        result, partition, prepared_array, unnoticed_array, kept_checkpoint, kill_run,
+        kill_snakemake, power, checkpoint, full_disk, read_only, clock,
+    )
+}  # fmt: skip
