@@ -28,7 +28,7 @@ from fedrepro.data.tensors.samples import ClientData
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.round import Federation, begin, play_round
-from fedrepro.run.assembly import Plan, make_plan
+from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, Workload
 from fedrepro.run.store import ClientStore
@@ -119,9 +119,12 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
     torch.set_num_threads(threads)
     keep_freed_memory()
     clock = clock_of(device, threads)
-    plan = random_plan(workload, 1, LONG * workload.batch_size, "fedavg", {}, 1, device, threads)
+    by = workload.by
+    composition, values = (by.composition, by.hyperparameters) if by else ("fedavg", {})
+    size = LONG * workload.batch_size
+    plan = random_plan(workload, 1, size, composition, values, 1, device, threads)
     long, test = plan.federation, plan.test
-    assert isinstance(long.clients, ClientData) and test is not None
+    assert isinstance(long.clients, ClientData)
     short = replace(
         long,
         clients=ClientData(long.clients.samples, [long.clients.indices[0][: workload.batch_size]]),
@@ -141,11 +144,12 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
 
     def score(samples: int, measured: bool) -> Callable[[], object]:
         bound = server["params"]
+        assert test is not None
         return lambda: evaluate(context.net, context.task, bound, test, samples, measured)
 
-    few = _seconds(score(FEW, False), clock)
+    few = _seconds(score(FEW, False), clock) if long.method.classifies else 0.0
     sample, call = few / FEW, 0.0
-    if few < ENOUGH:
+    if 0 < few < ENOUGH:
         sample = max(_seconds(score(MANY, False), clock) - few, 0.0) / (MANY - FEW)
         call = max(_seconds(score(FEW, True), clock) - FEW * sample, 0.0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
@@ -154,7 +158,7 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
         client_seconds=client,
         sample_seconds=sample,
         score_seconds=call,
-        parameters=sum(leaf.numel() for leaf in tree.leaves(server["params"])),
+        parameters=sum(leaf.numel() for leaf in tree.leaves(server.get("params", {}))),
         memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
     )
 
@@ -166,6 +170,9 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
         plain: FedAvg's seconds by local epochs, as far as they are known; added to.
     """
     epochs = spec.setting.epochs
+    method, _ = compose(spec)
+    if method.needs:
+        raise UserError(f"it takes what it is given ({', '.join(method.needs)})")
     if epochs not in plain:
         fedavg = _reference("fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
@@ -224,6 +231,7 @@ def random_plan(
         wide = workload.shape if workload.task == "next_word" else ()
         first = 4 if workload.task == "next_word" else 0  # words begin there
         y = random.integers(first, workload.classes, (samples, *wide)).astype(np.int64)
+        y = y if wide else np.arange(samples) % workload.classes  # what makes images wants each
         return Split(x, y, None)
 
     train, test = split(clients * size), split(MANY)
@@ -241,6 +249,7 @@ def random_plan(
         batch_size=workload.batch_size,
         optimizer=OptimizerSpec(lr=1e-3),
         evaluate=Evaluate(),
+        scaling=workload.by.setting.scaling if workload.by else None,
     )
     execution = Execution("sequential", device, threads)
     spec = RunSpec(setting, composition, composition, hyperparameters, 1, execution)  # type: ignore[arg-type]

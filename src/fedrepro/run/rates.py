@@ -28,6 +28,7 @@ class Workload:
     Attributes:
         shape: of one sample.
         numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
+        by: a run that is measured itself, as its method trains something else than a classifier.
     """
 
     model: str
@@ -36,12 +37,15 @@ class Workload:
     classes: int
     task: str
     batch_size: int
+    by: RunSpec | None = field(default=None, compare=False)
+    method: str = ""  # the key of that run's method
 
     @property
     def key(self) -> str:
         """Its name in a calibration."""
         shape = "x".join(map(str, self.shape))
-        return f"{self.model} {shape} {self.numbers} {self.classes} batch {self.batch_size}"
+        name = f"{self.model} {shape} {self.numbers} {self.classes} batch {self.batch_size}"
+        return f"{name} {self.method}".rstrip()
 
 
 def key_of_method(spec: RunSpec) -> str:

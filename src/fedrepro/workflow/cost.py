@@ -7,7 +7,7 @@ estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.ra
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from typing import Any
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import FigureTarget, Run, Target
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
-from fedrepro.run.rates import Rates, Workload, key_of_method
+from fedrepro.run.rates import MethodRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
 from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
 from fedrepro.support.errors import bad_value
@@ -35,6 +36,7 @@ from fedrepro.workflow.amounts import (
 
 MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
+ITSELF = MethodRate(1.0, pooled=False, mixes=False)  # of what is not measured beside FedAvg
 ROW = 100  # bytes of a client's row in clients.parquet, at most
 
 
@@ -132,13 +134,24 @@ class Bill:
         self.targets = [target for target in targets if target.runs]
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], Shares] = {}
+        self._like_fedavg: dict[str, bool] = {}
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """All runs, each once, and those that the workflow makes first to go on from."""
-        wanted = [run for target in self.targets for run in target.runs]
-        trunks = (trunk for run in wanted if (trunk := self.bench.trunk_of(run)))
-        return tuple(dict.fromkeys((*wanted, *trunks)))
+        """All runs, each once, and those that the workflow makes first: trunks, what is given."""
+        found: dict[Run, None] = {}
+        waiting = [run for target in reversed(self.targets) for run in reversed(target.runs)]
+        while waiting:
+            run = waiting.pop()
+            if run not in found:
+                found[run] = None
+                trunk = self.bench.trunk_of(run)
+                given = (
+                    each for each in self.spec(run).given.values() if isinstance(each, RunSpec)
+                )
+                waiting += [Run(each.setting.name, each.method, each.seed) for each in given]
+                waiting += [trunk] if trunk else []
+        return tuple(found)
 
     @cached_property
     def left(self) -> tuple[Run, ...]:
@@ -176,24 +189,36 @@ class Bill:
         """What must be measured for the runs that are left, by key: the most frequent first."""
         counts: dict[Workload, int] = {}
         for run in self.left:
-            workload = self.workload(self.bench.setting(run.setting))
+            workload = self.workload(self.spec(run))
             if workload:
                 counts[workload] = counts.get(workload, 0) + 1
         return {each.key: each for each in sorted(counts, key=lambda each: -counts[each])}
 
-    def workload(self, setting: Setting) -> Workload | None:
-        """What a step of a setting is; None where its data are unknown."""
-        data = self.data(setting.dataset)
+    def workload(self, spec: RunSpec) -> Workload | None:
+        """What a step of a run is; None where its data are unknown."""
+        setting, data = spec.setting, self.data(spec.setting.dataset)
         if data is None:
             return None
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
-        return Workload(setting.model, *shape, task, setting.batch_size)
+        plain = Workload(setting.model, *shape, task, setting.batch_size)
+        if self._is_like_fedavg(spec):
+            return plain
+        return replace(plain, by=spec, method=key_of_method(spec))
 
     def methods(self) -> dict[str, RunSpec]:
-        """A run of each method that must be measured, by key."""
-        specs = map(self.spec, self.left)
+        """A run of each method that must be measured beside FedAvg, by key."""
+        specs = filter(self._is_like_fedavg, map(self.spec, self.left))
         return {key_of_method(spec): spec for spec in specs}
+
+    def _is_like_fedavg(self, spec: RunSpec) -> bool:
+        """Whether a method trains a classifier, so that what it takes is a multiple of FedAvg's."""
+        from fedrepro.methods._registry import compose
+
+        if spec.composition not in self._like_fedavg:
+            method, _ = compose(spec.composition, spec.hyperparameters)
+            self._like_fedavg[spec.composition] = method.classifies
+        return self._like_fedavg[spec.composition]
 
     def costs(self, rates: Rates) -> dict[Run, RunCost]:
         """What each run takes."""
@@ -219,10 +244,11 @@ class Bill:
         spec = self.spec(run)
         setting, data = spec.setting, self.data(spec.setting.dataset)
         shares = self.shares(setting, run.seed, data) if data else None
-        workload = self.workload(setting)
+        workload = self.workload(spec)
         if data is None or shares is None or workload is None:
             return RunCost(run, False, counted=False)
         rate, method = rates.models.get(workload.key), rates.methods.get(key_of_method(spec))
+        method = ITSELF if workload.by else method
         pooled = method.pooled if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
         rounds = setting.rounds - taken_over
@@ -245,13 +271,34 @@ class Bill:
             False,
             steps,
             training * method.factor + scoring + (rates.start_seconds or 0.0),
-            FLOAT * rate.parameters + ROW * recorded * (everyone or clients),
+            FLOAT * rate.parameters * (1 + self._kept_models(run, clients))
+            + ROW * recorded * (everyone or clients),
             rate.memory_bytes
             + data.sample_bytes * (data.train + data.test + held)
             + FLOAT * rate.parameters * clients,
             shares.counted,
             self._is_side_by_side(spec, steps / rounds * setting.rounds),
         )
+
+    def _kept_models(self, run: Run, clients: int) -> int:
+        """How many models a run leaves beside its own: what `keep` says, and as a trunk."""
+        kept = len(set(self.bench.setting(run.setting).keep.get(run.method, ())))
+        return kept * (clients + 1) + len(self._kept_for_tails.get(run, ()))
+
+    @cached_property
+    def _kept_for_tails(self) -> dict[Run, set[int]]:
+        """The rounds after which a run keeps its checkpoint for others, as ``sharing_of`` has it.
+
+        Server optimizers' moments and clients' states, which lie beside the model, are left out.
+        """
+        found: dict[Run, set[int]] = {}
+        left = set(self.left)
+        targets = (target for scale in SCALES for target in self.bench.targets(scale).values())
+        for run in {run for target in targets for run in target.runs}:
+            trunk = self.bench.trunk_of(run)
+            if trunk in left and (shared := shared_rounds(self.bench, run)):
+                found.setdefault(trunk, set()).add(shared)
+        return found
 
     def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
         from fedrepro.engine.executors import choose, kind_of_steps

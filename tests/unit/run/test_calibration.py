@@ -1,5 +1,6 @@
 """A machine is measured once, through the engine itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def test_nothing_is_begun_after_the_limit() -> None:
 def test_a_factor_is_by_fedavg_of_the_same_epochs() -> None:
     """FedAvg's own seconds are taken from those given, where they are known."""
     assert measure_method(tiny_run.run_spec(), "cpu", 1, {2: 1e6}).factor < 1e-3
+
+
+@pytest.mark.parametrize(("method", "scaling"), [("fedcgan", "symmetric"), ("fedcvae", "unit")])
+def test_what_trains_no_classifier_is_measured_itself(method: str, scaling: str) -> None:
+    spec = tiny_run.run_spec(method, scaling=scaling)
+    images = Workload(f"{method}_small", (1, 28, 28), "bytes", 10, "classification", 2)
+    found = calibration.measure_model(replace(images, by=spec), "cpu", 1)
+    assert 0 < found.step_seconds < 10 and found.parameters > 0
+    assert found.sample_seconds == found.score_seconds == 0
+
+
+def test_what_is_given_can_not_be_made_up() -> None:
+    """Told in one line, without its hours."""
+    rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
+    failed = calibrate(rates, {}, {"feddf": tiny_run.run_spec("feddf")}, 100)
+    assert failed == {"feddf": "it takes what it is given (unlabelled)"}
 
 
 def test_methods_share_what_does_not_change_their_work() -> None:

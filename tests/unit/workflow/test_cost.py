@@ -55,6 +55,25 @@ def rates(bench: Workbench) -> Rates:
     return stored(bench.root, "cpu", 1)
 
 
+GIVEN = """\
+  maker:
+    extends: tiny
+    scaling: symmetric
+    partition: {scheme: at_server, share: 0.1}
+    participation: 1.0
+    model: wgan_gp_small
+    optimizer: {name: adam, lr: 0.01}
+  images:
+    extends: maker
+    given: {generator: {setting: maker, method: wgan_gp, seed: 1}}
+  taught:
+    extends: maker
+    model: logistic
+    partition: {scheme: iid, clients: 4}
+    given: {unlabelled: {setting: images, method: generated, seed: 1}}
+"""
+
+
 def bill_of(bench: Workbench, *names: str) -> Bill:
     return Bill(bench, chosen(bench, names, None))
 
@@ -119,6 +138,8 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     found = Bill(bench, chosen(bench, ("ima/table_2",), None))
     costs = found.costs(rates)
     assert {run: cost.steps for run, cost in costs.items()} == {tail: 20, AVERAGE: 80}
+    # Its model and one that it keeps for the tail, 100 bytes a client of a round at most.
+    assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
     assert found.taken_over(tail, left=()) == 0  # it is finished and has kept nothing
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
@@ -242,6 +263,31 @@ def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
     assert [run.setting for run in bill.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
     assert list(bill.workloads()) == [LOGISTIC, LOGISTIC.replace("100", "50")]
     assert [target.item for target in bill.targets] == ["table_2", "table_1"]
+
+
+def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
+    """After two rounds, of two clients each, and the server's."""
+    file = bench.root / "config/experiments/ima.yaml"
+    text = EXPERIMENT.replace("    rounds: 2\n", "    rounds: 2\n    keep: {fedavg: [1, 2]}\n")
+    file.write_text(text, encoding="utf-8")
+    found = bill_of(load(bench.root)).costs(rates)
+    assert found[AVERAGE].disk - found[PROX].disk == 2 * 3 * 4 * 7850
+
+
+def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
+    text = EXPERIMENT.replace("tables:", GIVEN + "tables:")
+    first, second = text.split("  table_2:")
+    second = second.replace("setting: tiny", "setting: taught").replace("fedavg", "feddf")
+    file = bench.root / "config/experiments/ima.yaml"
+    file.write_text(f"{first}  table_2:{second}", encoding="utf-8")
+    found = bill_of(load(bench.root), "ima/table_2")
+    maker, images = Run("ima/maker", "wgan_gp", 1), Run("ima/images", "generated", 1)
+    assert set(found.runs) == {Run("ima/taught", "feddf", 1), images, maker}
+    # What trains no classifier is measured itself, what takes one is a multiple of FedAvg.
+    assert {key.partition(" batch ")[2] for key in found.workloads()} == {
+        "100", "100 generated epochs 1", "100 wgan_gp epochs 1",
+    }  # fmt: skip
+    assert list(found.methods()) == ["feddf epochs 1"]
 
 
 def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:
