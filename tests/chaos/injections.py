@@ -54,15 +54,13 @@ def damage(path: Path, random: Random) -> str:
     return what
 
 
-def _damaged(world: World, random: Random, pattern: str, avoid: str = "nothing") -> Survived:
+def _damaged(world: World, random: Random, pattern: str) -> Survived:
     """Damage a file; verify must name it; what it names is removed; the command does the rest."""
-    paths = [path for path in sorted(world.root.glob(pattern)) if path.name != avoid]
-    path = random.choice(paths)
+    path = random.choice(sorted(world.root.glob(pattern)))
     what = f"{path.relative_to(world.root)} {damage(path, random)}"
     faults = world.faults()
     assert faults, f"{what}: not noticed"
-    for table in TABLES:
-        (world.root / table).unlink()
+    world.unmake(random)  # so that what was damaged is needed
     world.remove(faults)
     wrong = world.recovered()
     assert not wrong, f"{what}: {wrong}"
