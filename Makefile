@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference test test-slurm check fuzz mutants bench lock clean
+.PHONY: help setup slurm reproduce reference test test-slurm check chaos fuzz mutants bench lock clean
 
 PYTHON ?=
 # The build of PyTorch: that of the lock, with CUDA, or with TORCH=cpu the one without, in the same
@@ -52,6 +52,9 @@ check: setup ## formatting, lint, types and workflow lint, then all tests
 	snakemake --lint
 	@$(MAKE) --no-print-directory test
 
+chaos: setup ## kill, damage, fill and move things in a small reproduction, for some minutes (root)
+	@python tests/chaos/run.py
+
 fuzz: setup ## the fuzzers with random examples, for about 10 minutes on one core (in tests: few, fixed)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
 
@@ -67,7 +70,7 @@ lock: .tools/uv.stamp ## write requirements.lock again after a change in pyproje
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .chaos .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so a step that was broken off is done again.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from chaos.world import TABLES, World
+from chaos.world import TABLES, WITH, World
 
 DAY = 86400
 
@@ -75,7 +75,7 @@ def result(world: World, random: Random) -> Survived:
     before = {table: (world.root / table).read_bytes() for table in TABLES}
     for table in TABLES:
         _, _, _, system, item = Path(table).with_suffix("").parts
-        called = world.project.fedrepro("table", system, item, "--scale", "demo")
+        called = world.project.fedrepro("table", system, item, "--scale", "demo", **WITH)
         assert "Traceback" not in called.stdout, f"{what}: {called.stdout}"
         now = (world.root / table).read_bytes()
         assert called.returncode or now == before[table] or b"damaged" in now, f"{what}: used"

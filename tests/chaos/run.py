@@ -44,8 +44,9 @@ def main() -> int:
         records.append(record)
         with log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-        if record["verdict"] == "LOST":  # kept, to be looked at
-            break
+        if record["verdict"] == "LOST":
+            shutil.move(FOLDER / "world", FOLDER / f"lost-{kind}-{seed}")  # to be looked at
+            world = World(FOLDER / "world")
     return _summary(records, len(SEEDS) * len(wanted))
 
 

@@ -170,9 +170,6 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
         plain: FedAvg's seconds by local epochs, as far as they are known; added to.
     """
     epochs = spec.setting.epochs
-    method, _ = compose(spec)
-    if method.needs:
-        raise UserError(f"it takes what it is given ({', '.join(method.needs)})")
     if epochs not in plain:
         fedavg = _reference("fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
@@ -217,7 +214,11 @@ def random_plan(
     device: str,
     threads: int,
 ) -> Plan:
-    """A run of :data:`ROUNDS` rounds on random data: ``clients`` with ``size`` samples each."""
+    """A run of :data:`ROUNDS` rounds on random data: ``clients`` with ``size`` samples each.
+
+    Raises:
+        UserError: for a method that takes what other runs make.
+    """
     random = np.random.default_rng(0)
 
     def split(samples: int) -> Split:
@@ -253,6 +254,9 @@ def random_plan(
     )
     execution = Execution("sequential", device, threads)
     spec = RunSpec(setting, composition, composition, hyperparameters, 1, execution)  # type: ignore[arg-type]
+    method, _ = compose(spec)
+    if method.needs:  # to be made up, it would have to be made
+        raise UserError(f"it takes what it is given ({', '.join(method.needs)})")
     return make_plan(spec, dataset, make_partition(train.y, None, partition, 1))
 
 

@@ -67,8 +67,12 @@ def test_what_trains_no_classifier_is_measured_itself(method: str, scaling: str)
 def test_what_is_given_can_not_be_made_up() -> None:
     """Told in one line, without its hours."""
     rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
-    failed = calibrate(rates, {}, {"feddf": tiny_run.run_spec("feddf")}, 100)
-    assert failed == {"feddf": "it takes what it is given (unlabelled)"}
+    drawn = replace(SMALL, by=tiny_run.run_spec("generated"))
+    failed = calibrate(rates, {"drawn": drawn}, {"feddf": tiny_run.run_spec("feddf")}, 100)
+    assert failed == {
+        "feddf": "it takes what it is given (unlabelled)",
+        "drawn": "it takes what it is given (generator)",
+    }
 
 
 def test_methods_share_what_does_not_change_their_work() -> None:

@@ -1,0 +1,30 @@
+"""The short form of `make chaos`: damage of each kind, named and mended as the help says."""
+
+import shutil
+from random import Random
+
+from chaos.injections import damage
+from support.project import Project
+
+TABLE = "results/tables/demo/ima/table_1.json"
+DAMAGED = (
+    "results/runs/ima/tiny/fedavg/seed1/rounds.parquet",
+    "results/partitions/mnist5k/iid-clients4/seed1.npz",
+    "results/data/mnist5k/train_x.npy",
+)
+
+
+def test_what_is_damaged_is_named_and_made_again(project: Project) -> None:
+    before = (project.root / TABLE).read_bytes()
+    for number, name in enumerate(DAMAGED):
+        damage(project.root / name, Random(number))
+    verdict = project.fedrepro("verify", "--full")
+    assert verdict.returncode == 1
+    named = {line.partition(": ")[0] for line in verdict.stdout.splitlines() if "/" in line}
+    assert len(named) >= len(DAMAGED), verdict.stdout
+    for name in named:
+        path = project.root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    called = project.snakemake(TABLE)
+    assert called.returncode == 0, called.stdout
+    assert (project.root / TABLE).read_bytes() == before
