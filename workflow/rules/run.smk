@@ -18,6 +18,8 @@ rule run:
     conda:
         "../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
+    resources:
+        gpu=GRAPH.gpus,
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,

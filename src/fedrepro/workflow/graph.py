@@ -77,6 +77,11 @@ class Graph:
     def scale(self) -> str:
         return self.bench.config.scale
 
+    @property
+    def gpus(self) -> int:
+        """How many a run asks a cluster for."""
+        return int(self.bench.config.device.startswith("cuda"))
+
     @cached_property
     def report_code(self) -> str:
         """The code of the report and its templates. A kind of figure is found by its file."""
