@@ -1,7 +1,9 @@
 """The site: static pages that open from disk, without network and without scripts."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
 from fedrepro.config.workbench import Workbench
@@ -11,6 +13,7 @@ from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
+from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
@@ -36,6 +39,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         if table is None:
             raise UserError(f"{target.path}: there is no such table yet; `fedrepro table` makes it")
         content = table_page(workbench, target, table, published)
+        _write_downloads(renderer, page, table, content, published)
         records, template = runs_of(workbench.root, table), "table.html.j2"
     elif isinstance(target, FigureTarget):
         content = figure_page(workbench, target, published)
@@ -52,8 +56,31 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         content = computed_page(cells, words, parts, target, published)
         records, template = [], "computed.html.j2"
     renderer.write_assets()
+    _write_bibliography(renderer, published, target.system)
     write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
     return renderer.write(page, template, content)
+
+
+def _write_downloads(
+    renderer: Renderer,
+    page: Path,
+    table: ComputedTable,
+    content: Mapping[str, Any],
+    published: Published,
+) -> None:
+    """A table as CSV, LaTeX and JSON, beside its page."""
+    system = published.systems.get(table.system)
+    columns = [*content["shown"], *content["folded"]]
+    renderer.write_text(page.with_suffix(".csv"), as_csv(table))
+    latex = as_latex(table, columns, system.paper if system else "")
+    renderer.write_text(page.with_suffix(".tex"), latex)
+    renderer.write_text(page.with_suffix(".json"), table.to_json())
+
+
+def _write_bibliography(renderer: Renderer, published: Published, system: str) -> None:
+    if reference := published.references.of_paper(system):
+        key, work = reference
+        renderer.write_text(Path(system, f"{system}.bib"), as_bibtex(key, work.fields))
 
 
 def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
@@ -134,6 +161,7 @@ def write_site(
         if (system, item) not in targets:
             content = printed_page(published, system, item)
             renderer.write(Path(system, f"{item}.html"), "printed.html.j2", content)
+            _write_bibliography(renderer, published, system)
     landed = landed_runs(workbench.root)
     own = overview.runs_with_cost(workbench)
     # Pages of this machine's runs come with their tables' pages; the rest are made here.
@@ -147,6 +175,10 @@ def write_site(
     )
     claims = claims_page(published, tables.values())
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
+    runs = [*landed, *own]
+    listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
+    text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
+    renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
     # The start page is what the workflow waits for: it comes last.
     content = overview.start_page(workbench, published, targets, tables, counts, claims["summary"])
     return renderer.write(Path("index.html"), "index.html.j2", content)
@@ -162,7 +194,8 @@ def _write_methods(
     used = overview.tables_of_parts(workbench, published)
     for method in methods:
         name = method.facts["name"]
-        content = method_page(method, used.get(name, []))
+        reference = published.references.of_method(name)
+        content = method_page(method, used.get(name, []), reference[1] if reference else None)
         renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
     listed = {"groups": by_kind(methods), "used": used}
     renderer.write(Path("methods/index.html"), "methods.html.j2", listed)

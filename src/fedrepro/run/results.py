@@ -24,6 +24,7 @@ State = Literal[
 LOGS = Path("results/logs/run")
 PAPERS = Path("reports/papers")
 REFERENCE = "reference"
+REFERENCES = PAPERS / "references.yaml"
 IMAGES = "round{}-images.safetensors"
 
 

@@ -28,7 +28,7 @@ from fedrepro.data.fetching.weights import is_there
 from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
-from fedrepro.run.results import PAPERS
+from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import own
 from fedrepro.support.errors import UserError
 from fedrepro.support.packaged import own_or_packaged
@@ -318,7 +318,7 @@ class Graph:
 @cache
 def of_paper(system: str) -> str:
     """What is committed about a paper, as a hash; asked for by every table and page of it."""
-    return fingerprint.of_files([PAPERS / system])
+    return fingerprint.of_files([PAPERS / system, REFERENCES])
 
 
 def _given(spec: RunSpec) -> Iterator[str]:

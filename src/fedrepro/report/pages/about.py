@@ -8,7 +8,9 @@ from fedrepro.report.papers.published import Published, System, label_of, split_
 
 def about(published: Published, system: str, item: str, table: str) -> dict[str, Any]:
     """What every page of a published table says about it."""
+    reference = published.references.of_paper(system)
     return {
+        "links": reference[1].links if reference else [],
         "system": published.systems.get(system)
         or System.model_validate(
             {

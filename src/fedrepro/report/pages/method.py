@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedrepro.report.papers.references import Reference
+
 KINDS = ("method", "wrapper", "server optimizer")
 
 
@@ -26,9 +28,12 @@ class MethodText:
     file: str
 
 
-def method_page(method: MethodText, uses: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def method_page(
+    method: MethodText, uses: Sequence[Mapping[str, str]], reference: Reference | None
+) -> dict[str, Any]:
     """The content of a method's page; ``uses`` are the tables and figures that have it."""
     return {
+        "reference": reference,
         "facts": method.facts,
         "paragraphs": method.documentation.split("\n\n"),
         "comments": {

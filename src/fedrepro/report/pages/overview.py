@@ -136,6 +136,33 @@ def _title_of(target: Target) -> str:
     return ""
 
 
+def all_pages(
+    published: Published,
+    targets: Mapping[tuple[str, str], Target],
+    methods: Iterable[Mapping[str, Any]],
+    runs: Iterable[RunRecord],
+) -> list[tuple[str, str, str]]:
+    """(address, title, kind) of everything that a reader may look for."""
+    label = _label_in(published)
+    found = []
+    for key in sorted({*published.tables, *targets}, key=lambda key: (key[0], natural(key[1]))):
+        system, caption = published.systems.get(key[0]), published.captions.get(key)
+        target = targets.get(key)
+        title = caption.title if caption else (_title_of(target) if target else "")
+        name = f"{system.name if system else key[0]}, {label(*key)}"
+        found.append((f"{key[0]}/{key[1]}.html", f"{name}: {title}".strip(": "), "table or figure"))
+    found += [(f"methods/{each['name']}.html", each["name"], each["kind"]) for each in methods]
+    for claim in published.claims:
+        found.append((f"claims.html#{claim.anchor}", claim.says, "claim"))
+    for entry in published.ledger:
+        place = f"discrepancies.html#item-{entry.number}"
+        found.append((place, f"{entry.number} {entry.topic}", "discrepancy"))
+    for run in runs:
+        title = f"{run.run.setting} {run.run.method}, seed {run.run.seed}"
+        found.append((run.page.as_posix(), title, "run"))
+    return found
+
+
 def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
     """The discrepancies; ``pages`` are the tables and figures that can be linked to."""
     groups = []

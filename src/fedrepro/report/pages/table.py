@@ -1,6 +1,6 @@
 """The page of a table: its cells, the figures of its rows, and what is said about it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,27 @@ from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, TableCell, TableRow
+from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
+from fedrepro.report.pages.run import flatten
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import rule_in_words
+
+
+@dataclass(frozen=True)
+class How:
+    """How a cell's number is made: the method in its setting, and the commands.
+
+    Attributes:
+        composition: of the method that counts, or of the only one.
+        hyperparameters: those that are said of it, such as ("ima.window", 5).
+    """
+
+    composition: str
+    hyperparameters: tuple[tuple[str, object], ...]
+    commands: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,9 @@ class RowView:
     Attributes:
         summary: which rounds count, in words; "" for what is one number of a whole run.
         notes: of each cell, in what it differs from its row; or "".
-        paper, stand_in: None where nothing was run, or a row above shows the same runs.
+        hows: of each cell.
+        about: what its setting says, key by key.
+        scene: None where nothing was run, or a row above shows the same runs.
         above: label and anchor of the first such row, or None.
     """
 
@@ -33,12 +50,20 @@ class RowView:
     unit: str
     summary: str
     notes: tuple[str, ...]
+    hows: tuple[How, ...]
+    about: tuple[tuple[str, object], ...]
     setting: str
-    demo: str | None
     cells: tuple[TableCell, ...]
-    paper: row_figures.Scene | None
-    stand_in: row_figures.Scene | None
+    scene: row_figures.Scene | None
     above: tuple[str, str] | None
+
+
+@dataclass
+class Stage:
+    """What was run at scale demo in one stand-in, and the rows that it stands in for."""
+
+    labels: list[str]
+    scene: row_figures.Scene
 
 
 def table_page(
@@ -49,21 +74,23 @@ def table_page(
     pairs = row_figures.pairs_of(target)
     rows = []
     drawn: list[tuple[set[Run], tuple[str, str]]] = []  # runs, and the row that shows them
+    stages: list[tuple[set[Run], Stage]] = []
     for index, row in enumerate(table.rows):
         cells = tuple(cell for cell in table.cells if cell.row == index)
         anchor = f"row-{index + 1}"
-        scenes: dict[Scale, row_figures.Scene | None] = {}
-        above = None
-        for scale in SCALES:
-            runs = _runs(cells, scale)
-            places = [place for others, place in drawn if runs and runs <= others]
-            above = above or next(iter(places), None)
-            scenes[scale] = (
-                None
-                if places
-                else row_figures.scene_of(workbench, target, cells, columns, pairs, scale)
-            )
-            drawn.append((runs, (row.label, anchor)))
+        runs = _runs(cells, "paper")
+        above = next((place for others, place in drawn if runs and runs <= others), None)
+        drawn.append((runs, (row.label, anchor)))
+
+        def scene(scale: Scale, cells: tuple[TableCell, ...] = cells) -> row_figures.Scene | None:
+            return row_figures.scene_of(workbench, target, cells, columns, pairs, scale)
+
+        runs = _runs(cells, "demo")
+        stage = next((stage for others, stage in stages if runs and runs <= others), None)
+        if stage:
+            stage.labels.append(row.label)
+        elif table.scale == "demo" and (stand_in := scene("demo")):
+            stages.append((runs, Stage([row.label], stand_in)))
         rows.append(
             RowView(
                 row.label,
@@ -72,31 +99,79 @@ def table_page(
                 row.unit,
                 _summary(target, index),
                 tuple(_note(target, row, cell) for cell in cells),
+                tuple(_how(workbench, cell.paper) for cell in cells),
+                tuple(about_setting(workbench, row.setting)),
                 row.setting,
-                row.demo if any(cell.demo for cell in cells) else None,
                 cells,
-                scenes["paper"],
-                scenes["demo"],
+                None if above else scene("paper"),
                 above,
             )
         )
     system = published.systems.get(target.system)
     counts = _counts(table.cells)
     stand_ins = (row.demo for row in table.rows if row.demo and table.scale == "demo")
+    own, shown, folded = _order(table, system.proposes if system else ())
     return {
         "table": table,
         "rows": rows,
         "columns": columns,
+        "own": own,
+        "shown": shown,
+        "folded": folded,
         "methods": _methods(workbench, target),
         "counts": counts,
         "rule": rule_in_words(system.spread) if system else (),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
+        "stages": [stage for _, stage in stages],
         "stand_ins": sorted({workbench.setting(name).dataset for name in stand_ins}),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
         **about(published, target.system, target.item, table.published_table or ""),
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], list[int], list[int]]:
+    """Columns that are the paper's own methods; those to show, own ones first; those to fold.
+
+    A plug-in stays beside the method that it is plugged into. Folded are further readings: columns
+    all whose printed cells an earlier column answers.
+    """
+    printed: list[list[Printed]] = [[] for _ in table.columns]
+    for cell in table.cells:
+        if cell.printed:
+            printed[cell.column].append(cell.printed)
+    plug_ins = tuple(name for name in proposes if name.startswith("+"))
+    own, whole, folded, seen = set[int](), [], [], set[tuple[str, str, str, str]]()
+    for number, (column, cells) in enumerate(zip(table.columns, printed, strict=True)):
+        name = cells[0].method if cells else column.label
+        if name in proposes or (plug_ins and name.endswith(plug_ins)):
+            own.add(number)
+        if name in proposes:
+            whole.append(number)
+        if cells and all(cell.name in seen for cell in cells):
+            folded.append(number)
+        seen |= {cell.name for cell in cells}
+    rest = [number for number in range(len(printed)) if number not in {*whole, *folded}]
+    return own, [*(number for number in whole if number not in folded), *rest], folded
+
+
+def _how(workbench: Workbench, result: Result) -> How:
+    method = result.chosen or result.methods[0]
+    composition, values = workbench.compose(workbench.setting(result.setting), method)
+    seeds = sorted({run.seed for run in result.runs if run.method == method})
+    return How(
+        composition,
+        tuple(flatten(values)),
+        tuple(f"fedrepro run {result.setting} {method} --seed {seed}" for seed in seeds),
+    )
+
+
+def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object]]:
+    """A setting's keys as its experiment file resolves them, but for what is said of methods."""
+    left_out = {"name", "methods", "demo", "evaluate", "given", "keep"}
+    found = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
+    return flatten({key: value for key, value in found.items() if key not in left_out})
 
 
 def _summary(target: TableTarget, row: int) -> str:

@@ -39,6 +39,11 @@ class Renderer:
             temporary.write_text(text.strip() + "\n", encoding="utf-8")
         return SITE / page
 
+    def write_text(self, page: Path, text: str) -> None:
+        """Write a file of the site that is no page, such as a table's CSV."""
+        with write_atomically(self.root / SITE / page) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
     def write_assets(self) -> None:
         for source in sorted((self.templates / "assets").iterdir()):
             with write_atomically(self.root / SITE / "assets" / source.name) as temporary:

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import Typed, read_yaml
@@ -158,6 +159,7 @@ class Published:
     words: Mapping[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
     captions: Mapping[tuple[str, str], Caption] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    references: References = field(default_factory=References)
 
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
@@ -316,7 +318,10 @@ def load(root: Path = Path()) -> Published:
             words[key] = (*words.get(key, ()), wording)
         for path in sorted((root / folder / "captions").glob("*.md")):
             captions[system, path.stem] = _caption(path)
-    return Published(tuple(cells), systems, tuple(ledger), notes, words, captions, tuple(claims))
+    references = load_references(root)
+    return Published(
+        tuple(cells), systems, tuple(ledger), notes, words, captions, tuple(claims), references
+    )
 
 
 def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:

@@ -1,0 +1,83 @@
+// Sorting, filtering and searching. Without it nothing is missing but these.
+(() => {
+  "use strict";
+  const make = (tag, parts = {}, ...inside) => {
+    const made = Object.assign(document.createElement(tag), parts);
+    made.append(...inside);
+    return made;
+  };
+  const value = cell => {
+    const text = cell ? cell.textContent.trim().replace("\u2212", "-") : "";
+    const number = parseFloat(text);
+    return Number.isFinite(number) ? number : text;
+  };
+
+  const sort = (table, head) => {
+    const column = head.cellIndex, rows = [...table.tBodies[0].rows];
+    const descending = head.getAttribute("aria-sort") === "ascending";
+    for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    const sign = descending ? -1 : 1;
+    rows.sort((a, b) => {
+      const [x, y] = [value(a.cells[column]), value(b.cells[column])];
+      if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;
+      return sign * (typeof x === "number" ? x - y : x.localeCompare(y));
+    });
+    table.tBodies[0].append(...rows);
+  };
+
+  const filter = (table, method, verdict) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const across = table.classList.contains("matrix");
+    const fits = text => text.toLowerCase().includes(method.toLowerCase());
+    for (const row of table.tBodies[0].rows) {
+      if (!across) row.hidden = !fits(row.cells[0].textContent) || (verdict && row.dataset.verdict !== verdict);
+      else [...row.cells].forEach((cell, at) => {
+        if (!at) return;
+        cell.hidden = !fits(heads[at].textContent);
+        cell.classList.toggle("faint", Boolean(verdict) && cell.dataset.verdict !== verdict);
+      });
+    }
+    if (across) heads.forEach((head, at) => { head.hidden = at > 0 && !fits(head.textContent); });
+  };
+
+  const tables = [...document.querySelectorAll("table[data-tools]")];
+  for (const table of tables) {
+    for (const head of table.tHead.rows[0].cells) {
+      const button = make("button", { type: "button", title: "Sort by this column" });
+      button.append(...head.childNodes);
+      button.addEventListener("click", () => sort(table, head));
+      head.append(button);
+    }
+  }
+  if (tables.length) {
+    const method = make("input", { type: "search", placeholder: "such as FedAvg" });
+    const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["weak", "\u2248 compatible but weak"],
+      ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "without one"]].map(
+      ([key, name]) => make("option", { value: key }, name)));
+    const apply = () => tables.forEach(table => filter(table, method.value, verdict.value));
+    method.addEventListener("input", apply);
+    verdict.addEventListener("change", apply);
+    const place = tables[0].closest(".scroll") || tables[0];
+    place.before(make("div", { className: "tools" }, make("label", {}, "Method ", method), make("label", {}, "Verdict ", verdict)));
+  }
+
+  // Search: the list of all pages is a script of its own, as a page from disk may fetch nothing else.
+  const up = document.documentElement.dataset.up, nav = document.querySelector(".masthead .wrap");
+  const field = make("input", { type: "search", placeholder: "Search", ariaLabel: "Search the site" });
+  const list = make("ul", { hidden: true });
+  const show = () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = (window.PAGES || []).filter(page => words.every(word => page.join(" ").toLowerCase().includes(word)));
+    list.replaceChildren(...found.slice(0, 30).map(([address, title, kind]) =>
+      make("li", {}, make("a", { href: up + address }, title), make("span", {}, kind))));
+    if (words.length && !found.length) list.append(make("li", {}, "Nothing found."));
+    list.hidden = !words.length;
+  };
+  field.addEventListener("focus", () => {
+    if (!window.PAGES) document.head.append(make("script", { src: `${up}assets/pages.js`, onload: show }));
+  }, { once: true });
+  field.addEventListener("input", show);
+  field.addEventListener("keydown", event => { if (event.key === "Escape") { field.value = ""; show(); } });
+  nav.append(make("div", { className: "search" }, field, list));
+})();

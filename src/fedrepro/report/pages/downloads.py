@@ -1,0 +1,110 @@
+"""A table to take away: CSV, and LaTeX with booktabs; its JSON is the one of results/tables."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from fedrepro.report.cells.cell import ComputedTable, TableCell
+
+HEADER = (
+    "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
+    "ours", "half_width_95", "seeds", "difference", "verdict", "limit", "selected_on_test_data",
+    "demo_setting", "demo", "demo_half_width_95", "demo_seeds",
+)  # fmt: skip
+# What LaTeX reads as something else.
+SPECIAL = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": r"$\pm$",
+    "−": "$-$", "–": "--", "×": r"$\times$",
+}  # fmt: skip
+SIGNS = {"agrees": r"$\checkmark$", "weak": r"$\approx$", "differs": r"$\neq$"}
+
+
+def as_csv(table: ComputedTable) -> str:
+    """A line for each cell, with what is printed, ours and the verdict; empty where there is none.
+
+    Cells that a spreadsheet would take for a formula begin with an apostrophe.
+    """
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(HEADER)
+    for cell in table.cells:
+        row, printed, ours, demo = table.rows[cell.row], cell.printed, cell.paper, cell.demo
+        values: Sequence[object] = (
+            row.label, ours.setting, table.columns[cell.column].label, row.metric, row.unit,
+            printed and printed.mean, printed and printed.std, printed and printed.text,
+            ours.mean, ours.half_width, ours.n, cell.difference,
+            cell.verdict and cell.verdict.word, cell.verdict and cell.verdict.limit,
+            cell.selection, demo and demo.setting, demo and demo.mean, demo and demo.half_width,
+            demo and demo.n,
+        )  # fmt: skip
+        writer.writerow(_harmless(value) for value in values)
+    return file.getvalue()
+
+
+def _harmless(value: object) -> object:
+    formula = isinstance(value, str) and value[:1] in tuple("=+-@\t\r")
+    return f"'{value}" if formula else value
+
+
+def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
+    """A table that stands by itself: in each cell the printed number, below it ours and its sign.
+
+    Args:
+        columns: which to show, in this order.
+        source: the paper, in words.
+    """
+    cells = {(cell.row, cell.column): cell for cell in table.cells}
+    heads = " & ".join(_latex(table.columns[number].label) for number in columns)
+    lines = [
+        "% needs \\usepackage{amssymb, booktabs}; above the printed number, below it ours",
+        "\\begin{tabular}{l" + "r" * len(columns) + "}",
+        "\\toprule",
+        f"Setting & {heads} \\\\",
+        "\\midrule",
+    ]
+    for number, row in enumerate(table.rows):
+        here = [cells[number, column] for column in columns]
+        lines.append(f"{_latex(row.label)} & {' & '.join(map(_printed, here))} \\\\")
+        if any(cell.paper.n for cell in here):
+            lines.append(f" & {' & '.join(map(_ours, here))} \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}", f"% {_one_line(table.title)}; {_one_line(source)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _printed(cell: TableCell) -> str:
+    return _latex(cell.printed.text) if cell.printed else "--"
+
+
+def _ours(cell: TableCell) -> str:
+    if cell.paper.mean is None:
+        return ""
+    decimals = cell.printed.decimals if cell.printed else 2
+    text = f"{cell.paper.mean:.{decimals}f}"
+    if cell.paper.half_width is not None:
+        text += f" $\\pm$ {cell.paper.half_width:.{decimals}f}"
+    sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
+    return f"\\textbf{{{text}}} {sign}".rstrip()
+
+
+def _latex(text: str) -> str:
+    return "".join(SPECIAL.get(letter, letter) for letter in _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def as_bibtex(key: str, entry: Mapping[str, str]) -> str:
+    """An entry of reports/papers/references.yaml."""
+    kind = "article" if "journal" in entry else "inproceedings" if "booktitle" in entry else "misc"
+    fields = {name: value for name, value in entry.items() if name != "arxiv"}
+    if "arxiv" in entry:
+        fields |= {"eprint": entry["arxiv"], "archiveprefix": "arXiv"}
+    lines = [f"  {name} = {{{_braces(str(value))}}}," for name, value in fields.items()]
+    return "\n".join((f"@{kind}{{{key},", *lines, "}")) + "\n"
+
+
+def _braces(text: str) -> str:
+    return _one_line(text).replace("{", "").replace("}", "").replace("&", r"\&")

@@ -1,0 +1,79 @@
+"""Where papers and methods come from: reports/papers/references.yaml."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import Field, model_validator
+
+from fedrepro.run.results import REFERENCES
+from fedrepro.support.typed_yaml import Typed, read_yaml, validate
+
+
+class Reference(Typed):
+    """One work, as in a bibliography."""
+
+    author: str
+    title: str
+    year: str = Field(pattern=r"^\d{4}$")
+    journal: str | None = None
+    booktitle: str | None = None
+    pages: str | None = None
+    note: str | None = None
+    doi: str | None = Field(default=None, pattern=r"^10\.\d+/\S+$")
+    arxiv: str | None = Field(default=None, pattern=r"^\d{4}\.\d{4,5}$")
+    url: str | None = Field(default=None, pattern=r"^https://\S+$")
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """(name, address) of the work's pages."""
+        found = []
+        if self.doi:
+            found.append((f"doi:{self.doi}", f"https://doi.org/{quote(self.doi, safe='/')}"))
+        if self.arxiv:
+            found.append((f"arXiv:{self.arxiv}", f"https://arxiv.org/abs/{self.arxiv}"))
+        if self.url:
+            found.append(("paper", self.url))
+        return found
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What is given, in the order of this class."""
+        return {name: str(value) for name, value in self if value is not None}
+
+
+class References(Typed):
+    """The file: works by key, and the keys of systems' papers and of methods."""
+
+    papers: Mapping[str, str] = {}
+    methods: Mapping[str, str] = {}
+    entries: Mapping[str, Reference] = {}
+
+    @model_validator(mode="after")
+    def _are_there(self) -> "References":
+        missing = sorted({*self.papers.values(), *self.methods.values()} - {*self.entries})
+        if missing:
+            raise ValueError(f"entries: {', '.join(missing)}: missing")
+        return self
+
+    def of_paper(self, system: str) -> tuple[str, Reference] | None:
+        """Key and work of a system's paper; None where none is known."""
+        return self._entry(self.papers.get(system))
+
+    def of_method(self, name: str) -> tuple[str, Reference] | None:
+        """Key and work of a method; None where none is known."""
+        return self._entry(self.methods.get(name))
+
+    def _entry(self, key: str | None) -> tuple[str, Reference] | None:
+        return (key, self.entries[key]) if key else None
+
+
+def load_references(root: Path) -> References:
+    """The references of a checkout; empty without the file.
+
+    Raises:
+        UserError: when the file is wrong.
+    """
+    if not (root / REFERENCES).exists():
+        return References()
+    return validate(References, read_yaml(root / REFERENCES, REFERENCES), str(REFERENCES))

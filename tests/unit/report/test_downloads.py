@@ -1,0 +1,83 @@
+"""Tables to take away, and references."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.report import site
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import ComputedTable, read_table
+from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex
+from fedrepro.report.papers import published
+from fedrepro.report.papers.references import REFERENCES, load_references
+from fedrepro.support.errors import UserError
+from support.report_world import ROOT, constant_run, make_world
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> ComputedTable:
+    """81.17 is printed for FedAvg, and ours is 81; nothing else was run."""
+    bench = load(make_world(tmp_path_factory.mktemp("world"), rows=1, columns=2))
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
+    constant_run(bench, Run("ima/fmnist-shards2", "fedavg", 1), 0.81)
+    tables.write(bench, target, papers)
+    site.write_page(bench, target, papers)
+    folder = bench.root / "reports/site/ima"
+    assert {path.suffix for path in folder.iterdir()} == {".html", ".csv", ".tex", ".json", ".bib"}
+    found = read_table(bench.root, target)
+    assert found is not None and found.to_json() == (folder / "table_1.json").read_text()
+    return found
+
+
+def test_csv_has_a_line_for_each_cell(table: ComputedTable) -> None:
+    first, second = csv.DictReader(io.StringIO(as_csv(table)))
+    assert (first["method"], first["printed"], first["ours"]) == ("FedAvg", "81.17", "81.0")
+    assert (first["verdict"], first["limit"], first["seeds"]) == ("agrees", "1.0", "1")
+    assert (second["printed"], second["ours"], second["verdict"]) == ("84.68", "", "")
+
+
+def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
+    text = as_latex(table, [1, 0], "Zhou et al.")
+    assert r"FMNIST, \#C=2 & 84.68 & 81.17 \\" in text
+    assert r" &  & \textbf{81.00} $\checkmark$ \\" in text
+    assert text.count("\\toprule") == text.count("\\bottomrule") == 1
+
+
+def test_what_latex_and_spreadsheets_would_take_for_a_command(table: ComputedTable) -> None:
+    from dataclasses import replace
+
+    row = replace(table.rows[0], label="=1+1 \\input{x} 5 % α_1")
+    hostile = replace(table, rows=(row,), title="a\n\\input{y}")
+    assert "'=1+1" in as_csv(hostile)
+    text = as_latex(hostile, [0], "")
+    assert r"=1+1 \textbackslash{}input\{x\} 5 \% $\alpha$\_1 & 81.17" in text
+    assert text.splitlines()[-1].startswith("% a \\input")  # still a comment
+
+
+def test_every_paper_and_every_method_has_a_reference() -> None:
+    from fedrepro.methods import _registry as registry
+
+    references = load_references(ROOT)
+    assert set(references.papers) == set(published.load(ROOT).systems)
+    assert set(registry.parts()) - set(references.methods) == {"central"}
+    assert all(entry.links for entry in references.entries.values())
+    work = references.of_paper("ima")
+    assert work is not None
+    text = as_bibtex(work[0], work[1].fields)
+    assert text.startswith("@article{zhou2024averaging,\n  author = {Zhou, Tailin")
+    assert "eprint = {2305.07845}" in text and "archiveprefix = {arXiv}" in text
+
+
+def test_a_reference_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / REFERENCES
+    path.parent.mkdir(parents=True)
+    path.write_text("methods: { fedavg: nobody }\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"references\.yaml.*nobody: missing"):
+        load_references(tmp_path)
+    path.write_text("entries: { a: { author: A, title: T, year: '2020', url: 'javascript:1' } }\n")
+    with pytest.raises(UserError, match=r"references\.yaml.*url"):
+        load_references(tmp_path)
