@@ -13,6 +13,7 @@ from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
+from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.given import given_to, with_given
@@ -175,6 +176,10 @@ def write_site(
     )
     claims = claims_page(published, tables.values())
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
+    compared = compare_pages(workbench, tables)
+    for file, content in compared.items():
+        renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
+    renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
     runs = [*landed, *own]
     listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")

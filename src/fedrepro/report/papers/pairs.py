@@ -21,6 +21,11 @@ class Pair:
     right: PrintedCell
     lead: float
 
+    @property
+    def rounding(self) -> float:
+        """By how much rounding may have changed the lead: half a last digit of either number."""
+        return (self.left.last_digit + self.right.last_digit) / 2
+
 
 @dataclass(frozen=True)
 class PrintedFinding:
@@ -65,19 +70,21 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
 
 
 def judge_printed(claim: Claim, pairs: Sequence[Pair]) -> PrintedFinding:
-    """Whether the printed numbers, taken as they are, support the sentence."""
+    """Whether the printed numbers support the sentence, as far as their rounding lets them say."""
     against = sorted(
-        (pair for pair in pairs if not leads(claim, pair.lead)), key=lambda pair: pair.lead
+        (pair for pair in pairs if not leads(claim, pair.lead, pair.rounding)),
+        key=lambda pair: pair.lead,
     )
     mean = sum(pair.lead for pair in pairs) / len(pairs)
-    supports = not against if claim.over == "each" else leads(claim, mean)
+    rounding = sum(pair.rounding for pair in pairs) / len(pairs)
+    supports = not against if claim.over == "each" else leads(claim, mean, rounding)
     word: Literal["supports", "does not support"] = "supports" if supports else "does not support"
     return PrintedFinding(word, len(pairs) - len(against), len(pairs), mean, tuple(against))
 
 
-def leads(claim: Claim, lead: float) -> bool:
-    """More than nothing; or at least ``by``, where the claim says how much."""
-    return lead > 0 if claim.by == 0 else lead >= claim.by - 1e-9
+def leads(claim: Claim, lead: float, rounding: float) -> bool:
+    """More than nothing; or at least ``by``, where the claim says how much, but for rounding."""
+    return lead > 0 if claim.by == 0 else lead >= claim.by - rounding - 1e-9
 
 
 def _match(place: Place, cell: PrintedCell) -> dict[str, str] | None:

@@ -1,0 +1,50 @@
+"""Two methods beside each other: by hand, from made-up runs."""
+
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import read_table
+from fedrepro.report.drawing import forest
+from fedrepro.report.pages.compare import compare_pages
+from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.papers import published
+from support.report_world import constant_run, make_world
+
+SETTING = "ima/fmnist-shards2"
+
+
+def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> None:
+    bench = load(make_world(tmp_path, rows=1, columns=2))
+    for seed, ours, theirs in ((1, 0.80, 0.82), (2, 0.81, 0.84), (3, 0.82, 0.86)):
+        constant_run(bench, Run(SETTING, "fedavg", seed), ours)
+        constant_run(bench, Run(SETTING, "ima+fedavg", seed), theirs)
+    target = bench.table("ima", "table_1", "demo")
+    tables.write(bench, target, published.load(bench.root))
+    table = read_table(bench.root, target)
+    assert table is not None
+    pages = compare_pages(bench, {("ima", "table_1"): table})
+    assert sorted(pages) == ["fedavg", "fedavg-ima"]
+    (rivalry,) = pages["fedavg-ima"]["rivalries"]
+    (meeting,) = rivalry.meetings
+    assert (meeting.ours, meeting.theirs) == (pytest.approx(84), pytest.approx(81))
+    assert meeting.difference.mean == pytest.approx(3) and meeting.difference.n == 3
+    assert meeting.difference.half_width == pytest.approx(2.484, abs=1e-3)  # 4.303 / sqrt(3)
+    assert (rivalry.won(False), rivalry.met(False), rivalry.met(True)) == (1, 1, 0)
+    (other,) = pages["fedavg"]["rivalries"]
+    assert other.won(False) == 0 and other.meetings[0].lead == pytest.approx(-3)
+    pages["fedavg-ima"]["rivalries"][0].name = "<b>x"  # a label is data
+    written = Renderer(tmp_path).write(Path("x.html"), "compare.html.j2", pages["fedavg-ima"])
+    text = (tmp_path / written).read_text(encoding="utf-8")
+    assert "+3.00" in text and "± 2.48" in text and "<b>" not in text
+    assert 'href="../ima/table_1.html#row-1"' in text
+
+
+def test_strips_share_one_scale_about_zero() -> None:
+    first, second = forest.strips([(2.0, 2.0), (-1.0, 0.0)])
+    # 188 px from -4 to 4, behind a margin of 6: 2 is at 147, 0 to 4 reach from 100 to 194.
+    assert 'd="M147.0,9m' in first and 'd="M100.0,9H194.0"' in first
+    assert 'd="M76.5,9m' in second
