@@ -59,7 +59,9 @@
     method.addEventListener("input", apply);
     verdict.addEventListener("change", apply);
     const place = tables[0].closest(".scroll") || tables[0];
-    place.before(make("div", { className: "tools" }, make("label", {}, "Method ", method), make("label", {}, "Verdict ", verdict)));
+    const tools = make("div", { className: "tools" }, make("label", {}, "Method ", method));
+    if (document.querySelector("[data-verdict]")) tools.append(make("label", {}, "Verdict ", verdict));
+    place.before(tools);
   }
 
   // Search: the list of all pages is a script of its own, as a page from disk may fetch nothing else.

@@ -119,9 +119,10 @@ def compare_pages(
     return {
         slugs[name]: {
             "name": name,
-            "rivalries": [
-                Rivalry(other, slugs[other], meetings) for other, meetings in rivals.items()
-            ],
+            "rivalries": sorted(
+                (Rivalry(other, slugs[other], meetings) for other, meetings in rivals.items()),
+                key=lambda each: (-each.met(False), -each.met(True)),
+            ),
             "addresses": slugs,
         }
         for name, rivals in found.items()
