@@ -27,7 +27,7 @@ from fedrepro.cli.warm import VARIABLE, address
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
 # What commands import only when they need it.
-NEEDED = ("altair", "pyarrow.parquet", "rich.progress", "rich.table", "scipy.stats")
+NEEDED = ("pyarrow.parquet", "rich.progress", "rich.table", "scipy.stats")
 # One thread in each library, as for the commands, and none beside them in the allocator of pyarrow.
 ALONE = {
     **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},

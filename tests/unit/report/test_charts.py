@@ -13,8 +13,8 @@ def text_of(svg: str, text: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("rising", "share"), [(True, "0.5"), (False, "0.06")])
-def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, share: str) -> None:
+@pytest.mark.parametrize(("rising", "best"), [(True, 1), (False, 0)])
+def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, best: int) -> None:
     values = [[1.0, 3.0], [2.0, None]]
     titles = ("across", "upwards")
     svg = charts.matrix(
@@ -22,9 +22,11 @@ def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, share: s
     )
     assert "rotate(-90" in text_of(svg, "upwards")
     assert "rotate" not in text_of(svg, "across")
-    cells = [tag for tag in re.findall(r"<path[^>]*>", svg) if "stroke-width" in tag]
-    widths = [re.findall(r'stroke-width="([^"]*)"', tag)[0] for tag in cells]
-    assert sorted(widths) == ["0", "0", "0", "1.5"]
-    assert f'fill-opacity="{share}"' in cells[widths.index("1.5")]
+    cells = re.findall(
+        r'<path d="(M[^"]*z)" fill="var\(--surface-high\)" fill-opacity="([^"]*)"', svg
+    )
+    assert [share for _, share in cells] == ["0.06", "0.7", "0.38", "0"]  # darker is more
+    (frame,) = re.findall(r'<path d="(M[^"]*z)" fill="none"', svg)
+    assert frame == cells[best][0]
     for text in ("1.00", "2.00", "3.00", "–"):
         assert text_of(svg, text)

@@ -64,7 +64,7 @@ def test_figures_have_words_and_no_colours_of_their_own(bench: Workbench) -> Non
     assert "with IMA ends at" in text
     drawn = text[text.index("<figure") : text.rindex("</figure>")]
     assert "var(--series-1)" in drawn
-    assert "var(--heat)" in drawn
+    assert "var(--surface-high)" in drawn
     assert 'fill="#' not in drawn
     assert 'stroke="#' not in drawn
 

@@ -1,14 +1,19 @@
-"""Bars, matrices and landscapes, in the manner of :mod:`fedrepro.report.drawing.style`."""
+"""Bars and matrices."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
 
-from fedrepro.report.drawing.contours import contour
-from fedrepro.report.drawing.style import HEAT, INK, SERIES_COLOURS, STRONG, finish
+from fedrepro.report.drawing.frame import CHARACTER, TEXT, Axis, Frame, axis
+from fedrepro.report.drawing.style import (
+    HIGH,
+    ON_SURFACE,
+    SERIES_COLOURS,
+    STRONG,
+)
 
-LEVELS = 8  # contours of a landscape
+WIDEST = 358  # pixels of a chart in all: then its words are never under 11 pixels
+BAR = 24  # pixels from bar to bar
 
 
 @dataclass(frozen=True)
@@ -23,31 +28,33 @@ class Bar:
 
 def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
     """Horizontal bars from zero, each with its name before it and its value behind it."""
-    import altair as alt
-
-    rows = [
-        {"name": bar.name, "value": bar.value, "low": bar.low, "high": bar.high,
-         "text": f"{bar.value:.{decimals}f}"}
-        for bar in drawn
-    ]  # fmt: skip
-    most = max(max(bar.high, bar.value) for bar in drawn)
     names = [bar.name for bar in drawn]
-    # The page's face may be wider than the one that the library measures labels with.
-    axis = alt.Axis(ticks=False, grid=False, minExtent=9 * max(map(len, names)))
-    y = alt.Y("name:N", sort=names, title=None, axis=axis)
-    scale = alt.Scale(domain=[min(0.0, *(bar.low for bar in drawn)), 1.22 * most], nice=False)
-    x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4))
-    base = alt.Chart(alt.InlineData(rows)).encode(y=y)
-    layers: list[Any] = [
-        base.mark_bar(fill=SERIES_COLOURS[0], fillOpacity=0.45, height=14).encode(x=x),
-        base.mark_rule(strokeWidth=1.6, color=SERIES_COLOURS[0]).encode(
-            x=alt.X("low:Q", title=None, scale=scale), x2="high:Q"
-        ),
-        base.mark_text(align="left", dx=6, fontSize=13, color=STRONG).encode(
-            x=alt.X("high:Q", title=None, scale=scale), text="text:N"
-        ),
-    ]
-    return finish(alt.layer(*layers).properties(width=250, height=24 * len(rows)), description)
+    places = [number + 0.5 for number in range(len(drawn))]
+    texts = [f"{bar.value:.{decimals}f}" for bar in drawn]
+    behind = 10 + CHARACTER * max(map(len, texts))
+    room = 8 + CHARACTER * max(map(len, names))
+    most = max(0.0, *(max(bar.high, bar.value) for bar in drawn))
+    frame = Frame(
+        axis(min(0.0, *(min(bar.low, bar.value) for bar in drawn)), most, count=4),
+        Axis(len(drawn), 0, places, names),
+        "",
+        max(100, round(WIDEST - room - behind)),
+        BAR * len(drawn),
+        behind=behind,
+    )
+    colour, ink = SERIES_COLOURS[0], STRONG
+    parts = []
+    for place, bar, text in zip(places, drawn, texts, strict=True):
+        y = frame.y(place)
+        box = frame.box(min(0.0, bar.value), place + 0.3, max(0.0, bar.value), place - 0.3)
+        ends = f"M{frame.x(bar.low):.1f},{y:.1f}H{frame.x(bar.high):.1f}"
+        parts.append(
+            f'<path d="{box}" fill="{colour}" fill-opacity="0.45"/>'
+            f'<path d="{ends}" stroke="{colour}" stroke-width="1.6"/>'
+            f'<text x="{frame.x(max(bar.high, bar.value)) + 6:.1f}" y="{y + 4.5:.1f}" '
+            f'font-size="{TEXT}px" fill="{ink}">{text}</text>'
+        )
+    return frame.svg(parts, description)
 
 
 def matrix(
@@ -64,88 +71,37 @@ def matrix(
     ``titles`` are those of the horizontal and the vertical axis; ``rising`` says whether more is
     better.
     """
-    import altair as alt
-
     known = [value for row in values for value in row if value is not None]
     least, most = min(known, default=0.0), max(known, default=0.0)
     best = most if rising else least
-    rows = [
-        {"x": x[column], "y": y[row], "text": "–" if value is None else f"{value:.2f}",
-         "share": 0 if value is None else round(0.06 + 0.44 * _part(value, least, most), 3),
-         "frame": 1.5 if value == best else 0}
-        for row, line in enumerate(values)
-        for column, value in enumerate(line)
-    ]  # fmt: skip
-    axis = alt.Axis(grid=False, ticks=False, labelAngle=0)
-    base = alt.Chart(alt.InlineData(rows)).encode(
-        x=alt.X("x:N", sort=list(x), title=titles[0], axis=axis),
-        y=alt.Y("y:N", sort=list(y), title=titles[1], axis=axis),
+    across = [number + 0.5 for number in range(len(x))]
+    down = [number + 0.5 for number in range(len(y))]
+    frame = Frame(
+        Axis(0, len(x), across, x),
+        Axis(len(y), 0, down, y),
+        titles[0],
+        min(58, 280 // len(x)) * len(x),
+        34 * len(y),
+        least=24.0,
+        beside=titles[1],
     )
-    cells = base.mark_rect(fill=HEAT, stroke=STRONG, strokeOpacity=1).encode(
-        fillOpacity=alt.FillOpacity("share:Q", scale=None),
-        strokeWidth=alt.StrokeWidth("frame:Q", scale=None),
-    )
-    text = base.mark_text(fontSize=13, color=STRONG).encode(text="text:N")
-    sizes = {"width": 58 * len(x), "height": 34 * len(y)}
-    return finish(alt.layer(cells, text).properties(**sizes), description)
-
-
-def landscape(
-    x: Sequence[float],
-    y: Sequence[float],
-    loss: Sequence[Sequence[float]],
-    *,
-    description: str,
-) -> str:
-    """The loss [y][x] on a grid: darker is higher, on a logarithmic scale, with contours."""
-    import altair as alt
-
-    heights = [[_height(value) for value in row] for row in loss]
-    known = [value for row in heights for value in row if math.isfinite(value)]
-    least, most = min(known), max(known)
-    step = [(values[-1] - values[0]) / (len(values) - 1) for values in (x, y)]
-    cells = [
-        {"x": x[i] - step[0] / 2, "x2": x[i] + step[0] / 2,
-         "y": y[j] - step[1] / 2, "y2": y[j] + step[1] / 2,
-         "share": round(0.04 + 0.66 * _part(value, least, most), 3)}
-        for j, row in enumerate(heights)
-        for i, value in enumerate(row)
-        if math.isfinite(value)
-    ]  # fmt: skip
-    lines = [
-        {"x": start[0], "y": start[1], "x2": end[0], "y2": end[1]}
-        for number in range(1, LEVELS + 1)
-        for start, end in contour(x, y, heights, least + number * (most - least) / (LEVELS + 1))
-    ]
-    sides: list[dict[str, Any]] = [
-        {
-            "scale": alt.Scale(domain=[values[0] - size / 2, values[-1] + size / 2], nice=False),
-            "axis": alt.Axis(grid=False, tickCount=5),
-        }
-        for values, size in zip((x, y), step, strict=True)
-    ]
-    across, up = sides
-    layers: list[Any] = [
-        alt.Chart(alt.InlineData(cells))
-        .mark_rect(fill=HEAT, stroke=None)
-        .encode(
-            x=alt.X("x:Q", title="first direction", **across), x2="x2:Q",
-            y=alt.Y("y:Q", title="second direction", **up), y2="y2:Q",
-            fillOpacity=alt.FillOpacity("share:Q", scale=None),
-        ),
-        alt.Chart(alt.InlineData(lines or [{"x": x[0], "y": y[0], "x2": x[0], "y2": y[0]}]))
-        .mark_rule(strokeWidth=0.8, color=INK)
-        .encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q"),
-        alt.Chart(alt.InlineData([{"x": 0, "y": 0}]))
-        .mark_point(shape="cross", filled=True, size=60, opacity=1, color=STRONG)
-        .encode(x="x:Q", y="y:Q"),
-    ]  # fmt: skip
-    return finish(alt.layer(*layers).properties(width=260, height=260), description)
+    ink, high = ON_SURFACE, HIGH
+    parts, frames = [frame.ground], []
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            share = 0.0 if value is None else 0.06 + 0.64 * _part(value, least, most)
+            box = frame.box(column, row + 1, column + 1, row)
+            text = "–" if value is None else f"{value:.2f}"
+            place = f'x="{frame.x(column + 0.5):.1f}" y="{frame.y(row + 0.5) + 4.5:.1f}"'
+            parts.append(
+                f'<path d="{box}" fill="{high}" fill-opacity="{share:.3g}"/>'
+                f'<text {place} font-size="{TEXT}px" text-anchor="middle" fill="{ink}">'
+                f"{escape(text)}</text>"
+            )
+            if value == best and value is not None:
+                frames.append(f'<path d="{box}" fill="none" stroke="{ink}" stroke-width="1.5"/>')
+    return frame.svg([*parts, *frames], description, grid=False)
 
 
 def _part(value: float, least: float, most: float) -> float:
     return (value - least) / (most - least) if most > least else 0.0
-
-
-def _height(loss: float) -> float:
-    return math.log(max(loss, 1e-12)) if math.isfinite(loss) else math.inf

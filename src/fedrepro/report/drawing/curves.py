@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedrepro.report.drawing.frame import Frame, axis, counting
-from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, VARIABLES
+from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS
 
 Points = Sequence[tuple[float, float]]
 MARKS = 7  # per line, so that a line can be told without its colour
@@ -72,7 +72,7 @@ def _heights(lines: Sequence[Line]) -> list[float]:
 
 
 def _stroke(path: str, number: int, more: str) -> str:
-    colour = VARIABLES[SERIES_COLOURS[number]]
+    colour = SERIES_COLOURS[number]
     return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
 
 
@@ -91,7 +91,7 @@ def _raw(frame: Frame, line: Line, number: int) -> str:
 
 
 def _begins(frame: Frame, line: Line, number: int) -> str:
-    colour = VARIABLES[SERIES_COLOURS[number]]
+    colour = SERIES_COLOURS[number]
     return "".join(
         f'<line x1="{frame.x(at):.1f}" x2="{frame.x(at):.1f}" y1="8" y2="{8 + frame.height}" '
         f'stroke="{colour}" stroke-width="1.2" stroke-dasharray="4,3"/>'
@@ -105,7 +105,7 @@ def _range(frame: Frame, line: Line, number: int) -> str:
     rounds = [at for at, _ in line.points]
     around = [*zip(rounds, line.high, strict=True)]
     around += [*zip(rounds[::-1], line.low[::-1], strict=True)]
-    colour = VARIABLES[SERIES_COLOURS[number]]
+    colour = SERIES_COLOURS[number]
     return f'<path d="{frame.path(around)}Z" fill="{colour}" opacity="0.16"/>' if around else ""
 
 
@@ -122,7 +122,7 @@ def _marks(frame: Frame, line: Line, number: int) -> str:
     marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
     chosen = sorted({round(last * index / max(marks - 1, 1)) for index in range(marks)})
     path = "".join(f"{frame.path([line.points[index]])}{MARK_PATHS[number]}" for index in chosen)
-    return f'<path d="{path}" fill="{VARIABLES[SERIES_COLOURS[number]]}"/>' if path else ""
+    return f'<path d="{path}" fill="{SERIES_COLOURS[number]}"/>' if path else ""
 
 
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:

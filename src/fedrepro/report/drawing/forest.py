@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedrepro.report.drawing.frame import Axis
-from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS, VARIABLES
+from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
 
 WIDTH, HEIGHT, MARGIN = 200, 18, 6
 
@@ -15,7 +15,7 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
     """
     reach = max(abs(mean) + half for mean, half in estimates) or 1.0
     scale = Axis(-reach, reach, (), ())
-    colour = VARIABLES[SERIES_COLOURS[0]]
+    colour = SERIES_COLOURS[0]
     middle, half = HEIGHT / 2, WIDTH / 2
 
     def x(value: float) -> float:
@@ -23,8 +23,8 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 
     return [
         f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
-        f'<path d="M0,{middle:.0f}H{WIDTH}" stroke="{VARIABLES[GRID]}"/>'
-        f'<path d="M{half:.0f},0V{HEIGHT}" stroke="{VARIABLES[INK]}"/>'
+        f'<path d="M0,{middle:.0f}H{WIDTH}" stroke="{GRID}"/>'
+        f'<path d="M{half:.0f},0V{HEIGHT}" stroke="{INK}"/>'
         f'<path d="M{x(mean - width):.1f},{middle:.0f}H{x(mean + width):.1f}" stroke="{colour}" '
         'stroke-width="2"/>'
         f'<path d="M{x(mean):.1f},{middle:.0f}{MARK_PATHS[2]}" fill="{colour}"/></svg>'

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedrepro.report.drawing.style import GRID, INK, VARIABLES
+from fedrepro.report.drawing.style import GRID, INK, LOW
 
 TEXT = 13  # pixels, as in the library's charts
 CHARACTER = 0.61 * TEXT  # how wide one is at most, as the page's face is not known
@@ -85,6 +85,8 @@ class Frame:
     Attributes:
         title: below the horizontal axis.
         least: room for the numbers of the vertical axis, so that panels are in line.
+        beside: what stands along the vertical axis, from the bottom to the top.
+        behind: further room to the right, such as for a colour bar.
     """
 
     across: Axis
@@ -93,16 +95,19 @@ class Frame:
     width: int = 222
     height: int = 140
     least: float = 44.0
+    beside: str = ""
+    behind: float = 0.0
 
     @property
     def left(self) -> float:
-        return max(self.least, 8 + CHARACTER * max(map(len, self.up.labels), default=0))
+        widest = CHARACTER * max(map(len, self.up.labels), default=0)
+        return max(self.least, 8 + widest) + (18 if self.beside else 0)
 
     @property
     def right(self) -> float:
         """Room behind the plot: half of the last number may stand there."""
         last = self.across.labels[-1] if self.across.labels else ""
-        return max(8.0, CHARACTER * len(last) / 2)
+        return max(8.0, CHARACTER * len(last) / 2, self.behind)
 
     def x(self, value: float) -> float:
         return self.left + self.width * self.across.place(value)
@@ -114,6 +119,17 @@ class Frame:
         """A line through points, as the attribute ``d`` of a path."""
         return "M" + "L".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
 
+    def box(self, x: float, y: float, x2: float, y2: float) -> str:
+        """A rectangle between two corners, as a part of the attribute ``d`` of a path."""
+        left, top, right, bottom = self.x(x), self.y(y2), self.x(x2), self.y(y)
+        return f"M{left:.2f},{top:.2f}H{right:.2f}V{bottom:.2f}H{left:.2f}z"
+
+    @property
+    def ground(self) -> str:
+        """The whole plot, in the lower colour of surfaces."""
+        place = f'x="{self.left:.1f}" y="8" width="{self.width}" height="{self.height}"'
+        return f'<rect {place} fill="{LOW}"/>'
+
     def svg(self, drawn: Iterable[str], description: str, *, grid: bool = True) -> str:
         """The chart: its frame beneath what is ``drawn``, which is SVG already.
 
@@ -122,7 +138,7 @@ class Frame:
             grid: whether lines stand behind the plot at the ticks.
         """
         right, bottom = self.left + self.width, 8.0 + self.height
-        ink, line = VARIABLES[INK], VARIABLES[GRID]
+        ink, line = INK, GRID
         whole = (right + self.right, bottom + 42)
         if grid:
             strokes = [f"M{self.left:.1f},{self.y(tick):.1f}H{right:.1f}" for tick in self.up.ticks]
@@ -142,12 +158,17 @@ class Frame:
             f"{escape(label)}</text>"
             for tick, label in below[:: max(every, 1)]
         ]
-        middle = min(max(self.left + self.width / 2, 0), whole[0] / 2 + self.left / 2)
+        middle = self.left + self.width / 2
+        along = ""
+        if self.beside:
+            place = f"translate(12,{8 + self.height / 2:.1f})rotate(-90)"
+            along = f'<text transform="{place}" text-anchor="middle">{escape(self.beside)}</text>'
         return (
             f'<svg role="img" aria-label="{escape(description, quote=True)}" '
             f'viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" xmlns="http://www.w3.org/2000/svg">'
             f'<path d="{"".join(strokes)}" stroke="{line}" fill="none"/>{"".join(drawn)}'
             f'<g fill="{ink}" font-size="{TEXT}px" font-family="sans-serif">{"".join(numbers)}'
+            f"{along}"
             f'<text x="{middle:.1f}" y="{bottom + 36:.1f}" text-anchor="middle">'
             f"{escape(self.title)}</text></g></svg>"
         )

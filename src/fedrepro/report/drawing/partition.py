@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.report.drawing.frame import Axis, Frame, axis
-from fedrepro.report.drawing.style import HEAT, VARIABLES
+from fedrepro.report.drawing.style import HIGH
 from fedrepro.support.errors import UserError
 
 
@@ -77,12 +77,10 @@ def draw(counts: Sequence[Sequence[int]], *, description: str, width: int = 720)
     for client, row in enumerate(counts):
         for label, count in enumerate(row):
             if count:
-                left, top = frame.x(client), frame.y(label)
-                wide, high = frame.x(client + 1) - left, frame.y(label + 1) - top
-                cell = f"M{left:.2f},{top:.2f}h{wide:.2f}v{high:.2f}h{-wide:.2f}z"
+                cell = frame.box(client, label + 1, client + 1, label)
                 shades.setdefault(round(12 + 88 * count / most), []).append(cell)
     drawn = (
-        f'<path d="{"".join(cells)}" fill="{VARIABLES[HEAT]}" fill-opacity="{shade / 100:g}"/>'
+        f'<path d="{"".join(cells)}" fill="{HIGH}" fill-opacity="{shade / 100:g}"/>'
         for shade, cells in sorted(shades.items())
     )
-    return frame.svg(drawn, description, grid=False)
+    return frame.svg([frame.ground, *drawn], description, grid=False)

@@ -1,31 +1,27 @@
 """A surface over a plane of models: heat, labelled contours, marked models, a colour bar."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
 
 from fedrepro.report.drawing.contours import Segment, contour
+from fedrepro.report.drawing.frame import TEXT, Frame, axis
+from fedrepro.report.drawing.regions import blocks
 from fedrepro.report.drawing.style import (
     HALO,
     HIGH,
     LOW,
+    MARK_PATHS,
     ON_SURFACE,
-    SHAPES,
     STRONG,
-    VARIABLES,
-    finish,
 )
 
 LEVELS = 8  # contours, of which no two have the same label
-SIZE = 270  # pixels
+SIZE = 226  # pixels of the plot
+BEHIND = 62  # for the colour bar
 SHADES = 60
 STRONGEST = 0.95  # of the upper colour
-# A cell of the surface, as the drawing library writes it.
-CELL = re.compile(
-    rf'<path d="([^"]*)" fill="{re.escape(VARIABLES[HIGH])}" fill-opacity="([\d.]+)"/>'
-)
 
 Values = Sequence[Sequence[float]]
 
@@ -86,125 +82,85 @@ def draw(
     *,
     title: str,
     description: str,
+    titles: tuple[str, str] = ("distance along the first direction", "along the second"),
 ) -> str:
     """``values`` [y][x] as SVG: darker is more. ``title`` is that of the colour bar."""
-    import altair as alt
-
     step = [(ends[-1] - ends[0]) / (len(ends) - 1) for ends in (x, y)]
-    cells = [
-        {"x": x[i] - step[0] / 2, "x2": x[i] + step[0] / 2,
-         "y": y[j] - step[1] / 2, "y2": y[j] + step[1] / 2,
-         "share": round(STRONGEST * round(SHADES * shared.place(value)) / SHADES, 3)}
-        for j, row in enumerate(values)
-        for i, value in enumerate(row)
-        if _known(value)
-    ]  # fmt: skip
-    lines, labels = _contours(x, y, values, shared)
-    sides: list[dict[str, Any]] = [
-        {
-            "scale": alt.Scale(domain=[ends[0] - size / 2, ends[-1] + size / 2], nice=False),
-            "axis": alt.Axis(grid=False, tickCount=4, format="~g"),
-        }
+    across, up = (
+        axis(ends[0] - size / 2, ends[-1] + size / 2, count=4)
         for ends, size in zip((x, y), step, strict=True)
-    ]
-    across, up = sides
-    ground = [{"x": x[0] - step[0] / 2, "x2": x[-1] + step[0] / 2,
-               "y": y[0] - step[1] / 2, "y2": y[-1] + step[1] / 2}]  # fmt: skip
-    place: dict[str, Any] = {"x": alt.X("x:Q", **across), "y": alt.Y("y:Q", **up)}
-    ends: dict[str, Any] = {**place, "x2": "x2:Q", "y2": "y2:Q"}
-    rows: list[dict[str, Any]] = [
-        {"x": mark.x, "y": mark.y, "text": mark.name, "number": str(number)}
-        for number, mark in enumerate(marks)
-    ]
-    layers: list[Any] = [
-        alt.Chart(alt.InlineData(ground))
-        .mark_rect(fill=LOW, stroke=None)
-        .encode(
-            x=alt.X("x:Q", title="distance along the first direction", **across), x2="x2:Q",
-            y=alt.Y("y:Q", title="along the second", **up), y2="y2:Q",
-        ),
-        alt.Chart(alt.InlineData(cells))
-        .mark_rect(fill=HIGH, stroke=None)
-        .encode(**ends, fillOpacity=alt.FillOpacity("share:Q", scale=None)),
-    ]  # fmt: skip
-    if lines:
-        layers.append(
-            alt.Chart(alt.InlineData(lines))
-            .mark_rule(strokeWidth=0.8, color=ON_SURFACE, opacity=0.7)
-            .encode(**ends)
-        )
-        layers += _text(alt, labels, place, size=13, stroke=3)
-    points = alt.Chart(alt.InlineData(rows))
-    shapes = alt.Scale(
-        domain=[row["number"] for row in rows],
-        range=[SHAPES[number % len(SHAPES)] for number in range(len(rows))],
     )
-    layers.append(
-        points.mark_point(
-            filled=True, size=80, opacity=1, color=ON_SURFACE, stroke=HALO, strokeWidth=1.2
-        ).encode(**place, shape=alt.Shape("number:N", scale=shapes, legend=None))
+    frame = Frame(across, up, titles[0], SIZE, SIZE, beside=titles[1], behind=BEHIND)
+    shades = [
+        [round(SHADES * shared.place(value)) if _known(value) else -1 for value in row]
+        for row in values
+    ]
+    cells: dict[int, list[str]] = {}
+    for row, above, column, end, shade in blocks(shades):
+        left, right = (x[0] + (at - 0.5) * step[0] for at in (column, end))
+        low, high = (y[0] + (at - 0.5) * step[1] for at in (row, above))
+        cells.setdefault(shade, []).append(frame.box(left, low, right, high))
+    surface = [
+        f'<path d="{"".join(boxes)}" fill="{HIGH}" shape-rendering="crispEdges" '
+        f'fill-opacity="{STRONGEST * shade / SHADES:.3g}"/>'
+        for shade, boxes in sorted(cells.items())
+        if shade > 0
+    ]
+    drawn = [frame.ground, *surface, *_contours(frame, x, y, values, shared)]
+    for number, mark in enumerate(marks):
+        drawn.append(_mark(frame, mark, number, marks, x))
+    return frame.svg([*drawn, _bar(frame, shared, title)], description, grid=False)
+
+
+def _mark(frame: Frame, mark: Mark, number: int, marks: Sequence[Mark], x: Sequence[float]) -> str:
+    shape = MARK_PATHS[number % len(MARK_PATHS)]
+    colours = f'fill="{ON_SURFACE}" stroke="{HALO}"'
+    at = frame.path([(mark.x, mark.y)])
+    return f'<path d="{at}{shape}" {colours} stroke-width="1.2"/>' + _text(
+        frame, mark.x, mark.y, mark.name, 14, _beside(mark, marks, x)
     )
-    for row, mark in zip(rows, marks, strict=True):
-        layers += _text(alt, [row], place, size=14, stroke=4, **_beside(mark, marks, x))
-    main = alt.layer(*layers).properties(width=SIZE, height=SIZE)
-    svg = finish(alt.hconcat(main, _bar(alt, shared, title), spacing=10), description)
-    return _joined(svg)
 
 
-def _joined(svg: str) -> str:
-    """One path for all cells of a shade: a sixth of the bytes, and no seams between neighbours."""
-
-    def join(group: re.Match[str]) -> str:
-        shades: dict[str, list[str]] = {}
-        for outline, shade in CELL.findall(group[0]):
-            short = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.2f}", outline)
-            shades.setdefault(shade, []).append(short)
-        return "".join(
-            f'<path d="{"".join(outlines)}" fill="{VARIABLES[HIGH]}" fill-opacity="{shade}" '
-            'shape-rendering="crispEdges"/>'
-            for shade, outlines in shades.items()
-        )
-
-    return re.sub(f"(?:{CELL.pattern})+", join, svg)
-
-
-def _beside(mark: Mark, marks: Sequence[Mark], x: Sequence[float]) -> dict[str, Any]:
-    """Where a mark's name stands: of a corner beside it, else above the first, below others."""
+def _beside(mark: Mark, marks: Sequence[Mark], x: Sequence[float]) -> tuple[str, float, float]:
+    """Anchor and shift of a mark's name: beside a corner, else above the first, below others."""
     if mark.corner:
         to_the_left = mark.x > x[0] + 0.6 * (x[-1] - x[0])
-        return {"align": "right", "dx": -9} if to_the_left else {"align": "left", "dx": 9}
+        return ("end", -9, 4.5) if to_the_left else ("start", 9, 4.5)
     first = next(each for each in marks if not each.corner)
-    return {"dy": -13 if mark is first else 15}
+    return ("middle", 0, -9) if mark is first else ("middle", 0, 20)
 
 
 def _text(
-    alt: Any, rows: Sequence[Any], place: Any, *, size: int, stroke: int, **where: Any
-) -> list[Any]:
-    """Words on a surface, twice: first as their own outline."""
-    base = alt.Chart(alt.InlineData(rows))
-    outline = {"color": HALO, "stroke": HALO, "strokeWidth": stroke, "strokeJoin": "round"}
-    return [
-        base.mark_text(fontSize=size, **look, **where).encode(**place, text="text:N")
-        for look in (outline, {"color": ON_SURFACE})
-    ]
+    frame: Frame, x: float, y: float, text: str, size: int, where: tuple[str, float, float]
+) -> str:
+    """Words on a surface, with an outline of their own."""
+    anchor, dx, dy = where
+    place = f'x="{frame.x(x) + dx:.1f}" y="{frame.y(y) + dy:.1f}" text-anchor="{anchor}"'
+    outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round"'
+    return (
+        f'<text {place} font-size="{size}px" fill="{ON_SURFACE}" {outline} '
+        f'paint-order="stroke">{escape(text)}</text>'
+    )
 
 
 def _contours(
-    x: Sequence[float], y: Sequence[float], values: Values, shared: Range
-) -> tuple[list[dict[str, float]], list[dict[str, Any]]]:
-    """Rules, and one label for each level that is crossed, apart from each other."""
+    frame: Frame, x: Sequence[float], y: Sequence[float], values: Values, shared: Range
+) -> list[str]:
+    """Lines, and one label for each level that is crossed, apart from each other."""
     lines, labels = [], []
     for number, level in enumerate(shared.levels()):
         segments = contour(x, y, values, level)
-        lines += [
-            {"x": start[0], "y": start[1], "x2": end[0], "y2": end[1]} for start, end in segments
-        ]
         if segments:
+            path = "".join(frame.path(segment) for segment in segments)
+            lines.append(
+                f'<path class="contour" d="{path}" fill="none" opacity="0.7" '
+                f'stroke="{ON_SURFACE}" stroke-width="0.8"/>'
+            )
             # Labels go round, so that those of neighbouring levels do not meet.
             angle = 2 * math.pi * number * 0.381966 + 0.9
             at = _furthest(segments, angle, (x, y))
-            labels.append({"x": at[0], "y": at[1], "text": f"{level:g}"})
-    return lines, labels
+            labels.append(_text(frame, *at, f"{level:g}", TEXT, ("middle", 0, 4.5)))
+    return [*lines, *labels]
 
 
 def _furthest(
@@ -223,42 +179,31 @@ def _furthest(
     return max(inside or middles, key=lambda at: at[0] * math.cos(angle) + at[1] * math.sin(angle))
 
 
-def _bar(alt: Any, shared: Range, title: str) -> Any:
-    """From the least to the greatest value, in the surface's colours."""
-    steps = 32
-    rows = [
-        {"y": number / steps, "y2": (number + 1) / steps, "x": 0, "x2": 1,
-         "share": round(STRONGEST * (number + 0.5) / steps, 3)}
+def _bar(frame: Frame, shared: Range, title: str) -> str:
+    """From the least to the greatest value, in the surface's colours, behind the plot."""
+    steps, wide = 32, 12
+    left, top = frame.left + frame.width + 10, 24.0
+    tall = frame.height - 16.0
+    cells = [
+        f'<rect x="{left:.1f}" y="{top + tall * (1 - (number + 1) / steps):.2f}" width="{wide}" '
+        f'height="{tall / steps:.2f}" fill="{HIGH}" shape-rendering="crispEdges" '
+        f'fill-opacity="{STRONGEST * (number + 0.5) / steps:.3g}"/>'
         for number in range(steps)
-    ]  # fmt: skip
-    ticks = [shared.least, *shared.levels(), shared.most]
-    names = [{"x": 1, "y": shared.place(value), "text": f"{value:.2g}"} for value in ticks]
-    shown = [row for number, row in enumerate(names) if _apart(names, number)]
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=None)
-    x = alt.X("x:Q", scale=alt.Scale(domain=[0, 3], nice=False), axis=None)
-    place = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
-    base = alt.Chart(alt.InlineData(rows))
-    layers = [
-        base.mark_rect(fill=LOW, stroke=None).encode(**place),
-        base.mark_rect(fill=HIGH, stroke=None).encode(
-            **place, fillOpacity=alt.FillOpacity("share:Q", scale=None)
-        ),
-        alt.Chart(alt.InlineData(shown))
-        .mark_text(align="left", dx=4, fontSize=13, color=STRONG)
-        .encode(x=x, y=y, text="text:N"),
     ]
-    heading = alt.TitleParams(
-        title, fontSize=13, fontWeight="normal", color=STRONG, anchor="start", offset=8
+    ticks = [shared.least, *shared.levels(), shared.most]
+    places = [shared.place(value) for value in ticks]
+    names = [
+        f'<text x="{left + wide + 4:.1f}" y="{top + tall * (1 - place) + 4.5:.1f}">'
+        f"{value:.2g}</text>"
+        for number, (value, place) in enumerate(zip(ticks, places, strict=True))
+        if number in (0, len(ticks) - 1) or 0.05 < place < 0.95
+    ]
+    ground = f'<rect x="{left:.1f}" y="{top}" width="{wide}" height="{tall}" '
+    return (
+        f'{ground}fill="{LOW}"/>{"".join(cells)}'
+        f'<g fill="{STRONG}" font-size="{TEXT}px"><text x="{left:.1f}" y="14">'
+        f"{escape(title)}</text>{''.join(names)}</g>"
     )
-    return alt.layer(*layers).properties(width=48, height=SIZE, title=heading)
-
-
-def _apart(names: Sequence[Any], number: int) -> bool:
-    """Whether a label has room: the ends always have."""
-    if number in (0, len(names) - 1):
-        return True
-    at = names[number]["y"]
-    return bool(0.05 < at < 0.95)
 
 
 def _known(value: float) -> bool:

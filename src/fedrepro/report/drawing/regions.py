@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedrepro.report.drawing.style import SERIES_COLOURS, SHAPES, STRONG, finish
+from fedrepro.report.drawing.frame import Frame, axis
+from fedrepro.report.drawing.style import MARK_PATHS, SERIES_COLOURS, STRONG
 
 Block = tuple[int, int, int, int, int]  # row, row behind the last, the same of columns, class
 
@@ -19,38 +20,29 @@ def draw(
     Args:
         grid: classes, rows from the bottom to the top.
     """
-    import altair as alt
-
     size = 2 * reach / len(grid)
-    classes = sorted({each for row in grid for each in row} | {each for *_, each in points})
-    scale = alt.Scale(
-        domain=classes, range=[SERIES_COLOURS[each % len(SERIES_COLOURS)] for each in classes]
-    )
-    shapes = alt.Scale(domain=classes, range=[SHAPES[each % len(SHAPES)] for each in classes])
-    rows = [
-        {"x": column * size - reach, "x2": end * size - reach,
-         "y": row * size - reach, "y2": above * size - reach, "class": each}
-        for row, above, column, end, each in blocks(grid)
-    ]  # fmt: skip
-    dots = [{"x": x, "y": y, "class": each} for x, y, each in points]
-    sides = alt.Scale(domain=[-reach, reach], nice=False)
-    axis = alt.Axis(grid=False, tickCount=5)
-    x = alt.X("x:Q", title=None, scale=sides, axis=axis)
-    y = alt.Y("y:Q", title=None, scale=sides, axis=axis)
-    layers = [
-        alt.Chart(alt.InlineData(rows))
-        .mark_rect(fillOpacity=0.3, stroke=None)
-        .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", fill=alt.Fill("class:N", scale=scale, legend=None)),
-        alt.Chart(alt.InlineData(dots))
-        .mark_point(filled=True, size=14, opacity=1, stroke=STRONG, strokeWidth=0.3)
-        .encode(
-            x=x,
-            y=y,
-            fill=alt.Fill("class:N", scale=scale, legend=None),
-            shape=alt.Shape("class:N", scale=shapes, legend=None),
-        ),
+    frame = Frame(axis(-reach, reach), axis(-reach, reach), "", 240, 240)
+    cells: dict[int, list[str]] = {}
+    for row, above, column, end, each in blocks(grid):
+        corners = (column * size - reach, row * size - reach, end * size - reach)
+        cells.setdefault(each, []).append(frame.box(*corners, above * size - reach))
+    dots: dict[int, list[str]] = {}
+    for x, y, each in points:
+        dots.setdefault(each, []).append(frame.path([(x, y)]) + MARK_PATHS[each % len(MARK_PATHS)])
+    drawn = [
+        f'<path d="{"".join(boxes)}" fill="{_colour(each)}" fill-opacity="0.3" '
+        'shape-rendering="crispEdges"/>'
+        for each, boxes in sorted(cells.items())
     ]
-    return finish(alt.layer(*layers).properties(width=240, height=240), description)
+    drawn += [
+        f'<path d="{"".join(marks)}" fill="{_colour(each)}" stroke="{STRONG}" stroke-width="0.3"/>'
+        for each, marks in sorted(dots.items())
+    ]
+    return frame.svg(drawn, description, grid=False)
+
+
+def _colour(each: int) -> str:
+    return SERIES_COLOURS[each % len(SERIES_COLOURS)]
 
 
 def blocks(grid: Sequence[Sequence[int]]) -> list[Block]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from fedrepro.config.figures import Landscape
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.drawing import charts
+from fedrepro.report.drawing import planes
+from fedrepro.report.drawing.planes import Mark
 from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
 from fedrepro.report.pages.figures.panel import Panel
 
@@ -30,7 +31,16 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
             middle = loss[_nearest_to_zero(y)][_nearest_to_zero(x)]
             numbers = (middle, min(known), max(known))
             words = f"{column.label}: loss {numbers[0]:.3g} in the middle, {numbers[1]:.3g} to "
-            svg = charts.landscape(x, y, loss, description=f"{words}{numbers[2]:.3g} around it.")
+            svg = planes.draw(
+                x,
+                y,
+                loss,
+                [Mark("", 0.0, 0.0, corner=True)],
+                planes.range_of([loss], logarithmic=True),
+                title="loss",
+                description=f"{words}{numbers[2]:.3g} around it.",
+                titles=("first direction", "second direction"),
+            )
             drawn.panels.append(Panel(column.label, svg))
             shown = (f"{value:.4g}" for value in numbers)
             drawn.rows.append((column.label, directions, *shown))
