@@ -14,8 +14,17 @@ from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page
 from fedrepro.report.pages.compare import compare_pages
-from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex
+from fedrepro.report.pages.downloads import (
+    as_bibtex,
+    as_csv,
+    as_latex,
+    as_png,
+    light_colours,
+    rows_as_csv,
+    standalone,
+)
 from fedrepro.report.pages.figure import figure_page
+from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
@@ -44,6 +53,7 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         records, template = runs_of(workbench.root, table), "table.html.j2"
     elif isinstance(target, FigureTarget):
         content = figure_page(workbench, target, published)
+        _write_figure(renderer, page, content["drawn"])
         records, template = content["records"], "figure.html.j2"
     else:
         assert isinstance(target, ComputedTarget)
@@ -76,6 +86,20 @@ def _write_downloads(
     latex = as_latex(table, columns, system.paper if system else "")
     renderer.write_text(page.with_suffix(".tex"), latex)
     renderer.write_text(page.with_suffix(".json"), table.to_json())
+
+
+def _write_figure(renderer: Renderer, page: Path, drawn: Drawn) -> None:
+    """A figure's panels as files of their own, and its numbers, beside its page."""
+    sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
+    colours = light_colours(sheet)
+    for number, panel in enumerate(drawn.panels, start=1):
+        if panel.svg.startswith("<svg"):  # and no images
+            svg = standalone(panel.svg, colours)
+            place = page.with_name(f"{page.stem}-{number}.svg")
+            renderer.write_text(place, svg)
+            renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
+    if drawn.rows:
+        renderer.write_text(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
 
 
 def _write_bibliography(renderer: Renderer, published: Published, system: str) -> None:

@@ -2,16 +2,27 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
-from fedrepro.report.pages.downloads import as_bibtex, as_csv, as_latex
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.downloads import (
+    as_bibtex,
+    as_csv,
+    as_latex,
+    as_png,
+    light_colours,
+    standalone,
+)
 from fedrepro.report.papers import published
 from fedrepro.report.papers.references import REFERENCES, load_references
 from fedrepro.support.errors import UserError
@@ -81,3 +92,15 @@ def test_a_reference_that_is_not_there_is_named(tmp_path: Path) -> None:
     path.write_text("entries: { a: { author: A, title: T, year: '2020', url: 'javascript:1' } }\n")
     with pytest.raises(UserError, match=r"references\.yaml.*url"):
         load_references(tmp_path)
+
+
+def test_a_chart_of_its_own_has_colours_size_and_words() -> None:
+    colours = light_colours((ROOT / "reports/templates/assets/site.css").read_text())
+    line = Line("<b>", [(1, 2.0), (2, 3.0)])
+    svg = standalone(curves.draw([line], description="</svg><script>"), colours)
+    assert "var(" not in svg and "<script" not in svg and svg.count("<svg") == 1
+    assert colours["--series-1"] in svg and 'font-family="sans-serif"' in svg
+    image = Image.open(io.BytesIO(as_png(svg)))
+    width, height = re.findall(r'width="(\d+)" height="(\d+)"', svg)[0]
+    assert image.size == (2 * int(width), 2 * int(height))
+    assert len(image.convert("RGB").getcolors(100_000) or ()) > 20  # words and lines, too

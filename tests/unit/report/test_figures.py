@@ -185,7 +185,7 @@ def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
     best = 100 * read_run(bench.root, target.runs[0]).rounds["test_accuracy"][-1]
     assert drawn.rows[0][4] == f"{best:.2f}"
     (panel,) = drawn.panels
-    assert "alpha" in panel.svg and "of a single seed" in drawn.caption
+    assert ">α</text>" in panel.svg and "of a single seed" in drawn.caption
 
 
 def test_what_new_kinds_refuse(bench: Workbench) -> None:
@@ -222,7 +222,9 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     give_runs(bench, target, {"ima+mild"})
     drawn = content(bench, target)["drawn"]
     assert "mean of the last 3 evaluated rounds" in drawn.caption
-    assert "from which on the model is averaged" in drawn.caption
+    assert "t_s, the round from which on the model is averaged" in drawn.caption
+    assert '>t<tspan dy="3" font-size="11px">s</tspan>' in drawn.panels[0].svg
+    assert 'stroke-width="0.8" opacity="0.45"' in drawn.panels[0].svg  # the raw line
     values = [100 * each for each in read_run(bench.root, target.runs[0]).rounds["test_accuracy"]]
     assert drawn.rows[0][-1] == f"{values[-1]:.2f}"
     line = Line("IMA", list(enumerate(values)))

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedrepro.report.drawing.frame import Frame, axis, counting
-from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS
+from fedrepro.report.drawing.frame import TEXT, Frame, axis, counting
+from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG
 
 Points = Sequence[tuple[float, float]]
 MARKS = 7  # per line, so that a line can be told without its colour
@@ -40,12 +40,14 @@ def draw(
     limits: tuple[float, float] | None = None,
     unit: str = "%",
     across: str = "round",
+    starts: bool = False,
 ) -> str:
     """Learning curves of one panel, as SVG.
 
     ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
     names in the order that decides their styles (default: these lines'); ``limits`` are those of
-    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts.
+    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts;
+    ``starts`` says that lines begin at IMA's t_s, which is written beside it.
     """
     if limits:
         lines = [cut(line, limits[0]) for line in lines]
@@ -61,7 +63,19 @@ def draw(
     styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
     layers = (_levels, _raw, _begins, _range, _curve, _marks)
     drawn = (layer(frame, line, styles[line.name]) for layer in layers for line in lines)
-    return frame.svg(drawn, description)
+    places = {at for line in lines for at in line.begins} if starts else set()
+    return frame.svg([*drawn, *(_named(frame, at) for at in sorted(places))], description)
+
+
+def _named(frame: Frame, at: float) -> str:
+    """t_s, at the top of its line."""
+    right = frame.across.place(at) < 0.85
+    place = f'x="{frame.x(at) + (4 if right else -4):.1f}" y="19"'
+    anchor = "start" if right else "end"
+    return (
+        f'<text {place} text-anchor="{anchor}" font-size="{TEXT}px" fill="{STRONG}">t'
+        '<tspan dy="3" font-size="11px">s</tspan></text>'
+    )
 
 
 def _heights(lines: Sequence[Line]) -> list[float]:

@@ -12,6 +12,7 @@ from html import escape
 from fedrepro.report.drawing.style import GRID, INK, LOW
 
 TEXT = 13  # pixels, as in the library's charts
+LARGEST = 1.5  # times its size is what a chart may be blown up to
 CHARACTER = 0.61 * TEXT  # how wide one is at most, as the page's face is not known
 MINUS = "\N{MINUS SIGN}"
 
@@ -165,9 +166,10 @@ class Frame:
             along = f'<text transform="{place}" text-anchor="middle">{escape(self.beside)}</text>'
         return (
             f'<svg role="img" aria-label="{escape(description, quote=True)}" '
-            f'viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" xmlns="http://www.w3.org/2000/svg">'
+            f'viewBox="0 0 {whole[0]:.0f} {whole[1]:.0f}" xmlns="http://www.w3.org/2000/svg" '
+            f'font-family="sans-serif" style="max-width:{LARGEST * whole[0]:.0f}px">'
             f'<path d="{"".join(strokes)}" stroke="{line}" fill="none"/>{"".join(drawn)}'
-            f'<g fill="{ink}" font-size="{TEXT}px" font-family="sans-serif">{"".join(numbers)}'
+            f'<g fill="{ink}" font-size="{TEXT}px">{"".join(numbers)}'
             f"{along}"
             f'<text x="{middle:.1f}" y="{bottom + 36:.1f}" text-anchor="middle">'
             f"{escape(self.title)}</text></g></svg>"

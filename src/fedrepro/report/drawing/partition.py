@@ -11,6 +11,8 @@ from fedrepro.report.drawing.frame import Axis, Frame, axis
 from fedrepro.report.drawing.style import HIGH
 from fedrepro.support.errors import UserError
 
+FEW = 20  # clients, of which each is named
+
 
 @dataclass(frozen=True)
 class HeatMap:
@@ -45,27 +47,48 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> HeatMap:
         whose = f"One place holds {spread} training samples"
     summary = f"{whose}, of {_span(min(held), max(held))} of {classes} classes."
     words = f"Samples of each class at each client. {summary}"
-    svg = draw(counts, description=words, width=width)
+    natural = histogram.get("spec", {}).get("scheme") == "natural"
+    names = _names(root, path, len(counts)) if natural else ()
+    svg = draw(counts, description=words, width=width, names=names)
     return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
+
+
+def _names(root: Path, path: Path, clients: int) -> Sequence[str]:
+    """The names of natural clients, such as hospitals, where the data set has some."""
+    dataset = path.parent.parent.name
+    try:
+        meta = json.loads((root / "results/data" / dataset / "meta.json").read_text("utf-8"))
+        groups = meta["groups"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    named = isinstance(groups, list) and len(groups) == clients <= FEW
+    return [str(group) for group in groups] if named else ()
 
 
 def _span(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def draw(counts: Sequence[Sequence[int]], *, description: str, width: int = 720) -> str:
+def draw(
+    counts: Sequence[Sequence[int]],
+    *,
+    description: str,
+    width: int = 720,
+    names: Sequence[str] = (),
+) -> str:
     """Clients from left to right, classes from top to bottom; darker is more samples.
 
     ``counts`` are numbers of training samples, [clients][classes]; ``width`` is how wide it will
-    be shown, in pixels, so that its words are as large as others.
+    be shown, in pixels, so that its words are as large as others; ``names`` are the clients', if
+    they have some.
     """
     clients, classes = len(counts), len(counts[0])
     most = max(max(row) for row in counts)
     ticks = [label + 0.5 for label in range(0, classes, max(1, math.ceil(classes / 10)))]
     few = [client + 0.5 for client in range(clients)]
     frame = Frame(
-        Axis(0, clients, few, [f"{tick - 0.5:.0f}" for tick in few])
-        if clients <= 20
+        Axis(0, clients, few, names or [f"{tick - 0.5:.0f}" for tick in few])
+        if clients <= FEW
         else axis(0, clients, count=10),
         Axis(classes, 0, ticks, [f"{tick - 0.5:.0f}" for tick in ticks]),
         "clients from left to right, classes from top to bottom",

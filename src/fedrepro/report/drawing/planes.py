@@ -108,24 +108,23 @@ def draw(
     ]
     drawn = [frame.ground, *surface, *_contours(frame, x, y, values, shared)]
     for number, mark in enumerate(marks):
-        drawn.append(_mark(frame, mark, number, marks, x))
+        drawn.append(_mark(frame, mark, number, marks))
     return frame.svg([*drawn, _bar(frame, shared, title)], description, grid=False)
 
 
-def _mark(frame: Frame, mark: Mark, number: int, marks: Sequence[Mark], x: Sequence[float]) -> str:
+def _mark(frame: Frame, mark: Mark, number: int, marks: Sequence[Mark]) -> str:
     shape = MARK_PATHS[number % len(MARK_PATHS)]
     colours = f'fill="{ON_SURFACE}" stroke="{HALO}"'
     at = frame.path([(mark.x, mark.y)])
     return f'<path d="{at}{shape}" {colours} stroke-width="1.2"/>' + _text(
-        frame, mark.x, mark.y, mark.name, 14, _beside(mark, marks, x)
+        frame, mark.x, mark.y, mark.name, 14, _beside(mark, marks)
     )
 
 
-def _beside(mark: Mark, marks: Sequence[Mark], x: Sequence[float]) -> tuple[str, float, float]:
-    """Anchor and shift of a mark's name: beside a corner, else above the first, below others."""
+def _beside(mark: Mark, marks: Sequence[Mark]) -> tuple[str, float, float]:
+    """Anchor and shift of a mark's name: below corners, else above the first, below others."""
     if mark.corner:
-        to_the_left = mark.x > x[0] + 0.6 * (x[-1] - x[0])
-        return ("end", -9, 4.5) if to_the_left else ("start", 9, 4.5)
+        return ("middle", 0, 20)
     first = next(each for each in marks if not each.corner)
     return ("middle", 0, -9) if mark is first else ("middle", 0, 20)
 
@@ -158,15 +157,15 @@ def _contours(
             )
             # Labels go round, so that those of neighbouring levels do not meet.
             angle = 2 * math.pi * number * 0.381966 + 0.9
-            at = _furthest(segments, angle, (x, y))
-            labels.append(_text(frame, *at, f"{level:g}", TEXT, ("middle", 0, 4.5)))
+            if at := _furthest(segments, angle, (x, y)):
+                labels.append(_text(frame, *at, f"{level:g}", TEXT, ("middle", 0, 4.5)))
     return [*lines, *labels]
 
 
 def _furthest(
     segments: Sequence[Segment], angle: float, sides: tuple[Sequence[float], Sequence[float]]
-) -> tuple[float, float]:
-    """The middle of the segment that lies furthest in a direction, not at the very edge."""
+) -> tuple[float, float] | None:
+    """The middle of the segment furthest in a direction; None where all lie at the very edge."""
     middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments]
     inside = [
         each
@@ -176,7 +175,11 @@ def _furthest(
             for at, ends in zip(each, sides, strict=True)
         )
     ]
-    return max(inside or middles, key=lambda at: at[0] * math.cos(angle) + at[1] * math.sin(angle))
+    return max(
+        inside,
+        key=lambda at: at[0] * math.cos(angle) + at[1] * math.sin(angle),
+        default=None,
+    )
 
 
 def _bar(frame: Frame, shared: Range, title: str) -> str:

@@ -1,8 +1,13 @@
-"""A table to take away: CSV, and LaTeX with booktabs; its JSON is the one of results/tables."""
+"""What can be taken away: tables, figures with their numbers, references.
+
+Tables are CSV and LaTeX (their JSON is that of results/tables), figures SVG and PNG, references
+BibTeX.
+"""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 
@@ -108,3 +113,35 @@ def as_bibtex(key: str, entry: Mapping[str, str]) -> str:
 
 def _braces(text: str) -> str:
     return _one_line(text).replace("{", "").replace("}", "").replace("&", r"\&")
+
+
+def light_colours(style_sheet: str) -> dict[str, str]:
+    """The style sheet's colours by variable, those of light pages."""
+    block = style_sheet[style_sheet.index(":root {") :].partition("}")[0]
+    return dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6});", block))
+
+
+def standalone(svg: str, colours: Mapping[str, str]) -> str:
+    """A chart of a page as a file of its own: with its colours, its size and a ground."""
+    coloured = re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]], svg)
+    width, height = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
+    ground = f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+    head, _, rest = coloured.partition(">")
+    head = re.sub(r' style="[^"]*"', "", head)
+    return f'{head} width="{width}" height="{height}">{ground}{rest}\n'
+
+
+def as_png(svg: str) -> bytes:
+    """A standalone chart in twice its size."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(svg, scale=2))
+
+
+def rows_as_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The numbers behind a figure."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_harmless(value) for value in row] for row in rows)
+    return file.getvalue()

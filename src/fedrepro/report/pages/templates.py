@@ -41,8 +41,11 @@ class Renderer:
 
     def write_text(self, page: Path, text: str) -> None:
         """Write a file of the site that is no page, such as a table's CSV."""
+        self.write_bytes(page, text.encode())
+
+    def write_bytes(self, page: Path, content: bytes) -> None:
         with write_atomically(self.root / SITE / page) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_bytes(content)
 
     def write_assets(self) -> None:
         for source in sorted((self.templates / "assets").iterdir()):

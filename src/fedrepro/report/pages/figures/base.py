@@ -112,5 +112,10 @@ def titled(label: str, place: Place, target: FigureTarget) -> str:
     return f"{label} ({place.demo})" if stands_in else label
 
 
+def symbol(name: str) -> str:
+    """A quantity's letter, where an experiment file writes its name out."""
+    return {"alpha": "α", "lambda": "λ", "mu": "μ", "nu": "ν"}.get(name, name)
+
+
 def key_of(names: Sequence[str]) -> tuple[tuple[str, Style], ...]:
     return tuple((name, style_of(number)) for number, name in enumerate(names))

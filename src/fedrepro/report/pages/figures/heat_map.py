@@ -5,7 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import charts
-from fedrepro.report.pages.figures.base import Drawn, result_at
+from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
 
 
@@ -13,10 +13,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     figure = figure.at(target.scale)
     measure = measure_of(figure.metric)
     unit = f", {measure.unit}" if measure.unit else ""
+    titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
         f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, the best cell of a "
         "panel is framed.",
-        ("Panel", figure.y.label, *(f"{figure.x.label} {value}" for value in figure.x.values)),
+        ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for panel in figure.panels:
@@ -29,7 +30,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         ]
         if all(value is None for row in values for value in row):
             continue
-        titles = (figure.x.label, figure.y.label)
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
         svg = charts.matrix(

@@ -37,11 +37,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
                 drawn.rows.append((title, setting, column.label, f"{line.points[-1][1]:.2f}"))
         if lines:
             words = description_of(row.label, lines, measure, setting)
-            svg = curves.draw(lines, description=words, names=names, unit=measure.unit)
+            svg = curves.draw(lines, description=words, names=names, unit=measure.unit, starts=True)
             drawn.panels.append(Panel(title, svg))
     drawn.key = key_of(names)
     if marked:
-        drawn.caption += " A vertical line is the round from which on the model is averaged."
+        drawn.caption += " A vertical line is t_s, the round from which on the model is averaged."
     return drawn
 
 

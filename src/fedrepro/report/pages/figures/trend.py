@@ -6,7 +6,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, values_of
+from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
 from fedrepro.report.pages.figures.panel import Panel
 
 
@@ -49,7 +49,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 description=f"{measure.words} by {panel.x}, {panel.label}: {ends}.",
                 names=figure.lines,
                 unit=measure.unit,
-                across=panel.x,
+                across=symbol(panel.x),
             )
             drawn.panels.append(Panel(panel.label, svg))
     return drawn
