@@ -50,7 +50,7 @@ def resume(
             state = _load(checkpoint, plan, identity, partial / CLIENTS)
         if state:
             for client in state.owns.clients():  # not when their turn comes, hours later
-                state.owns.look(client)
+                state.owns.get(client)
             state.resumed += 1
             return state
     except UserError as error:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import FileSpec, RunSpec
-from fedrepro.run import fingerprint, given, runner
+from fedrepro.run import fingerprint, given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
