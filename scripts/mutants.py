@@ -57,7 +57,7 @@ TESTS = {
     "engine": [
         "tests/whole/test_runs.py", "tests/unit/engine",
         "tests/golden/test_local_training_golden.py", "tests/property/test_identities.py",
-        "tests/unit/models",
+        "tests/unit/models", "tests/property/test_layers_that_draw.py",
         "tests/property/test_pretraining.py",
     ],
     "run": [

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
+from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.executors import choose, eager, kind_of_steps, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import context_of, steps_of
 from fedrepro.engine.steps import Steps, count, shuffle, side_by_side, some_epochs
+from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
@@ -127,6 +129,40 @@ def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
     net(tree.scale(theta, 2.0), x)
     assert torch.equal(net(bound, x), expected)
     assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
+
+
+def test_only_layers_that_leave_something_out_draw() -> None:
+    assert not Net(nn.LSTM(2, 3, num_layers=2)).draws
+    assert Net(nn.LSTM(2, 3, num_layers=2, dropout=0.1)).draws
+
+
+def test_sums_of_losses_are_not_rounded() -> None:
+    """999 times the same loss: in float32 the sum is not a multiple of it."""
+    net = Net(nn.Linear(1, 2))
+    params = tree.zeros(net.init(stream(1, "init")))
+    samples = torch.ones(999, 1), torch.zeros(999, dtype=torch.int64)
+    found = evaluate(
+        net, CLASSIFICATION, params, lambda first, last: tuple(s[first:last] for s in samples), 999
+    )
+    assert found.loss == float(torch.tensor(2.0).log())
+
+
+def test_scales_drawn_anew_have_a_variance_of_one() -> None:
+    module = Classifier(nn.Sequential(nn.BatchNorm2d(4000), nn.Flatten()), nn.Linear(4000, 2))
+    module.redrawn = True  # type: ignore[assignment]
+    scale = Net(module).init(stream(1, "init"))["body.0.weight"]
+    assert float(scale.mean()) == pytest.approx(1, abs=0.1)
+    assert float(scale.std()) == pytest.approx(1, abs=0.1)
+
+
+def test_leaves_of_another_network_are_refused() -> None:
+    net = Net(nn.Linear(3, 2))
+    theta = net.init(stream(1, "init"))
+    net.refuse_others(theta, "a file")
+    stacked = tree.stack([theta, theta])
+    net.refuse_others(stacked, "a file", each_client=True)
+    with pytest.raises(UserError, match=r"a file: weight: .* expected \[2, 3\], its shape"):
+        net.refuse_others(stacked, "a file")
 
 
 @pytest.mark.parametrize("redrawn", [False, True])

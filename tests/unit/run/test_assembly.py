@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedrepro.config.settings import StepDecay
 from fedrepro.data.tensors.samples import Scaling
-from fedrepro.run.assembly import _inputs, make_plan
+from fedrepro.run.assembly import _inputs, make_plan, schedule
 from fedrepro.support.errors import UserError
 from support import tiny_run
 
@@ -36,3 +37,11 @@ def test_bfloat16_is_refused_where_it_makes_no_sense(model: str, method: str, wh
     spec = tiny_run.run_spec(method, model=model, precision="bfloat16")
     with pytest.raises(UserError, match=f"precision: 'bfloat16': expected float32 for {why}"):
         make_plan(spec, tiny_run.dataset(), tiny_run.partition())
+
+
+def test_a_rate_may_decay_from_the_first_round() -> None:
+    """The released scripts count rounds from 1."""
+    rate = schedule(0.1, 0.5, first=1)
+    assert [rate(0), rate(1)] == [0.05, 0.025]
+    steps = schedule(0.1, StepDecay(factor=0.5, every=2), first=1)
+    assert [steps(0), steps(1), steps(3)] == [0.1, 0.05, 0.025]

@@ -39,10 +39,14 @@ def cut(path: Path) -> None:
 
 def test_a_whole_tree_has_no_faults(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tree / "runs/test/blobs/fedavg/seed2.partial").mkdir()  # under way
+    kept = tree / "trunks/test/blobs/fedavg/seed1/round3/about.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"files": {}}', encoding="utf-8")
     check = Check(tree, full=True)
     assert list(check.faults()) == []
     assert check.counts == {
         "downloads": 1, "prepared data sets": 1, "partitions": 1, "runs": 1, "tables": 1,
+        "kept checkpoints": 1,
     }  # fmt: skip
     assert main(["verify", str(tree), "--full"]) == 0
     assert capsys.readouterr().out == ""
