@@ -21,7 +21,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedcgan import FedCGAN
 from fedrepro.methods.fedcvae import FedCVAE
 from fedrepro.methods.fedevg import FedEvg
-from fedrepro.methods.generating.synthetic import mixture_gradient, one_hot
+from fedrepro.methods.generating.synthetic import alikeness, mixture_gradient, one_hot
 from fedrepro.models.energy import PowerIterationLinear, SpectralLinear
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -68,6 +68,16 @@ def test_its_gradient_is_that_of_the_mixture() -> None:
         shift[axis] = step
         slope = (energy(x + shift) - energy(x - shift)) / (2 * step)
         torch.testing.assert_close(ours[:, axis], slope, rtol=1e-7, atol=1e-7)
+
+
+def test_how_alike_gradients_of_a_class_are() -> None:
+    """Two classes of two items: the same gradient, and opposite ones; three orthogonal ones."""
+    one = torch.tensor([[3.0, 4.0], [3.0, 4.0], [1.0, 0.0], [-1.0, 0.0]])
+    assert float(alikeness(one, 2)) == pytest.approx(0.5)
+    assert float(alikeness(torch.eye(3), 1)) == pytest.approx(3**-0.5)
+    assert float(alikeness(torch.zeros(4, 2), 2)) == 0
+    server, ctx = after(energies())
+    assert 0 < FedEvg().numbers(ctx, server)["alike"] < 1
 
 
 def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:

@@ -102,7 +102,7 @@ class FedEvg(Method):
         y = sets.labels_of(ctx.inputs.classes, self.per_class, ctx.net.device)
         x = torch.randn(len(y), *ctx.inputs.shape, generator=ctx.stream("synthetic set"))
         x = ctx.given["start"].tensors["x"].clone() if "start" in ctx.given else x
-        return {"x": x.to(ctx.net.device), "y": y, "numbers": torch.zeros(3).to(ctx.net.device)}
+        return {"x": x.to(ctx.net.device), "y": y, "numbers": torch.zeros(4).to(ctx.net.device)}
 
     def own(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"params": ctx.net.init(rng)}
@@ -209,8 +209,10 @@ class FedEvg(Method):
         noise = torch.randn(server["x"].shape, generator=ctx.stream("langevin")).to(server["x"])
         x = sets.langevin(server["x"], gradient, noise, self.length(ctx), self.noise)
         x = self.limited(ctx, x)
-        moved = (x - server["x"]).square().mean().sqrt().reshape(1)
-        numbers = torch.cat([tree.weighted_sum(reports["numbers"], weights), moved])
+        moved = (x - server["x"]).square().mean().sqrt()
+        alike = sets.alikeness(gradient, ctx.inputs.classes)
+        means = tree.weighted_sum(reports["numbers"], weights)
+        numbers = torch.cat([means, torch.stack([moved, alike])])
         if not all(bool(each.isfinite().all()) for each in (x, gradient, numbers)):
             return {**server, "numbers": torch.full_like(numbers, torch.nan)}
         return {**server, "x": x, "numbers": numbers}
@@ -227,9 +229,9 @@ class FedEvg(Method):
         return sets.as_product(server["x"], server["y"], ctx.inputs.classes, {})
 
     def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
-        """Means over clients and items, and how far a pixel moved (root mean square)."""
-        energy, loss, moved = server["numbers"].tolist()
-        return {"item_energy": energy, "item_loss": loss, "moved": moved}
+        """Means over clients and items; how far a pixel moved (root mean square); how alike."""
+        energy, loss, moved, alike = server["numbers"].tolist()
+        return {"item_energy": energy, "item_loss": loss, "moved": moved, "alike": alike}
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
         """The first of each class; before the last rounds they may be hard to tell from noise."""

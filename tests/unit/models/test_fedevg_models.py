@@ -43,7 +43,9 @@ def test_energies_are_smooth_and_judges_are_not() -> None:
 
 def test_the_small_one_and_its_start() -> None:
     net = Net(models.build("fedevg_small", (1, 28, 28), 10))
-    assert counting.parameters(net.module) == 20_746
+    assert counting.parameters(net.module) == 20_842
+    judge = models.build("fedevg_small_judge", (1, 28, 28), 10)
+    assert counting.parameters(judge) == 20_842 - 2 * (16 + 32)
     theta = net.init(stream(1, "init"))
     assert (theta["head.bias"] == 0).all()
     weight = theta["head.weight"]

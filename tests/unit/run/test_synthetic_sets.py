@@ -51,7 +51,7 @@ def test_every_client_s_own_classifier_is_scored(finished: Path) -> None:
     rounds = pd.read_parquet(finished / "rounds.parquet")
     assert rounds["test_accuracy"].isna().all() and rounds["test_loss"].isna().all()
     assert rounds["client_accuracy"].iloc[-1] == pytest.approx(last["accuracy"].mean())
-    assert {"item_energy", "item_loss", "moved"} <= set(rounds.columns)
+    assert {"item_energy", "item_loss", "moved", "alike"} <= set(rounds.columns)
 
 
 def test_the_set_is_left_with_what_it_is(finished: Path) -> None:

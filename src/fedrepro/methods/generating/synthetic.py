@@ -120,6 +120,22 @@ def mixture_gradient(weights: Tensor, factors: Tensor, gradients: Tensor) -> Ten
     return (shares.reshape(*shares.shape, *[1] * (gradients.dim() - 2)) * gradients).sum(0)
 
 
+def alikeness(gradients: Tensor, classes: int) -> Tensor:
+    """How alike the gradients of a class are: 1 where its items all move together, a scalar tensor.
+
+    The length of their mean by their root mean square length, averaged over classes; independent
+    ones of n items have 1 / sqrt(n).
+
+    Args:
+        gradients: [classes * n, ...], ordered by class.
+    """
+    each = gradients.reshape(classes, -1, gradients[0].numel())
+    means = torch.linalg.vector_norm(each.mean(1), dim=1)
+    usual = each.square().sum(2).mean(1).sqrt()
+    alike: Tensor = means / usual.clamp(min=torch.finfo(usual.dtype).tiny)
+    return alike.mean()
+
+
 def langevin(
     x: Tensor, gradient: Tensor, noise: Tensor, step: float, scale: float, clip: float = 0.0
 ) -> Tensor:
