@@ -98,9 +98,12 @@ def estimated_shares(setting: Setting, data: Data) -> Shares | None:
     samples = data.train
     if scheme.scheme == "natural" and scheme.clients and data.clients:  # some of them
         samples = round(samples * min(1.0, scheme.clients / data.clients))
+    if scheme.scheme == "at_server":
+        samples = round(samples * scheme.share)
+    samples -= round(samples * scheme.server)
     test = round(samples * scheme.test_fraction)
     train = samples - test
-    even = scheme.scheme in ("iid", "shards", "paired_shards")
+    even = scheme.scheme in ("iid", "shards", "paired_shards", "at_server")
     size = train / clients / setting.batch_size
     steps = clients * (math.ceil(size) if even else size + 0.5)
     return Shares(clients, train, test, steps, False)

@@ -218,6 +218,9 @@ def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: R
         ("{scheme: iid, clients: 3}", Shares(3, 1000, 0, 3 * 4, False)),
         # Two in ten natural clients, a tenth of whose samples is held out: 90 each.
         ("{scheme: natural, clients: 2, test_fraction: 0.1}", Shares(2, 180, 20, 2 * 1.4, False)),
+        # What the server has, nobody trains on; or it alone does.
+        ("{scheme: iid, clients: 2, server: 0.5}", Shares(2, 500, 0, 2 * 3, False)),
+        ("{scheme: at_server, share: 0.3}", Shares(1, 300, 0, 3, False)),
         ("{scheme: natural}", Shares(10, 1000, 0, 10 * 1.5, False)),
         ("{scheme: dirichlet, clients: 5, alpha: 1}", Shares(5, 1000, 0, 5 * 2.5, False)),
     ],
