@@ -35,7 +35,7 @@ system: ima
 title: Many
 paper: none
 methods:
-  "prox{number}": { for: { number: [NUMBERS] }, use: fedprox, mu: "0.{number}" }
+  "prox{number}": { for: { number: [NUMBERS] }, use: fedprox, mu: "{number}" }
 settings:
   "many{row}":
     for: { row: [ROWS] }

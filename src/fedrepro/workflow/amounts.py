@@ -98,8 +98,7 @@ def estimated_shares(setting: Setting, data: Data) -> Shares | None:
     samples = data.train
     if scheme.scheme == "natural" and scheme.clients and data.clients:  # some of them
         samples = round(samples * min(1.0, scheme.clients / data.clients))
-    if scheme.scheme == "at_server":
-        samples = round(samples * scheme.share)
+    samples = round(samples * getattr(scheme, "share", 1.0))  # the server alone
     samples -= round(samples * scheme.server)
     test = round(samples * scheme.test_fraction)
     train = samples - test
