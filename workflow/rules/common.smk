@@ -1,5 +1,6 @@
 # The graph of all targets, as the experiment files describe it.
 
+from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.cli.warm_server import open_warm_start
 

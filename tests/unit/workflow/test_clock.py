@@ -1,0 +1,25 @@
+"""Files from tomorrow."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from fedrepro.workflow.clock import bring_back
+
+
+def test_only_what_is_from_the_future_is_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    times = {"a/b/tomorrow": 86_400.0, "a/soon": 5.0, "yesterday": -86_400.0}
+    now = time.time()
+    for name, ahead in times.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (now + ahead,) * 2)
+    assert bring_back([tmp_path, tmp_path / "absent"]) == 1
+    assert capsys.readouterr().err.startswith("fedrepro: 1 files were from the future")
+    found = {name: (tmp_path / name).stat().st_mtime - now for name in times}
+    assert found == pytest.approx({**times, "a/b/tomorrow": 0.0}, abs=2)
+    assert bring_back([tmp_path]) == 0 and not capsys.readouterr().err
