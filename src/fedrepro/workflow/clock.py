@@ -1,6 +1,6 @@
 """What a clock that was wrong for a while leaves behind: files from tomorrow.
 
-Snakemake takes a job whose inputs are younger than what it made for failed, and removes what it made.
+Snakemake holds that a job has failed whose inputs are younger than what it made, and removes that.
 """
 
 import os
