@@ -1,14 +1,21 @@
 """Render docs/benchmarks.md from what `make bench` measured, and print its tables."""
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from scipy import stats
 
 ENGINE = Path("results/bench/engine.json")
 START = Path("results/bench/start.json")
 PARALLEL = Path("results/bench/parallel.json")
 AGGREGATION = Path("results/bench/aggregation.json")
 STORE = Path("results/bench/store.json")
+PRECISION = Path("results/bench/precision.json")
+SHARES = Path("results/bench/shares.json")
+STACKING = Path("results/bench/stacking.json")
 PAGE = Path("docs/benchmarks.md")
 WORKLOADS = ("W1", "W2", "W3", "W4")
 
@@ -40,7 +47,48 @@ stacked step; compiling happens once per run and is not counted. Neither side ev
 {details}
 
 {machine}
-{start}{parallel}{store}{aggregation}"""
+{start}{precision}{stacking}{parallel}{shares}{store}{aggregation}"""
+
+BFLOAT16 = """
+## Fewer bits
+
+Settings with `precision: bfloat16` train with the products of convolutions and matrices in 8
+bits of precision; the rows "bfloat16" above are theirs, on a processor with{native}
+instructions for it. {title}: test accuracy, mean of the last {rounds} rounds.
+
+{accuracies}
+
+In bfloat16 {difference:+.2f} points over {count} seeds, 95 % interval ± {half_width:.2f}
+(paired t); CPU time {cpu:.2f} of float32's.
+
+{machine}
+"""
+
+STACKED = """
+## Which runs are stacked
+
+How many times as fast clients side by side are as one after another, CPU time by turns on W2 by
+the clients' momentum; compiling takes some {compiling:.0f} s beside it. `PAYS_FROM` in
+`engine/executors.py` follows from it: steps as FedAvg's with momentum are left one after
+another.
+
+{ratios}
+
+{machine}
+"""
+
+WHERE = """
+## Where the time of a run goes
+
+Shares of the CPU time of whole runs at scale paper, of which a few rounds are played on random
+data of the real sizes (`tests/benchmarks/shares.py`): what is done every round or at every
+evaluation counts as often as in the whole run. "Evaluation" includes all clients' at the end,
+"store" checkpoints, clients' states and the finished folder, "start" the imports.
+
+{shares}
+
+{machine}
+"""
 
 DEALT_OUT = """
 ## Two processes on one run
@@ -148,6 +196,65 @@ def parallel_section() -> str:
     return DEALT_OUT.format(ratios=table(head, rows), machine=machine_line(measured))
 
 
+def precision_section() -> str:
+    """What bfloat16 does to an accuracy; nothing where it is not measured."""
+    if not PRECISION.exists():
+        return ""
+    one = json.loads(PRECISION.read_text())
+    exact, low = one["float32"], one["bfloat16"]
+    pairs = zip(exact["accuracies"], low["accuracies"], strict=True)
+    differences = np.array([ours - theirs for theirs, ours in pairs])
+    count = len(differences)
+    error = float(differences.std(ddof=1)) / count**0.5
+    rows = [
+        [name, *(f"{value:.2f}" for value in one[name]["accuracies"])]
+        for name in ("float32", "bfloat16")
+    ]
+    return BFLOAT16.format(
+        native="" if one["native"] else "out",
+        title=one["title"],
+        rounds=one["rounds"],
+        accuracies=table(["%, by seed", *map(str, one["seeds"])], rows),
+        difference=differences.mean(),
+        count=count,
+        half_width=float(stats.t.ppf(0.975, count - 1)) * error,
+        cpu=low["cpu_seconds"] / exact["cpu_seconds"],
+        machine=machine_line([one]),
+    )
+
+
+def stacking_section() -> str:
+    """What stacking gains by method and momentum; nothing where it is not measured."""
+    if not STACKING.exists():
+        return ""
+    measured = json.loads(STACKING.read_text())
+    momenta = sorted({one["executor"] for one in measured})
+    ratios = {(one["workload"], one["executor"]): one["ratio"] for one in measured}
+    methods = dict.fromkeys(one["workload"] for one in measured)
+    rows = [[name, *(f"{ratios[name, momentum]:.2f}" for momentum in momenta)] for name in methods]
+    return STACKED.format(
+        compiling=statistics.median(one["compiling"] for one in measured),
+        ratios=table(["", *momenta], rows),
+        machine=machine_line(measured),
+    )
+
+
+def shares_section() -> str:
+    """What the CPU time of whole runs goes into; nothing where it is not measured."""
+    if not SHARES.exists():
+        return ""
+    measured = json.loads(SHARES.read_text())
+    parts = list(measured[0]["cpu_seconds"])
+    rows = []
+    for one in measured:
+        whole = sum(one["cpu_seconds"].values())
+        shares = (f"{one['cpu_seconds'][part] / whole:.1%}" for part in parts)
+        rows.append([f"`{one['workload']}`", *shares, f"{whole:,.0f} s", str(one["rounds"])])
+    return WHERE.format(
+        shares=table(["run", *parts, "all", "rounds"], rows), machine=machine_line(measured)
+    )
+
+
 def store_section() -> str:
     """What it takes to keep clients' personal models; nothing where it is not measured."""
     if not STORE.exists():
@@ -209,12 +316,16 @@ def main() -> None:
         details=details,
         machine=machine_line(measured),
         start=start_line(),
+        precision=precision_section(),
+        stacking=stacking_section(),
         parallel=parallel_section(),
+        shares=shares_section(),
         store=store_section(),
         aggregation=aggregation_section(),
     )
     PAGE.write_text(page)
-    print(f"\n{ratios}\n\n{details}\n{start_line()}\n{PAGE} is rendered anew")
+    print(page[page.index("|") :])
+    print(f"{PAGE} is rendered anew")
 
 
 if __name__ == "__main__":

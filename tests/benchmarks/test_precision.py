@@ -69,6 +69,7 @@ def test_accuracy_in_bfloat16(tmp_path: Path) -> None:
             }
             for index, precision in enumerate(PRECISIONS)
         },
+        "native": "bf16" in Path("/proc/cpuinfo").read_text(),
         **conditions(),
     }
     with write_atomically(RESULTS / "precision.json") as temporary:

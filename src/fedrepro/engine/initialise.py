@@ -1,6 +1,11 @@
-"""Initial weights, PyTorch's by default, drawn from a named stream, not the global state."""
+"""Initial weights, PyTorch's by default, drawn from a named stream, not the global state.
+
+Streams are the CPU's: numbers are drawn there, in the order of an ordinary layout, and then copied
+to wherever and however a tensor lies.
+"""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +15,30 @@ from fedrepro.engine.tree import Tree
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers of weights and a bias
 
 
+def _drawn(leaf: Tensor, draw: Callable[[Tensor], object]) -> None:
+    """Overwrite ``leaf`` with what ``draw`` writes over a tensor of its shape on the CPU."""
+    fresh = torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu")
+    draw(fresh)
+    leaf.copy_(fresh)
+
+
+def _uniform(leaf: Tensor, bound: float, rng: torch.Generator) -> None:
+    _drawn(leaf, lambda fresh: fresh.uniform_(-bound, bound, generator=rng))
+
+
+def _normal(leaf: Tensor, mean: float, std: float, rng: torch.Generator) -> None:
+    _drawn(leaf, lambda fresh: fresh.normal_(mean, std, generator=rng))
+
+
 def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
     """He et al. (2015) with a = sqrt(5), which is U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
     A transposed convolution's weight is [inputs, outputs, ...]; PyTorch takes outputs for fan_in.
     """
     bound = 1 / math.sqrt(module.weight[0].numel())
-    module.weight.uniform_(-bound, bound, generator=rng)
+    _uniform(module.weight, bound, rng)
     if module.bias is not None:
-        module.bias.uniform_(-bound, bound, generator=rng)
+        _uniform(module.bias, bound, rng)
 
 
 def fresh_linear(inputs: int, outputs: int, like: Tensor, rng: torch.Generator) -> Tree:
@@ -34,11 +54,11 @@ def fresh_linear(inputs: int, outputs: int, like: Tensor, rng: torch.Generator) 
 def _recurrent(module: nn.RNNBase, rng: torch.Generator) -> None:
     bound = 1 / math.sqrt(module.hidden_size)
     for weight in module.parameters(recurse=False):
-        weight.uniform_(-bound, bound, generator=rng)
+        _uniform(weight, bound, rng)
 
 
 def _xavier_normal(module: Drawn, rng: torch.Generator) -> None:
-    nn.init.xavier_normal_(module.weight, generator=rng)
+    _drawn(module.weight, lambda fresh: nn.init.xavier_normal_(fresh, generator=rng))
     if module.bias is not None:
         module.bias.zero_()
 
@@ -47,9 +67,9 @@ def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
     """DCGAN's (Radford et al., ICLR 2016): N(0, 0.02), BatchNorm's scale N(1, 0.02)."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
-            layer.weight.normal_(0.0, 0.02, generator=rng)
+            _normal(layer.weight, 0.0, 0.02, rng)
         elif isinstance(layer, nn.BatchNorm2d):
-            layer.weight.normal_(1.0, 0.02, generator=rng)
+            _normal(layer.weight, 1.0, 0.02, rng)
 
 
 def _redraw(module: nn.Module, rng: torch.Generator) -> None:
@@ -58,7 +78,7 @@ def _redraw(module: nn.Module, rng: torch.Generator) -> None:
         if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
             _xavier_normal(layer, rng)
         elif isinstance(layer, nn.BatchNorm2d):
-            layer.weight.normal_(1.0, 1.0, generator=rng)
+            _normal(layer.weight, 1.0, 1.0, rng)
             layer.bias.zero_()
 
 
@@ -89,7 +109,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         if isinstance(layer, Drawn):
             draw(layer, rng)
         elif isinstance(layer, nn.Embedding):
-            layer.weight.normal_(generator=rng)
+            _normal(layer.weight, 0.0, 1.0, rng)
         elif isinstance(layer, nn.RNNBase):
             _recurrent(layer, rng)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.modules.batchnorm._BatchNorm):

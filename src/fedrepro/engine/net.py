@@ -58,15 +58,10 @@ class Net:
         trained on the module's own tensors since.
         """
         with torch.no_grad():
-            for name in self._channels_last:  # numbers are drawn in the order of memory
-                self._bound[name].data = self._bound[name].contiguous()
             for name, leaf in self._learned.items():
                 self._bound[name].copy_(leaf)
             initialise(self.module, rng)
-            fresh = tree.copy(self._bound)
-            for name in self._channels_last:
-                self._bound[name].data = _channels_last(self._bound[name])
-        return fresh
+        return tree.copy(self._bound)
 
     def drawing_from(self, seed: int) -> AbstractContextManager[None]:
         """While this lasts, layers draw from ``seed``; afterwards global generators are as before.

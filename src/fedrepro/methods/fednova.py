@@ -24,7 +24,7 @@ class FedNova(Method):
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
         report, own = super().local(ctx, sent, own, steps)
-        weight = gradient_weight(count(steps), ctx.optimizer.momentum)
+        weight = gradient_weight(count(steps), ctx.optimizer.momentum).to(ctx.net.device)
         steered = tree.scale(ctx.net.trainable(report["delta"]), 1 / weight)
         return {"direction": {**report["delta"], **steered}, "weight": weight}, own
 

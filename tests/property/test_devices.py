@@ -1,0 +1,115 @@
+"""Every method on a device that is not there: no tensor is left on the CPU, no number changes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Given
+from fedrepro.engine.evaluate import evaluate
+from fedrepro.engine.executors import Executor, eager, sequential
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import Federation, begin, context_of, play_round
+from fedrepro.methods import _registry as registry
+from fedrepro.run import scoring
+from support import tiny_run
+from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
+from support.worlds import Data, Memory, assert_close, federation, small_net
+
+
+def compositions() -> Iterator[str]:
+    for name, part in registry.parts().items():
+        if part.kind == "method":
+            yield name
+        elif part.kind == "wrapper":
+            yield f"{name}+fedavg"
+        elif part.kind.startswith("server"):
+            yield f"fedavg+{name}"
+
+
+class Moved(Data):
+    """The same samples, elsewhere."""
+
+    def rows(self, client: int) -> Tensor:
+        return sent(super().rows(client))
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = (sent(torch.cat(parts)) for parts in zip(*self.tensors, strict=True))
+        return x[rows], y[rows]
+
+
+def elsewhere(world: Federation) -> Federation:
+    """A federation whose network, data and givens lie elsewhere."""
+    given = {
+        name: Given(
+            tree.apply(sent, each.tensors),
+            Net(moved(each.net.module)) if each.net else None,
+            each.about,
+        )
+        for name, each in world.context.given.items()
+    }
+    context = replace(world.context, net=Net(moved(small_net().module)), given=given)
+    return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]
+
+
+def two_rounds(world: Federation) -> tuple[tree.Tree, Memory, tree.Tree]:
+    """The server's state and the clients', and the model of one of them."""
+    server, owns = begin(world), Memory()
+    for round in range(2):
+        server, played = play_round(world, server, owns, round)
+    ctx = context_of(world, 1, played.cohort)
+    client = played.cohort[0]
+    return server, owns, world.method.model(ctx, server, owns.get(client) or {})
+
+
+SIDE_BY_SIDE = ("scaffold", "superfed_mm")  # what an executor does is the same for all
+
+
+@pytest.mark.parametrize(
+    ("name", "execute"),
+    [(name, sequential) for name in sorted(compositions())] + [(x, eager) for x in SIDE_BY_SIDE],
+)
+def test_no_tensor_is_on_the_wrong_device(name: str, execute: Executor) -> None:
+    def world() -> Federation:
+        return federation(name, cohort=2, rounds=2, execute=execute)
+
+    expected, their_owns, model = two_rounds(world())
+    with Device():
+        found, owns, our_model = two_rounds(elsewhere(world()))
+        assert not tensors_here(tree.leaves(our_model))
+        assert not tensors_here(tree.leaves(found["params"]))
+        assert_close(tree.apply(fetched, found), expected, 0)
+        assert_close(tree.apply(fetched, our_model), model, 0)
+        assert_close(tree.apply(fetched, dict(owns.known)), dict(their_owns.known), 0)
+
+
+@pytest.mark.parametrize("name", ["aaggff_s+fedavg", "apfl"])
+def test_a_whole_run_leaves_the_same_bytes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data, evaluation, checkpoints and the finished folder: what moves there and back."""
+    keys = {"participation": 1.0, "rounds": 3, "evaluate": {"clients": True}}
+    tiny_run.carry_out(tmp_path / "here", tiny_run.run_spec(name, **keys))
+    monkeypatch.setattr(nn.Module, "to", lambda module, device: moved(module))
+    # Tensors of a subclass know no inference mode.
+    monkeypatch.setattr(scoring, "evaluate", torch.no_grad()(evaluate.__wrapped__))  # type: ignore[attr-defined]
+    with Device():
+        spec = tiny_run.run_spec(name, **keys, device=str(ELSEWHERE))
+        tiny_run.carry_out(tmp_path / "there", spec)
+    for file in ("model.safetensors", "rounds.parquet", "clients.parquet"):
+        assert (tmp_path / "here" / file).read_bytes() == (tmp_path / "there" / file).read_bytes()
+
+
+def test_the_device_refuses_what_a_gpu_refuses() -> None:
+    here, there = torch.ones(2), sent(torch.ones(2))
+    with Device():
+        with pytest.raises(RuntimeError, match="beside one elsewhere"):
+            here + there
+        with pytest.raises(RuntimeError, match="a generator of the CPU"):
+            there.uniform_(generator=torch.Generator())
+        made = torch.tensor([1.0, 2.0], device=there.device)
+        assert (made * there * torch.tensor(2.0)).cpu().tolist() == [2.0, 4.0]
