@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference test test-slurm check chaos fuzz mutants bench lock clean
+.PHONY: help setup slurm reproduce reference test test-slurm check chaos fuzz mutants bench picture lock clean
 
 PYTHON ?=
 # The build of PyTorch: that of the lock, with CUDA, or with TORCH=cpu the one without, in the same
@@ -64,6 +64,9 @@ mutants: setup ## seed single bugs, see which the tests notice (30 minutes); wri
 bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
 	@pytest tests/benchmarks -p benchmark -p no:xdist
 	@python scripts/render_benchmarks.py
+
+picture: setup ## make the README's picture again, from a page of reference results (needs chromium)
+	@python scripts/picture.py
 
 lock: .tools/uv.stamp ## write requirements.lock again after a change in pyproject.toml
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -1,5 +1,6 @@
 """The whole site in a browser: it loads, links, fits and says nothing on the console."""
 
+import itertools
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,7 +22,15 @@ from support.figure_world import (
     give_runs,
     write_mixtures,
 )
-from support.report_world import constant_run, curve, fill, make_world, write_partition, write_run
+from support.report_world import (
+    constant_run,
+    curve,
+    fill,
+    make_system,
+    make_world,
+    write_partition,
+    write_run,
+)
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -122,10 +131,12 @@ def test_every_kind_of_page_is_there(rendered: Path) -> None:
         "index.html", "ima/table_1.html", "fedgo/table_16.html", "superfed/table_2_6.html",
         "ima/figure_2_3.html", "aaggff/table_a1.html", "aaggff/table_a2.html",
         "methods/index.html", "methods/ima.html", "discrepancies.html", "cost.html",
+        "compare/index.html", "compare/fedavg.html", "assets/pages.js", "ima/table_1.csv",
         "runs/ima/fmnist-shards2-demo/ima+fedavg/seed1.html",
         "reference/ima/fmnist-shards2/fedavg/seed2.html",
     ):  # fmt: skip
-        assert name in names
+        assert name in names or (rendered / name).suffix != ".html"
+        assert (rendered / name).is_file()
 
 
 def test_pages_load_fit_and_are_silent(browser: "sync_api.Browser", rendered: Path) -> None:
@@ -212,3 +223,53 @@ def test_a_keyboard_reaches_the_content_and_the_tables(
         assert box.get_attribute("tabindex") == "0"
         assert box.get_attribute("aria-label") or box.get_attribute("aria-labelledby")
     context.close()
+
+
+def test_the_printed_table_fits_the_window(
+    browser: "sync_api.Browser", tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """All 16 columns of IMA's Table I at 1440 px, and every cell has an address of its own."""
+    bench = load(make_system(tmp_path_factory.mktemp("whole"), "ima"))
+    papers, target = published.load(bench.root), bench.table("ima", "table_1", "paper")
+    tables.write(bench, target, papers)
+    written = bench.root / site.write_page(bench, target, papers)
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(written.as_uri())
+    box = page.locator(".whole .scroll")
+    assert page.locator(".whole thead th").count() == 17
+    assert box.evaluate("box => box.scrollWidth - box.clientWidth") == 0
+    assert page.locator(".whole tbody td:not([id])").count() == 0
+    context.close()
+
+
+def test_tables_are_sorted_filtered_and_searched(
+    browser: "sync_api.Browser", rendered: Path
+) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto((rendered / "ima/table_1.html").as_uri())
+    rows = page.locator("#row-1 tbody tr")
+    page.locator("#row-1 thead button", has_text="Printed").click()
+    printed = [float(text) for text in rows.locator("td:nth-child(2)").all_inner_texts()]
+    assert printed == sorted(printed) and len(printed) == 4
+    page.get_by_role("searchbox", name="Method").fill("prox")
+    assert page.locator("#row-1 tbody tr:visible").count() == 2
+    assert page.locator(".whole thead th:visible").count() == 3  # with that of the settings
+    page.get_by_role("searchbox", name="Method").fill("")
+    page.get_by_role("combobox", name="Verdict").select_option("agrees")
+    for row in page.locator("#row-1 tbody tr:visible").all():
+        assert row.get_attribute("data-verdict") == "agrees"
+    page.get_by_role("searchbox", name="Search the site").fill("scaffold")
+    page.locator(".search li a", has_text="scaffold").first.click()
+    assert page.url.endswith("/methods/scaffold.html")
+    context.close()
+
+
+def test_headings_come_in_order(rendered: Path) -> None:
+    for name in pages_of(rendered):
+        text = (rendered / name).read_text(encoding="utf-8")
+        levels = [int(level) for level in re.findall(r"<h([1-6])", text)]
+        for above, below in itertools.pairwise(levels):
+            assert below <= above + 1, f"{name}: h{above} and then h{below}"
+        assert '<meta name="description" content="' in text, name

@@ -1,0 +1,75 @@
+"""Make docs/site.png, the README's picture: a page of reference results as Chromium shows it.
+
+The page is made of committed files only. What it was made from is kept in the picture, as a hash,
+so that a test can say whether it is today's (`made_from`).
+"""
+
+import hashlib
+import io
+import shutil
+import tempfile
+from pathlib import Path
+
+from PIL import Image, PngImagePlugin
+
+from fedrepro.config.loading import load
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import read_table
+from fedrepro.report.pages.table import table_page
+from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.papers import published
+from fedrepro.support.files import write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs/site.png"
+SYSTEM, ITEM = "aaggff", "table_7_heart"
+WIDTH, HEIGHT = 1280, 960
+KEY = "made-from"
+
+
+def write_page(folder: Path) -> Path:
+    """The page in an empty folder, which becomes a workbench without runs of its own."""
+    (folder / "reports").mkdir()
+    for name in ("config", "reports/papers", "reports/templates"):
+        (folder / name).symlink_to(ROOT / name)
+    workbench, papers = load(folder), published.load(folder)
+    target = workbench.table(SYSTEM, ITEM, "paper")
+    tables.write(workbench, target, papers)
+    table = read_table(folder, target)
+    assert table is not None
+    renderer = Renderer(folder)
+    renderer.write_assets()
+    content = table_page(workbench, target, table, papers)
+    return folder / renderer.write(Path(SYSTEM, f"{ITEM}.html"), "table.html.j2", content)
+
+
+def made_from(page: Path) -> str:
+    """What can be seen in the picture: the page up to its first row, and the style sheet."""
+    seen = page.read_text(encoding="utf-8").partition('<section id="row-1"')[0]
+    sheet = (page.parents[1] / "assets/site.css").read_text(encoding="utf-8")
+    return hashlib.sha256(f"{seen}\n{sheet}".encode()).hexdigest()
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = write_page(Path(folder))
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        view = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        view.goto(page.as_uri())
+        shot = Image.open(io.BytesIO(view.screenshot()))
+        browser.close()
+        said = PngImagePlugin.PngInfo()
+        said.add_text(KEY, made_from(page))
+        with write_atomically(PICTURE) as temporary:
+            shot.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(
+                temporary, format="PNG", optimize=True, pnginfo=said
+            )
+    print(f"wrote {PICTURE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
