@@ -85,6 +85,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     from fedrepro.data.fetching.weights import fetch_weights
     from fedrepro.run import assembly, fingerprint, given, runner, trunk
     from fedrepro.run.kept import disk_of_kept
+    from fedrepro.run.tracking import tracker_of
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
     # Before any data are fetched: whether the method is one.
@@ -101,22 +102,32 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     if kept.models:
         _say(f"{name}: {kept.refused_beyond(workbench.root)}")
     lines, played = progress_lines(name), 0
+    tool = workbench.config.track
+    tracker = tracker_of(tool, workbench.root, spec) if tool else None
 
     def report(progress: "Progress") -> None:
         nonlocal played
         played += 1
         lines(progress)
+        if tracker and progress.scores:
+            tracker.log(progress.round, progress.scores)
 
-    manifest = runner.run(
-        spec,
-        dataset,
-        partition,
-        workbench.root / run.folder,
-        fingerprint.of_code(spec),
-        report,
-        given.load(workbench.root, spec, dataset, partition),
-        trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
-    )
+    finished = False
+    try:
+        manifest = runner.run(
+            spec,
+            dataset,
+            partition,
+            workbench.root / run.folder,
+            fingerprint.of_code(spec),
+            report,
+            given.load(workbench.root, spec, dataset, partition),
+            trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
+        )
+        finished = True
+    finally:
+        if tracker:
+            tracker.close(finished)
     if manifest["status"] == "diverged":
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
     began = manifest.get("went_on_from")

@@ -82,6 +82,9 @@ class Config(Typed):
     threads: Threads = Field(default=1, description="CPU threads of one run.")
     executor: Executor = "auto"
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
+    track: Literal["tensorboard", "mlflow"] | None = Field(
+        default=None, description="What is told of a run while it is under way; not part of it."
+    )
     data: DataSources = DataSources()
     own: OwnFolders = OwnFolders()
 

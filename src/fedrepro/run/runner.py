@@ -12,7 +12,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,17 @@ from fedrepro.support.locks import Held, only_one
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come. ``seconds_left`` is None before the first round is over."""
+    """How far a run has come. ``seconds_left`` is None before the first round is over.
+
+    ``scores`` is what was recorded of this very round, empty where it was not evaluated.
+    """
 
     round: int
     rounds: int
     rounds_per_second: float
     seconds_left: float | None
     accuracy: float
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 BESIDE = "beside"  # where files of single rounds wait for the others
@@ -212,7 +216,7 @@ def _play(
         column = "client_accuracy" if plan.personal else "test_accuracy"
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
         left = (rounds - state.done) / speed
-        report(Progress(state.done, rounds, speed, left, accuracy))
+        report(Progress(state.done, rounds, speed, left, accuracy, _scores(state)))
         signal_number = stop.signal_number
         if state.done == rounds or state.diverged_at is not None:
             return
@@ -230,6 +234,13 @@ def _play(
                 "the same command goes on from there",
                 signal_number,
             )
+
+
+def _scores(state: State) -> dict[str, float]:
+    """What was recorded of the round just played."""
+    if not state.rounds.rows or state.rounds.last("round") != state.done:
+        return {}
+    return dict(zip(state.rounds.columns, state.rounds.rows[-1], strict=True))
 
 
 def _cpu_seconds() -> float:

@@ -1,0 +1,115 @@
+"""A run that tells TensorBoard or MLflow of itself while it is under way.
+
+``track`` in config.yaml says which; it is no part of the run. Both write into ``results``:
+`tensorboard --logdir results/tensorboard`, or `mlflow ui` with results/mlflow, shows them.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.support.errors import UserError
+
+Tool = Literal["tensorboard", "mlflow"]
+TENSORBOARD, MLFLOW = Path("results/tensorboard"), Path("results/mlflow")
+
+
+class Tracker(Protocol):
+    """Something that is told of a run."""
+
+    def log(self, round: int, scores: Mapping[str, float]) -> None:
+        """Take the numbers of an evaluated round, those of them that are finite."""
+
+    def close(self, finished: bool) -> None:
+        """Write what is left; a run that is not finished may be gone on with."""
+
+
+def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
+    """The tracker of a run.
+
+    Raises:
+        UserError: when the package is not there.
+    """
+    kinds: dict[str, type[_TensorBoard] | type[_MLflow]] = {
+        "tensorboard": _TensorBoard,
+        "mlflow": _MLflow,
+    }
+    try:
+        return kinds[tool](root, spec)
+    except ImportError as error:
+        raise UserError(
+            f"config/config.yaml: track: {tool!r}: expected its package to be installed: "
+            f"pip install 'fedrepro[{tool}]' ({error})"
+        ) from None
+
+
+def finite(scores: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
+
+
+class _TensorBoard:
+    """Event files in results/tensorboard/SETTING/METHOD/seedSEED."""
+
+    def __init__(self, root: Path, spec: RunSpec) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = root / TENSORBOARD / spec.setting.name / spec.method / f"seed{spec.seed}"
+        self._make: Any = lambda first: SummaryWriter(folder, purge_step=first)
+        self._writer: Any = None
+        self._about = json.dumps(spec.description(), indent=2)
+
+    def log(self, round: int, scores: Mapping[str, float]) -> None:
+        if self._writer is None:
+            # What an interrupted call wrote of later rounds, which are now played again, is hidden.
+            self._writer = self._make(round)
+            self._writer.add_text("configuration", f"```json\n{self._about}\n```", round)
+        for name, value in finite(scores).items():
+            self._writer.add_scalar(name, value, round)
+
+    def close(self, finished: bool) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _MLflow:
+    """A run in the file store results/mlflow; its experiment is the setting."""
+
+    def __init__(self, root: Path, spec: RunSpec) -> None:
+        # Files are what a results folder is made of; MLflow wants to be told that we know others.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        from mlflow import MlflowClient
+
+        store = (root / MLFLOW).absolute()
+        store.mkdir(parents=True, exist_ok=True)
+        self._client = MlflowClient(tracking_uri=store.as_uri())
+        self._spec = spec
+        self._run = ""
+
+    def log(self, round: int, scores: Mapping[str, float]) -> None:
+        self._run = self._run or self._begin()
+        for name, value in finite(scores).items():
+            self._client.log_metric(self._run, name, value, step=round)
+
+    def close(self, finished: bool) -> None:
+        if self._run:
+            self._client.set_terminated(self._run, "FINISHED" if finished else "KILLED")
+
+    def _begin(self) -> str:
+        """The run of this very configuration that was broken off, or a new one."""
+        client, spec = self._client, self._spec
+        name = spec.setting.name
+        known = client.get_experiment_by_name(name)
+        experiment = known.experiment_id if known else client.create_experiment(name)
+        same = f"tags.digest = '{spec.digest}' and attributes.status = 'KILLED'"
+        for found in client.search_runs([experiment], same, max_results=1):
+            client.update_run(found.info.run_id, "RUNNING")
+            return str(found.info.run_id)
+        tags = {"digest": spec.digest, "method": spec.method, "seed": str(spec.seed)}
+        made = client.create_run(experiment, run_name=f"{spec.method} seed {spec.seed}", tags=tags)
+        for key, value in spec.description().items():
+            client.log_param(made.info.run_id, key, json.dumps(value))
+        return str(made.info.run_id)
