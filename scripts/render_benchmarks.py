@@ -231,7 +231,10 @@ def stacking_section() -> str:
     momenta = sorted({one["executor"] for one in measured})
     ratios = {(one["workload"], one["executor"]): one["ratio"] for one in measured}
     methods = dict.fromkeys(one["workload"] for one in measured)
-    rows = [[name, *(f"{ratios[name, momentum]:.2f}" for momentum in momenta)] for name in methods]
+    rows = []
+    for name in methods:
+        found = (ratios.get((name, momentum)) for momentum in momenta)
+        rows.append([name, *(f"{ratio:.2f}" if ratio else "" for ratio in found)])
     return STACKED.format(
         compiling=statistics.median(one["compiling"] for one in measured),
         ratios=table(["", *momenta], rows),

@@ -97,8 +97,10 @@ def record_engine(
     )
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedprox", "superfed_mm"])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(
+    ("method", "momentum"),
+    [("fedavg", 0.0), ("fedavg", 0.9), ("fedprox", 0.9), ("superfed_mm", 0.9)],
+)
 def test_what_stacking_gains(method: str, momentum: float, tmp_path) -> None:
     """Clients of W2 side by side against one after another, for engine.executors.PAYS_FROM."""
     workload = replace(next(each for each in WORKLOADS if each.name == "W2"), rounds=2)

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.test_engine import RESULTS, conditions, record
 
 RUNS = [  # setting, method, rounds that are played
-    ("superfed/mnist-500", "superfed_mm", 10),
+    ("superfed/mnist-500", "superfed_mm", 5),
     ("ima/fmnist-shards2", "ima+fedavg", 4),
-    ("aaggff/heart", "aaggff_s+fedavg", 100),
+    ("aaggff/heart", "aaggff_s+fedavg", 200),
 ]
 
 

@@ -71,7 +71,7 @@ WORKLOADS = [
         epochs=1,
         batch_size=20,
         rounds=3,
-        measurements=7,
+        measurements=5,
     ),
     Workload(
         name="W2",
@@ -85,7 +85,7 @@ WORKLOADS = [
         epochs=10,
         batch_size=10,
         rounds=6,
-        measurements=7,
+        measurements=5,
     ),
     Workload(
         name="W3",
@@ -99,7 +99,7 @@ WORKLOADS = [
         epochs=1,
         batch_size=20,
         rounds=200,
-        measurements=7,
+        measurements=5,
     ),
     Workload(
         name="W4",
@@ -113,6 +113,6 @@ WORKLOADS = [
         epochs=1,
         batch_size=50,
         rounds=1,
-        measurements=3,
+        measurements=2,
     ),
 ]

@@ -45,8 +45,8 @@ class Model(NamedTuple):
             clients are run.
         source: paper or code that the architecture is from.
         weights: the entry under `weights` in config/datasets.yaml that it starts from, if any.
-        channels_last: whether it trains faster on a CPU in that memory format, by 5 % at least;
-            measured by `make bench`, for the shapes that it is used with.
+        channels_last: whether a step of training takes 5 % less at least on a CPU in that memory
+            format, at the shapes that it is used with. `make bench` measures two of them.
         file: where it stands, for a model of one's own.
         make: what builds it, for one that is no file's (:func:`given`).
     """
