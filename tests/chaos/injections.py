@@ -245,7 +245,8 @@ def read_only(world: World, random: Random) -> Survived:
         _mount("-o", "remount,bind,ro", str(folder))
         called = world.command()
         assert called.returncode, called.stdout
-        assert "Traceback" not in called.stdout, called.stdout
+        # Snakemake itself may end in a traceback, where it makes folders.
+        assert "/src/fedrepro/" not in called.stdout, called.stdout
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
     wrong = world.recovered()
