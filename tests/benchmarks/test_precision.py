@@ -28,7 +28,7 @@ settings:
     model: small_bn_cnn
     rounds: 8
     participation: 0.5
-    epochs: 5
+    epochs: 2
     batch_size: 32
     optimizer: { name: adam, lr: 0.001 }
   bfloat16: { extends: float32, precision: bfloat16 }
