@@ -91,12 +91,12 @@ def write_run(
 
 
 class Tables(HTMLParser):
-    """The tables of a page: for each its class and rows of cells' texts."""
+    """The tables of a page: for each its class and rows of cells' texts, but for how it is made."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.tables: list[tuple[str, list[list[str]]]] = []
-        self.inside = False
+        self.inside = self.folded = False
         self.feed(html)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
@@ -107,12 +107,14 @@ class Tables(HTMLParser):
         if tag in ("td", "th"):
             self.inside = True
             self.tables[-1][1][-1].append("")
+        self.folded = self.folded or (tag, dict(attributes).get("class")) == ("details", "how")
 
     def handle_endtag(self, tag: str) -> None:
         self.inside = self.inside and tag not in ("td", "th")
+        self.folded = self.folded and tag != "details"
 
     def handle_data(self, data: str) -> None:
-        if self.inside:
+        if self.inside and not self.folded:
             row = self.tables[-1][1][-1]
             row[-1] = " ".join(f"{row[-1]} {data}".split())
 

@@ -10,6 +10,7 @@ import yaml
 
 from fedrepro.cli.main import main
 from support.known_results import Tables, write_config, write_papers, write_run
+from support.places import ROOT
 
 EVIL = '"><script>alert(1)</script>'
 ESCAPED = "&lt;script&gt;"
@@ -230,7 +231,7 @@ def test_a_number_at_scale_demo_answers_no_printed_one(site: Path) -> None:
     assert (cell["paper"]["n"], cell["paper"]["hole"]) == (0, "not run")
     assert (cell["difference"], cell["verdict"]) == (None, None)
     assert cell["demo"]["mean"] == pytest.approx(12.3)
-    (matrix,) = tables_of(site, "ima/table_1.html").of("matrix")
+    matrix = tables_of(site, "ima/table_1.html").of("matrix")[0]
     assert matrix[4][2] == "55.0"
 
 
@@ -245,7 +246,9 @@ def test_the_page_shows_these_numbers(site: Path) -> None:
     chosen = "Chosen on test data: the best of 2 is chosen by this very number."
     assert row[:4] == ["Best", row[1], f"82.00 ± 4.97 best of 2: fedavg {chosen}", "+0.80"]
     last = tables_of(site, "ima/table_1.html").of("stack cells")[4][1]
-    assert (last[1:4], last[6]) == (["55.0", "not run", "–"], "12.30 bfloat16")
+    assert last[1:4] == ["55.0", "not run", "–"]
+    demo = tables_of(site, "ima/table_1.html").of("matrix")[-1]
+    assert demo[0][1:] == ["not run 1 (not run) 1 (not run)", "12.30 bfloat16 1"]
     page = (site / "reports/site/runs/ima/small/fednova/seed1.html").read_text(encoding="utf-8")
     assert page.count('<span class="tag precision"') == 2  # beside both of its numbers
 
@@ -300,8 +303,10 @@ def test_the_page_of_a_run_shows_where_it_ended_and_what_it_took(site: Path) -> 
 
 def test_hostile_texts_are_escaped_on_every_kind_of_page(site: Path) -> None:
     pages = list((site / "reports/site").rglob("*.html"))
+    ours = (ROOT / "reports/templates/script.js").read_text(encoding="utf-8").strip()
     for page in pages:
-        assert "<script" not in page.read_text(encoding="utf-8"), page
+        others = page.read_text(encoding="utf-8").replace(ours, "")
+        assert others.count("<script") == others.count("<script>\n</script>") <= 1, page
     folder = site / "reports/site"
     for name in (
         "index.html", "claims.html", "discrepancies.html", "cost.html", "methods/fedavg.html",

@@ -27,6 +27,7 @@ from fedrepro.report.papers import published
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
+from support.manifests import follow
 from support.synthetic_world import FOLDER, RESULT, RUN, write_experiment
 
 
@@ -329,7 +330,5 @@ def test_sets_that_are_none(
     model = world / FOLDER / "model.safetensors"
     left, facts = load_tree(model)
     save_tree(model, change(left), facts)
-    manifest = json.loads((world / FOLDER / "manifest.json").read_text())
-    manifest["files"]["model.safetensors"] = sha256_of(model)
-    (world / FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    follow(world / FOLDER, "model.safetensors")
     assert said in refused(capsys)

@@ -29,7 +29,6 @@ from fedrepro.report.pages.figures.lines import averaging_begins
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of
 from fedrepro.workflow.graph import Graph, of_paper
 from support.figure_world import (
     SETTINGS,
@@ -41,6 +40,7 @@ from support.figure_world import (
     write_regret,
     write_through,
 )
+from support.manifests import follow
 from support.report_world import ROOT, make_world, write_partition, write_run
 from support.tiny_run import carry_out, run_spec
 
@@ -360,9 +360,7 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
     table = pd.read_parquet(folder / "decisions.parquet")
     table.loc[4, "loss"] = np.inf  # of round 2
     table.to_parquet(folder / "decisions.parquet")
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    manifest["files"]["decisions.parquet"] = sha256_of(folder / "decisions.parquet")
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    follow(folder, "decisions.parquet")
     found = regret_of(read_run(tmp_path, run))
     assert found is not None
     assert found.rounds["round"].tolist() == [1, *range(3, 13)]

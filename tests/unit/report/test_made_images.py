@@ -18,7 +18,7 @@ from fedrepro.report.pages.figures import sheets
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of
+from support.manifests import follow
 from support.synthetic_world import FOLDER, RESULT
 
 
@@ -98,8 +98,6 @@ def test_damaged_images_are_told(world: Path) -> None:
     save_tree(
         images, {"images": load_tree(world / FOLDER / "round1-images.safetensors")[0]["images"][:7]}
     )
-    manifest = json.loads((world / FOLDER / "manifest.json").read_text())
-    manifest["files"][images.name] = sha256_of(images)
-    (world / FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    follow(world / FOLDER, images.name)
     with pytest.raises(UserError, match="7 images of 10 classes: expected equally many of each"):
         drawn(world)

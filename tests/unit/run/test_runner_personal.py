@@ -92,16 +92,11 @@ def test_a_client_that_never_took_part_is_counted_and_uses_the_shared_model(tmp_
         assert mixtures[mixtures["client"] == client]["loss"].nunique() == 1
 
 
-def test_a_damaged_local_model_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
     config = personal("superfed_lm")
     broken_off(tmp_path / "x", config, 7)
     (file, *_) = sorted((tmp_path / "x.partial" / "clients").glob("*.safetensors"))
-    whole = file.read_bytes()
-    file.write_bytes(whole[:50])
-    with pytest.raises(UserError, match="damaged") as caught:
-        carry_out(tmp_path / "x", config)
-    assert file.name in str(caught.value) and "\n" not in str(caught.value)
-    file.write_bytes(whole)  # say, from a backup
+    file.write_bytes(file.read_bytes()[:50])
     carry_out(tmp_path / "x", config)
     carry_out(tmp_path / "y", config)
     for name in FILES:
