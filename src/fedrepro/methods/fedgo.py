@@ -1,10 +1,10 @@
 """FedGO (Jang et al., ICML 2025, Algorithms 1 to 3): teachers weighted by their discriminators.
 
-The paper is "FedGO: federated ensemble distillation with GAN-based optimality". As FedDF, but on
-each of the server's samples a client's logits count in proportion to n_k D_k / (1 - D_k), D_k its
-discriminator of own samples from generated ones: with optimal ones that is n_k p_k, whatever the
-generator (Theorem 3.6). Discriminators are made before (``discriminators``, on ``wgan_gp`` or
-``fedgan``) and judge the server's samples once.
+The paper is "Provably near-optimal federated ensemble distillation with negligible overhead". As
+FedDF, but on each of the server's samples a client's logits count in proportion to
+n_k D_k / (1 - D_k), D_k its discriminator of own samples from generated ones: with optimal ones
+that is n_k p_k, whatever the generator (Theorem 3.6). Discriminators are made before
+(``discriminators``, on ``wgan_gp`` or ``fedgan``) and judge the server's samples once.
 
 ``weighting`` has the other four that Figure 2 compares: uniform (FedDF), variance, entropy
 (temperature 1) and domain, D_k without n_k and of the same discriminators (A11). In place of n_k
