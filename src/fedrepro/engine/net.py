@@ -46,7 +46,11 @@ class Net:
         # 5 to 30 % of a step of a small model.
         self._bound: Tree = {**self._parameters, **self._buffers}
         self._channels_last = [
-            name for name, leaf in self._parameters.items() if not leaf.is_contiguous()
+            # Also of one input channel, where both formats are the same bytes, but not the strides
+            # by which a convolution chooses that of its output.
+            name
+            for name, leaf in self._parameters.items()
+            if leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
         ]
         self.draws = any(map(_draws, module.modules()))
         self._learned = _learned_elsewhere(module, self._bound)
@@ -94,7 +98,7 @@ class Net:
         For clients that run alone and for the server: what is mapped or compiled has neither.
         """
         with self.testing():
-            return self(theta, x)
+            return self(theta if theta is self._bound else self._laid_out(theta), x)
 
     @contextmanager
     def testing(self) -> Iterator[None]:
@@ -107,6 +111,8 @@ class Net:
 
     def features(self, theta: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features]."""
+        if not self.module.training:
+            theta = self._laid_out(theta)
         body = {
             name.removeprefix("body."): leaf
             for name, leaf in theta.items()
@@ -212,7 +218,9 @@ class Net:
 
 
 def _channels_last(leaf: Tensor) -> Tensor:
-    return leaf.contiguous(memory_format=torch.channels_last)
+    if leaf.stride(1) == 1 and leaf.is_contiguous(memory_format=torch.channels_last):
+        return leaf
+    return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
 
 def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:

@@ -58,6 +58,20 @@ def test_initial_weights_are_the_same() -> None:
     assert not turned.module.get_submodule("body")[0].weight.is_contiguous()  # type: ignore[index]
 
 
+def test_what_others_made_is_looked_at_in_the_same_format() -> None:
+    """Teachers' weights, say; one input channel has strides of its own in either format."""
+    net = Net(models.build("small_bn_cnn", (1, 14, 14), 3).to(memory_format=torch.channels_last))
+    theta, x = net.init(stream(1, "init")), torch.rand(4, 1, 14, 14)
+    formats = []
+    hook = net.module.get_submodule("body")[0].register_forward_hook(  # type: ignore[index]
+        lambda _, __, found: formats.append(found.is_contiguous(memory_format=torch.channels_last))
+    )
+    found = net.predict(theta, x)
+    hook.remove()
+    assert formats == [True]
+    assert torch.equal(found, net.predict(net.bind(theta), x))
+
+
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedasam", "ditto", "ima+superfed_mm"])
 @pytest.mark.parametrize("optimizer", [sgd(0.9, 0.01), adam()], ids=["sgd", "adam"])
 def test_it_learns_the_same(name: str, optimizer: Optimizer) -> None:
