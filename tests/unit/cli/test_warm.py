@@ -200,7 +200,7 @@ def test_a_signal_reaches_the_command(
     code, _, said = outcome(process)
     assert code == status
     assert "which is saved: the same command goes on from there" in said
-    assert len(servers(warm)) == 1
+    eventually(lambda: len(servers(warm)) == 1)
 
 
 def test_a_command_is_killed_after_its_client_and_goes_on_when_called_again(
@@ -236,6 +236,7 @@ def test_another_number_of_threads_is_an_ordinary_start(warm: str) -> None:
 
 def test_a_server_that_fails_leaves_an_ordinary_start() -> None:
     with owner() as (_, folder):
+        eventually(lambda: len(servers(folder)) == 1)
         (server,) = servers(folder)
         os.kill(server, signal.SIGSTOP)
         waiting = call("--version", warm=folder)
