@@ -12,6 +12,7 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
 from fedrepro.models import _registry as models
+from fedrepro.models.classifier import Classifier
 from fedrepro.run.assembly import laid_out
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
@@ -82,6 +83,17 @@ def test_it_learns_the_same(name: str, optimizer: Optimizer) -> None:
     assert_close(dict(owns.known), dict(theirs.known))
     assert all(leaf.is_contiguous() for leaf in tree.leaves(dict(owns.known)))
     assert all(leaf.is_contiguous() for leaf in tree.leaves(found))
+
+
+def test_clients_side_by_side_learn_the_same() -> None:
+    def small() -> nn.Module:
+        body = nn.Sequential(nn.Conv2d(SHAPE[0], 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+        return Classifier(body, nn.Linear(4 * 6 * 6, 3)).to(torch.float64)
+
+    expected, _, _ = play(convolving("scaffold", small()), until=2)
+    turned = convolving("scaffold", small().to(memory_format=torch.channels_last))
+    found, _, _ = play(replace(turned, execute=eager), until=2)
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("name", ["scaffold", "ima+superfed_mm"])
