@@ -33,16 +33,18 @@ MODEL = "model.safetensors"
 
 
 class Wanted(Typed):
-    """Rows of a table, ``<system>/<item>``, at scale paper, with some seeds."""
+    """Rows and columns of a table, ``<system>/<item>``, at scale paper, with some seeds."""
 
     table: str
     rows: str
+    columns: str = "*"
     seeds: tuple[Seed, ...] = Field(min_length=1)
 
     @property
     def title(self) -> str:
         seeds = " and ".join(map(str, self.seeds))
-        return f"{self.table}, {self.rows}, seed{'s' if len(self.seeds) > 1 else ''} {seeds}"
+        what = self.rows if self.columns == "*" else f"{self.rows}: {self.columns}"
+        return f"{self.table}, {what}, seed{'s' if len(self.seeds) > 1 else ''} {seeds}"
 
 
 class List(Typed):
@@ -52,16 +54,18 @@ class List(Typed):
 
 
 def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
-    """All runs of some rows, by seed, then row by row, each once.
+    """All runs of some rows and columns, by seed, then row by row, each once.
 
     Raises:
-        UserError: for a table or rows that are not there.
+        UserError: for a table, rows or columns that are not there.
     """
-    target = bench.table(*wanted.table.split("/", 1), "paper")
-    cells = [cell for cell in target.cells if fnmatch.fnmatch(cell.row.label, wanted.rows)]
-    if not cells:
-        labels = [row.label for row in target.table.rows]
-        raise bad_value(LIST, "rows", wanted.rows, f"rows of {wanted.table}", labels)
+    cells = list(bench.table(*wanted.table.split("/", 1), "paper").cells)
+    for key in ("row", "column"):
+        labels = dict.fromkeys(getattr(cell, key).label for cell in cells)
+        pattern = getattr(wanted, f"{key}s")
+        cells = [cell for cell in cells if fnmatch.fnmatch(getattr(cell, key).label, pattern)]
+        if not cells:
+            raise bad_value(LIST, f"{key}s", pattern, f"{key}s of {wanted.table}", labels)
     return list(
         dict.fromkeys(
             Run(cell.setting, method, seed)
@@ -185,9 +189,13 @@ def main(arguments: argparse.Namespace) -> None:
         files = [str(run.folder / "manifest.json") for run in left]
         # A synthetic set is judged before it is kept.
         files += [str(run.analysis("quality")) for run in left if bench.setting(run.setting).judge]
-        subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
-        for run in keep_finished(bench, left):
+        called = subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
+        missing = list(keep_finished(bench, left))
+        for run in missing:
             print(f"missing: {run.folder}", flush=True)
+        # One method's failure is no other's; but where nothing could be made, nothing else can be.
+        if called.returncode and missing == left:
+            raise UserError(f"snakemake made nothing (status {called.returncode}); see above")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,14 @@ def test_the_runs_of_some_rows(bench: Workbench) -> None:
         reference.runs_of(bench, wanted("MNIST, 5", 1))
 
 
+def test_the_runs_of_some_columns(bench: Workbench) -> None:
+    rows = wanted("MNIST, 500 clients, released settings", 2)
+    runs = reference.runs_of(bench, rows.model_copy(update={"columns": "SuPerFed-?M, released*"}))
+    assert [run.method for run in runs] == ["superfed_mm@released", "superfed_lm@released"]
+    with pytest.raises(UserError, match=r"reference.yaml: columns: 'FedAv': expected columns of"):
+        reference.runs_of(bench, rows.model_copy(update={"columns": "FedAv"}))
+
+
 def timed(setting: str, method: str, seconds: float) -> RunRecord:
     run = Run(setting, method, 1)
     timing = {"cpu_seconds": seconds}
