@@ -10,11 +10,15 @@ from typing import Any
 
 __version__ = "0.1.0"
 __all__ = ("Run", "compare", "load", "methods", "plot", "train")
+_WHERE = {
+    "Run": "runs", "load": "runs", "train": "training", "methods": "methods",
+    "compare": "comparing", "plot": "comparing",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module("fedrepro.api"), name)
+    if name in _WHERE:
+        return getattr(import_module(f"fedrepro.api.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'fedrepro' has no attribute {name!r}")
 
 

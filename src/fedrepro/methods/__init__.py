@@ -10,9 +10,9 @@ from typing import Any
 
 class _Room(ModuleType):
     def __call__(self) -> Any:
-        from fedrepro import api
+        from fedrepro.api.methods import methods
 
-        return api.methods()
+        return methods()
 
 
 sys.modules[__name__].__class__ = _Room

@@ -1,0 +1,17 @@
+"""What can be trained."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def methods() -> "pd.DataFrame":
+    """All that a composition can name: name, kind, paper, hyperparameters with their defaults."""
+    import pandas as pd
+
+    from fedrepro.methods import _registry as registry
+
+    rows = [registry.describe(part) for part in registry.parts().values()]
+    columns = ["name", "kind", "paper", "hyperparameters"]
+    return pd.DataFrame(rows, columns=columns).set_index("name").sort_index()

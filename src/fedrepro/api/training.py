@@ -1,0 +1,174 @@
+"""Training on arrays."""
+
+import inspect
+import shutil
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.api.runs import Architecture, Run
+from fedrepro.support.errors import bad_value
+
+if TYPE_CHECKING:
+    from torch import nn
+
+SETTING = "own/arrays"
+WHERE = "fedrepro.train"
+
+
+def train(
+    method: str,
+    model: "str | nn.Module | Architecture",
+    clients: Sequence[Any],
+    *,
+    rounds: int,
+    test: Any = None,
+    test_fraction: float | None = None,
+    participation: float = 1.0,
+    epochs: int = 1,
+    batch_size: int = 32,
+    lr: float = 0.1,
+    momentum: float = 0.0,
+    seed: int = 1,
+    device: str = "cpu",
+    folder: str | Path | None = None,
+    **hyperparameters: Any,
+) -> Run:
+    """Train a method on data of one's own, as `fedrepro run` would.
+
+    Args:
+        method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists them).
+        model: the name of one (`fedrepro models`), a module, or a function of a sample's shape and
+            the number of classes that returns one. Weights are drawn anew, from ``seed``.
+        clients: of each, (x [n, ...], y [n]) as arrays or tensors, or one of torch's data sets.
+        test: samples of the same kind that no client has.
+        test_fraction: of its own samples that each client holds out, to be scored by itself;
+            without ``test`` 0.2 if it is not said.
+        lr: of the clients' SGD.
+        folder: where to keep the run; a call that was broken off goes on there, and one that is
+            finished there is not made again. Without, it goes with the object that is returned.
+        hyperparameters: of the method's parts, such as ``mu=0.1``.
+
+    Raises:
+        UserError: in one line, for whatever is wrong with the request.
+    """
+    from fedrepro.config.run_spec import Execution, RunSpec
+    from fedrepro.config.settings import Setting
+    from fedrepro.data.arrays import NAME, dataset_of
+    from fedrepro.data.partition.partition import make_partition
+    from fedrepro.methods._files import needs_of
+    from fedrepro.models import _registry as registry
+    from fedrepro.run import fingerprint, runner
+    from fedrepro.support.typed_yaml import validate
+
+    if needs := needs_of(method):
+        wanted = f"one that needs nothing, not {', '.join(needs)}: use an experiment file"
+        raise bad_value(WHERE, "method", method, wanted)
+    dataset = dataset_of(clients, test)
+    share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
+    architecture = None if isinstance(model, str) else _architecture(model)
+    name = model if isinstance(model, str) else _name_of(model)
+    content = {
+        "dataset": NAME,
+        "partition": {"scheme": "natural", "test_fraction": share},
+        "model": name,
+        "rounds": rounds,
+        "participation": participation,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "optimizer": {"lr": lr, "momentum": momentum},
+        "evaluate": {"clients": share > 0},
+    }
+    setting = validate(Setting, content, WHERE)
+    setting._name = SETTING
+    parts = _by_part(method, hyperparameters)
+    spec = RunSpec(setting, method, method, parts, seed, Execution(device=device))
+    samples = dataset.train
+    partition = make_partition(samples.y, samples.group, setting.partition, seed)
+    temporary = None if folder else tempfile.mkdtemp(prefix="fedrepro-")
+    run = Run(Path(folder or f"{temporary}/run"), {}, architecture)
+    if temporary:
+        weakref.finalize(run, shutil.rmtree, temporary)
+    with _threads_kept(), registry.given(name, architecture):
+        if architecture:
+            module = architecture(dataset.input_shape, dataset.classes)
+            code = _code_with(method, module)
+        else:
+            code = fingerprint.of_code(spec)
+        run.manifest.update(runner.run(spec, dataset, partition, run.folder, code))
+    return run
+
+
+def _name_of(model: "nn.Module | Architecture") -> str:
+    """What a model that was given as an object is called."""
+    name = getattr(model, "__name__", type(model).__name__)
+    return name if name.isidentifier() else "model"
+
+
+def _architecture(model: "nn.Module | Architecture") -> "Architecture":
+    """A function that makes a copy of a module, or the function that was given."""
+    import copy
+
+    from torch import nn
+
+    if isinstance(model, nn.Module):
+        return lambda shape, outputs: copy.deepcopy(model)
+    return model
+
+
+def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each hyperparameter with the part of the composition that has it.
+
+    Raises:
+        UserError: for one that no part has, or several have.
+    """
+    from fedrepro.methods import _registry as registry
+    from fedrepro.methods._files import split
+
+    known = registry.parts()
+    names = [name for name, _ in split(composition) if name in known]
+    fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
+    found: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for key, value in values.items():
+        having = [name for name in names if key in fields[name]]
+        if len(having) != 1:
+            choices = sorted({each for own in fields.values() for each in own})
+            wanted = "a hyperparameter of one part" + (f", as {', '.join(choices)}" * bool(choices))
+            raise bad_value(WHERE, "hyperparameter", key, wanted, choices)
+        found[having[0]][key] = value
+    return found
+
+
+def _code_with(composition: str, module: "nn.Module") -> str:
+    """The fingerprint of a run's code with a model that is no file's: its layers and their source.
+
+    Where Python has no source of a class, nothing that was kept counts as the same.
+    """
+    from fedrepro.run import fingerprint
+
+    around = fingerprint.code_around_model(composition)
+    code = fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
+    classes = {type(each) for each in module.modules()}
+    try:
+        sources = sorted(
+            inspect.getsource(cls) for cls in classes if not cls.__module__.startswith("torch.")
+        )
+    except (OSError, TypeError):
+        sources = [uuid.uuid4().hex]
+    return fingerprint.of_text(f"{code} {module} {sources}")
+
+
+@contextmanager
+def _threads_kept() -> Iterator[None]:
+    """Leave torch's number of threads as it was."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
