@@ -16,7 +16,7 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import divergence
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
-from fedrepro.methods.personal.proximity import UNSQUARED, proximity
+from fedrepro.methods.personal.proximity import UNSQUARED, pulled
 from fedrepro.support.errors import at_least
 
 
@@ -33,7 +33,10 @@ class FedProx(FedAvg):
     def __post_init__(self) -> None:
         at_least("fedprox", "mu", self.mu, 0)
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        task = super().loss(ctx, sent, own, theta, batch)
+    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
         mu = self.mu / 2 if self.halved and not self.squared else self.mu
-        return task + proximity(ctx, theta, sent["params"], mu, self.squared)
+
+        def loss(theta: Tree) -> Tensor:
+            return self.loss(ctx, sent, own, theta, batch)
+
+        return pulled(ctx, loss, theta, sent["params"], mu, self.squared)

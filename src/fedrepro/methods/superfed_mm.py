@@ -82,13 +82,19 @@ class SuPerFedMM(Method):
         return tree.mix(federated, local, weight)
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        federated = theta["federated"] if "mixing" in sent else theta
-        pull = proximity(ctx, federated, sent["params"], self.mu, self.squared)
         if "mixing" not in sent:
-            return super().loss(ctx, sent, own, theta, batch) + pull
+            return super().loss(ctx, sent, own, theta, batch)
+        federated = theta["federated"]
+        pull = proximity(ctx, federated, sent["params"], self.mu, self.squared)
         mixed = self.mixed(federated, theta["local"], batch["lambda"])
         task = super().loss(ctx, sent, own, mixed, batch)
         return task + pull + self.nu * self.squared_cosine(ctx, federated, theta["local"])
+
+    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+        if "mixing" in sent:
+            return super().gradient(ctx, sent, own, theta, batch)
+        fedprox = FedProx(mu=self.mu, squared=self.squared)
+        return fedprox.gradient(ctx, sent, own, theta, batch)
 
     def squared_cosine(self, ctx: Context, federated: Tree, local: Tree) -> Tensor:
         """cos^2 of all trainable parameters taken together (eq. 2.4; 27 has its typing error)."""

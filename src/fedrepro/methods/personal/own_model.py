@@ -11,9 +11,8 @@ import torch
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, divergence, name_of
-from fedrepro.engine.net import differentiate
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.personal.proximity import UNSQUARED, proximity
+from fedrepro.methods.personal.proximity import UNSQUARED, pulled
 from fedrepro.support.errors import at_least
 
 
@@ -31,13 +30,12 @@ class PersonalModel(Method):
         return {"personal": ctx.initial}
 
     def pulled(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-        """The gradient of the loss plus :func:`proximity` to ``sent["params"]``."""
+        """The gradient of the loss plus the pull to ``sent["params"]``."""
 
-        def objective(theta: Tree) -> torch.Tensor:
-            pull = proximity(ctx, theta, sent["params"], self.mu, self.squared)
-            return self.loss(ctx, sent, own, theta, batch) + pull
+        def loss(theta: Tree) -> torch.Tensor:
+            return self.loss(ctx, sent, own, theta, batch)
 
-        return differentiate(objective, theta)
+        return pulled(ctx, loss, theta, sent["params"], self.mu, self.squared)
 
     def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
         return own.get("personal", server["params"])

@@ -1,9 +1,12 @@
 """The pull of one model towards another, as FedProx, Ditto, pFedMe and SuPerFed have it."""
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
+from fedrepro.engine.net import differentiate
 from fedrepro.engine.tree import Tree
 
 UNSQUARED = "mu * sum of layer norms instead of mu/2 * |.|^2"
@@ -17,3 +20,27 @@ def proximity(ctx: Context, theta: Tree, anchor: Tree, mu: float, squared: bool 
     """
     away = tree.subtract(ctx.net.trainable(theta), ctx.net.trainable(anchor))
     return mu / 2 * tree.square_norm(away) if squared else mu * tree.norms(away).sum()
+
+
+def pulled(
+    ctx: Context,
+    loss: Callable[[Tree], Tensor],
+    theta: Tree,
+    anchor: Tree,
+    mu: float,
+    squared: bool = True,
+) -> Tree:
+    """The gradient of ``loss`` plus :func:`proximity` to ``anchor`` at ``theta``.
+
+    mu (theta - anchor) is added to the loss's own, the same bits as by autograd, which would take
+    longer for the square than for all of a small model.
+    """
+    if not squared:
+        return differentiate(lambda at: loss(at) + proximity(ctx, at, anchor, mu, False), theta)
+    found = differentiate(loss, theta)
+
+    def added(leaf: Tensor, fixed: Tensor, gradient: Tensor) -> Tensor:
+        return (leaf.detach() - fixed).mul_(mu).add_(gradient)  # in one new tensor
+
+    every = (ctx.net.trainable(each) for each in (theta, anchor, found))
+    return {**found, **tree.apply(added, *every)}
