@@ -81,7 +81,8 @@ def test_comments_formatting_and_ways_of_running_redo_only_what_shows_the_source
         path = project.root / "src/fedrepro" / name
         text = path.read_text(encoding="utf-8")
         path.write_text(f'"""Other words."""\n# A remark.\n\n\n{text}  # the end\n')
-    project.edit(project.experiment, "rounds: 2\n", "rounds:  2 # a remark\n")
+    asked = "    resources: {mem_mb: 900, runtime: 5, partition: far, cpus: 2}\n"
+    project.edit(project.experiment, "rounds: 2\n", f"rounds:  2 # a remark\n{asked}")
     project.edit("config/config.yaml", "scale: demo", "scale: demo\ncheckpoint_every: 1")
     assert project.due("--config", "executor=sequential") == INDEX  # methods' sources
 

@@ -3,8 +3,12 @@
 from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.cli.warm_server import open_warm_start
+from snakemake.resources import Resources
 
 GRAPH = open_graph(config)
+
+# The default resources of the profile and the command line.
+DEFAULTS = Resources.from_mapping(workflow.resource_settings.default_resources or {})
 
 
 wildcard_constraints:

@@ -20,6 +20,11 @@ rule run:
     threads: GRAPH.bench.config.threads
     resources:
         gpu=GRAPH.gpus,
+        # `mem`, as Snakemake allows no function of `mem_mb` to have no answer.
+        mem=GRAPH.resource("mem_mb", DEFAULTS),
+        runtime=GRAPH.resource("runtime", DEFAULTS),
+        cpus_per_task=GRAPH.resource("cpus", DEFAULTS),
+        slurm_partition=GRAPH.resource("partition", DEFAULTS),
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,

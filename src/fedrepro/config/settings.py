@@ -73,6 +73,35 @@ class OwnFolders(Typed):
         return {kind: folder for kind, folder in named.items() if folder is not None}
 
 
+PartitionName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$", max_length=80),
+    expected("a cluster's partition, or several with ',' between them"),
+]
+
+
+class Resources(Typed):
+    """What a run asks a cluster for. Where a run runs makes it no other run."""
+
+    partition: PartitionName | None = None
+    gpu: NonNegativeWhole | None = Field(
+        default=None, description="GPUs, where the device is cuda. Default: 1."
+    )
+    mem_mb: PositiveWhole | None = Field(
+        default=None, description="Memory of the first try; each further one has twice as much."
+    )
+    runtime: PositiveWhole | None = Field(
+        default=None, description="Minutes of the first try; each further one has twice as many."
+    )
+    cpus: PositiveWhole | None = Field(
+        default=None, description="CPUs. Default: the threads of a run."
+    )
+
+    def over(self, other: "Resources") -> "Resources":
+        """These, and what they leave open as another has it."""
+        return other.model_copy(update=self.model_dump(exclude_none=True))
+
+
 class Config(Typed):
     """config/config.yaml."""
 
@@ -87,6 +116,10 @@ class Config(Typed):
     )
     data: DataSources = DataSources()
     own: OwnFolders = OwnFolders()
+    resources: Resources = Field(
+        default=Resources(),
+        description="What runs ask a cluster for where their setting does not say.",
+    )
 
 
 class Overrides(Typed):
@@ -296,6 +329,11 @@ class Setting(Typed):
         default=None,
         exclude=True,
         description="How a synthetic set that a run leaves is judged; not part of the run.",
+    )
+    resources: Resources = Field(
+        default=Resources(),
+        exclude=True,
+        description="What its runs ask a cluster for; not part of the run.",
     )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."

@@ -16,7 +16,7 @@ from fedrepro.analysis.studies import module_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import DataSpec, RunSpec
-from fedrepro.config.settings import Overrides
+from fedrepro.config.settings import Overrides, Resources
 from fedrepro.config.tables import ClientStatistics
 from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
 from fedrepro.config.workbench import Workbench
@@ -34,8 +34,10 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.checks import check_given, check_methods
+from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
+SNAKEMAKES = {"partition": "slurm_partition", "cpus": "cpus_per_task"}  # names of resources
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -77,10 +79,35 @@ class Graph:
     def scale(self) -> str:
         return self.bench.config.scale
 
-    @property
-    def gpus(self) -> int:
+    def gpus(self, wildcards: Any) -> int:
         """How many a run asks a cluster for."""
-        return int(self.bench.config.device.startswith("cuda"))
+        if not self.bench.config.device.startswith("cuda"):
+            return 0
+        stated = self._resources(wildcards).gpu
+        return 1 if stated is None else stated
+
+    def resource(self, name: str, defaults: Any) -> Any:
+        """What answers for a run's resource, as :class:`fedrepro.config.settings.Resources` has it.
+
+        Args:
+            defaults: a ``snakemake.resources.Resources``, of profile and command line.
+        """
+
+        def own(wildcards: Any) -> str | int | None:
+            stated: str | int | None = getattr(self._resources(wildcards), name)
+            if stated is not None or name not in DOUBLED or not self._estimates:
+                return stated
+            return getattr(self._estimates.get(self.run_definition(wildcards)), name, None)
+
+        return or_default(own, name, defaults.get(SNAKEMAKES.get(name, name)))
+
+    def _resources(self, wildcards: Any) -> Resources:
+        return self.bench.setting(wildcards.setting).resources.over(self.bench.config.resources)
+
+    @cached_property
+    def _estimates(self) -> dict[str, Estimate]:
+        with _one_line():
+            return read_estimates(self.bench.root, self.bench.config)
 
     @cached_property
     def report_code(self) -> str:

@@ -1,0 +1,98 @@
+"""What a run asks a cluster for: memory, time, CPUs, a GPU, a partition.
+
+What its experiment states comes first, then what ``fedrepro plan`` has estimated for the run, then
+the default resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides them all.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.settings import Config
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+ESTIMATES = Path("results/calibration/runs.json")
+
+# A run that asked for too little is killed, tried again with twice as much and goes on from its
+# last checkpoint; one that asks for more waits longer. Nodes differ, and a plan's hours are good to
+# a factor of 1.5.
+MEMORY_MARGIN, MEMORY_MORE = 1.5, 500  # MB
+TIME_MARGIN, TIME_MORE = 3.0, 10  # minutes
+
+DOUBLED = ("mem_mb", "runtime")  # with each further try
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What to ask for a run: megabytes and minutes, margins included."""
+
+    mem_mb: int
+    runtime: int
+
+    @classmethod
+    def of(cls, memory: float, seconds: float) -> "Estimate":
+        """Of bytes and seconds as a plan has them."""
+        megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
+        return cls(round(megabytes), round(seconds / 60 * TIME_MARGIN) + TIME_MORE)
+
+
+def read_estimates(root: Path, config: Config) -> dict[str, Estimate]:
+    """What plans have found so far with a configuration's device, by the hash of a description.
+
+    Raises:
+        UserError: when the file is damaged.
+    """
+    try:
+        found = json.loads((root / ESTIMATES).read_text(encoding="utf-8"))
+        if found["execution"] != _execution(config):
+            return {}
+        return {
+            digest: Estimate(int(each["mem_mb"]), int(each["runtime"]))
+            for digest, each in found["runs"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        wanted = "delete it, and fedrepro plan makes it again"
+        raise UserError(f"{ESTIMATES}: damaged: {error}: {wanted}") from None
+
+
+def save_estimates(root: Path, config: Config, runs: Mapping[str, Estimate]) -> None:
+    """Write :data:`ESTIMATES`, where those of other runs stay.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    runs = {**read_estimates(root, config), **runs}
+    content = {
+        "execution": _execution(config),
+        "runs": {digest: asdict(runs[digest]) for digest in sorted(runs)},
+    }
+    with write_atomically(root / ESTIMATES) as temporary:
+        temporary.write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
+
+
+def _execution(config: Config) -> str:
+    return f"{config.device.partition(':')[0]}, {config.threads} threads"
+
+
+def or_default(own: Callable[[Any], str | int | None], name: str, default: Any) -> Any:
+    """A function for rule ``run``'s resource ``name``: its own value, else Snakemake's default.
+
+    A rule's function hides the default resources of profile and command line, and where it returns
+    None there is no such resource at all.
+
+    Args:
+        default: a ``snakemake.resources.Resource``.
+    """
+
+    def resource(wildcards: Any, **context: Any) -> Any:
+        value = own(wildcards)
+        if value is None:
+            return default.evaluate(wildcards, **context).value
+        return value * 2 ** (context["attempt"] - 1) if name in DOUBLED else value
+
+    return resource

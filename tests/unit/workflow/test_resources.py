@@ -1,0 +1,138 @@
+"""What a run asks a cluster for, and where that stands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake.resources import Resources as Defaults
+
+from fedrepro.config.loading import load
+from fedrepro.run import fingerprint
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.resources import ESTIMATES, Estimate, read_estimates, save_estimates
+from support.places import ROOT
+from support.project import CONFIG, EXPERIMENT
+
+STATED = "    optimizer: {lr: 0.1}\n"
+RUN = SimpleNamespace(setting="ima/tiny", method="fedavg", seed="1")
+PROFILE = ["mem_mb=4000 * 2 ** (attempt - 1)", "runtime=240", "slurm_partition=cpu"]
+
+
+class World:
+    """A configuration on disk, which is read anew for every question."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "config/experiments").mkdir(parents=True)
+        catalogue = (ROOT / "config/datasets.yaml").read_text(encoding="utf-8")
+        (root / "config/datasets.yaml").write_text(catalogue, encoding="utf-8")
+        self.write()
+
+    def write(self, setting: str = "", config: str = "") -> Graph:
+        """The graph of what a setting and config.yaml say."""
+        text = EXPERIMENT.replace(STATED, STATED + setting)
+        (self.root / "config/experiments/ima.yaml").write_text(text, encoding="utf-8")
+        (self.root / "config/config.yaml").write_text(CONFIG + config, encoding="utf-8")
+        return Graph(load(self.root))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    return World(tmp_path)
+
+
+def asked(graph: Graph, attempt: int = 1) -> dict[str, Any]:
+    """All that a run asks for, as rule ``run`` has it; by the profile's defaults."""
+    defaults = Defaults.parser_factory(defaults="bare", allow_expressions=True)(PROFILE)
+    context = {
+        "input": [], "attempt": attempt, "threads": 1, "rulename": "run", "async_run": None,
+    }  # fmt: skip
+    names = ("mem_mb", "runtime", "cpus", "partition")
+    found = {name: graph.resource(name, defaults)(RUN, **context) for name in names}
+    return {**found, "gpu": graph.gpus(RUN)}
+
+
+DEFAULT = {"mem_mb": 4000, "runtime": 240, "cpus": None, "partition": "cpu", "gpu": 0}
+
+
+def test_what_nobody_states_is_the_profile_s(world: World) -> None:
+    assert asked(world.write()) == DEFAULT
+    assert asked(world.write(), attempt=2)["mem_mb"] == 8000  # as the profile has it
+    nothing = world.write().resource("mem_mb", Defaults({}))
+    assert nothing(RUN, input=[], attempt=2) is None  # then the cluster's own default counts
+
+
+def test_a_setting_comes_before_the_configuration(world: World) -> None:
+    graph = world.write(
+        "    resources: {partition: long, runtime: 60, cpus: 4}\n",
+        "resources: {partition: short, mem_mb: 1000}\n",
+    )
+    stated = {"mem_mb": 1000, "runtime": 60, "cpus": 4, "partition": "long", "gpu": 0}
+    assert asked(graph) == stated
+    assert asked(graph, attempt=3) == {**stated, "mem_mb": 4000, "runtime": 240}
+
+
+@pytest.mark.parametrize(
+    ("config", "gpus"),
+    [("", 0), ("device: cuda\n", 1), ("device: 'cuda:0'\nresources: {gpu: 2}\n", 2)],
+)
+def test_gpus_are_for_runs_on_them(world: World, config: str, gpus: int) -> None:
+    assert world.write(config=config).gpus(RUN) == gpus
+    stated = world.write("    resources: {gpu: 0}\n", config)
+    assert stated.gpus(RUN) == 0
+
+
+def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
+    graph = world.write()
+    digest = fingerprint.of_config(graph.bench.run_spec("ima/tiny", "fedavg", 1))
+    # 600 MB and half an hour: half as much more and 500 MB, three times as long and 10 minutes.
+    estimate = Estimate.of(memory=600e6, seconds=1800)
+    assert estimate == Estimate(1400, 100)
+    config = graph.bench.config
+    save_estimates(world.root, config, {"another": Estimate(1, 1)})
+    save_estimates(world.root, config, {digest: estimate})
+    assert set(read_estimates(world.root, config)) == {"another", digest}
+    assert asked(world.write()) == {**DEFAULT, "mem_mb": 1400, "runtime": 100}
+    assert asked(world.write(), attempt=2)["runtime"] == 200
+    assert asked(world.write("    resources: {runtime: 5}\n"))["runtime"] == 5
+    # Of another device, or of a run that is another by now, it says nothing.
+    assert asked(world.write(config="threads: 2\n")) == DEFAULT
+    assert asked(world.write("    lr_decay: 0.5\n")) == DEFAULT
+
+
+def test_a_damaged_estimate_is_one_line(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = world.write()
+    (world.root / ESTIMATES).parent.mkdir(parents=True)
+    (world.root / ESTIMATES).write_text("[]")
+    with pytest.raises(SystemExit):
+        asked(graph)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "runs.json: damaged: " in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("memory", "1", "unknown key: expected one of cpus, gpu, mem_mb, partition, runtime"),
+        ("mem_mb", "4GB", "'4GB': expected a whole number of at least 1"),
+        ("runtime", "0", "0: expected a whole number of at least 1"),
+        ("gpu", "-1", "-1: expected a whole number of at least 0"),
+        ("cpus", "1.5", "1.5: expected a whole number of at least 1"),
+        ("partition", "'a b'", "'a b': expected a cluster's partition"),
+    ],
+)
+def test_what_is_wrong_is_one_line(world: World, key: str, value: str, expected: str) -> None:
+    with pytest.raises(UserError) as error:
+        world.write(f"    resources: {{{key}: {value}}}\n")
+    assert "\n" not in str(error.value)
+    where = f"config/experiments/ima.yaml: settings.tiny.resources.{key}: "
+    assert str(error.value).startswith(where) and expected in str(error.value)
+
+
+def test_resources_are_no_part_of_a_run(world: World) -> None:
+    plain, stated = world.write(), world.write("    resources: {mem_mb: 1, partition: a}\n")
+    first, second = (graph.bench.run_spec("ima/tiny", "fedavg", 1) for graph in (plain, stated))
+    assert first.description() == second.description()
