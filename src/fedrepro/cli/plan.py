@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,8 @@ if TYPE_CHECKING:
     from fedrepro.run.rates import Rates
     from fedrepro.workflow.cost import Bill
 
-LIMIT = 90.0  # seconds after which a calibration begins nothing further
+REASONS = 8  # that are printed
+LIMIT = 100.0  # seconds after which a calibration begins nothing further
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -36,37 +36,42 @@ def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.run.rates import stored
     from fedrepro.workflow.cost import Bill, chosen
+    from fedrepro.workflow.resources import save_estimates
 
     bench = load()
     bill = Bill(bench, chosen(bench, arguments.targets, arguments.scale))
     rates = stored(bench.root, bench.config.device, bench.config.threads)
     _measure(bill, rates)
-    found = bill.as_json(rates)
+    costs = bill.costs(rates)
+    save_estimates(bench.root, bench.config, bill.estimates(costs))
+    found = bill.as_json(rates, costs)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
-    header = ("kind", "name", "runs", "done", "steps", "hours", "unknown", "disk MB", "memory MB")
+    wall = f"hours on {found['at_once']}"
+    header = (
+        *("kind", "name", "runs", "done", "steps", "CPU hours", wall, "unknown", "disk MB"),
+        "memory MB",
+    )
     print_rows(header, [_cells(line) for line in found["lines"]])
     if found["missing"]:
         about = ("missing data set", "runs", "files", "download MB", "unsized", "prepared MB")
         print_rows(about, [_cells_of_data(each) for each in found["missing"]])
-    for line in _remarks(found, bench.config.threads):
+    for line in _remarks(found):
         print(line)
 
 
 def _measure(bill: "Bill", rates: "Rates") -> None:
     """Measure what is not yet known of this machine, and keep it."""
-    workloads, methods = bill.workloads(), bill.methods()
+    workloads, methods = bill.workloads, bill.methods()
     if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
         return
     from fedrepro.run.calibration import LATER, calibrate
 
     print("fedrepro: measuring this machine, once", file=sys.stderr)
     failed = calibrate(rates, workloads, methods, LIMIT)
+    bill.unmeasured = failed
     later = sum(why == LATER for why in failed.values())
-    for key, why in failed.items():
-        if why != LATER:
-            print(f"fedrepro: not measured: {key}: {why}", file=sys.stderr)
     if later:
         print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
     rates.save(bill.bench.root)
@@ -80,6 +85,7 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
         f"{line['done']:,}",
         f"{line['steps']:,.0f}",
         f"{line['hours']:,.2f}",
+        f"{line['wall']:,.2f}",
         f"{line['unknown']:,}",
         f"{line['disk'] / 1e6:,.0f}",
         f"{line['memory'] / 1e6:,.0f}",
@@ -92,20 +98,22 @@ def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
     return each["name"], f"{each['runs']:,}", each["fetch"], download, f"{each['unsized']:,}", disk
 
 
-def _remarks(found: dict[str, Any], threads: int) -> list[str]:
+def _remarks(found: dict[str, Any]) -> list[str]:
     """What the sums stand for and what they leave out."""
-    total, cores = found["lines"][-1], os.cpu_count() or 1
-    at_once = max(1, cores // threads)
-    hours = total["hours"] / at_once
+    total = found["lines"][-1]
     jobs = ", ".join(f"{number:,} {kind}" for kind, number in found["jobs"].items() if number)
     lines = [
         f"Jobs left: {jobs or 'none'}; tables and pages take seconds each and are not counted.",
-        f"On this machine, {at_once} at a time: {hours:,.1f} hours, if all of them fit in memory.",
+        f"On this machine, {found['at_once']} at a time: {total['wall']:,.1f} hours, "
+        "if all of them fit in memory.",
     ]
     if total["done"]:
         lines.append(f"Finished already and left out: {total['done']:,} runs.")
-    if total["unknown"]:
-        lines.append(f"Without hours, as data or speed are unknown: {total['unknown']:,} runs.")
+    reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
+    lines += [f"Without hours: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
+    if reasons[REASONS:]:
+        rest = sum(number for _, number in reasons[REASONS:])
+        lines.append(f"Without hours: {rest:,} more runs; --json has all reasons.")
     if found["estimated_partitions"]:
         lines.append(
             f"Estimated from the catalogue, as data are not shared out yet: "

@@ -5,12 +5,13 @@ is its own); every method on one small model, as a multiple of FedAvg.
 """
 
 import multiprocessing
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,25 +22,32 @@ import torch
 
 from fedrepro.config.run_spec import Execution, RunSpec
 from fedrepro.config.settings import Evaluate, OptimizerSpec, Setting
+from fedrepro.config.values import Hyperparameters
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.data.tensors.samples import ClientData
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
+from fedrepro.engine.method import name_of
 from fedrepro.engine.round import Federation, begin, play_round
-from fedrepro.run.assembly import Plan, compose, make_plan
+from fedrepro.methods import _registry as registry
+from fedrepro.models import _registry as models
+from fedrepro.run.assembly import Loaded, Plan, make_plan
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.rates import MethodRate, ModelRate, Rates, Workload
+from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 
 LONG = 8  # steps of the longer of two rounds, whose difference is what a step takes
 FEW, MANY = 16, 256  # samples of the two evaluations
-ENOUGH = 0.3  # seconds of one measurement
-SLOW = 2.0  # seconds of what is done once only
+ENOUGH = 0.15  # seconds of one measurement
+SLOW = 1.0  # seconds of what is done once only
 REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
 ROUNDS = 3  # of a method: the last is one that IMA averages in
+AT_ONCE = 8  # methods of the same epochs that are measured by one process
+# What a method is given while it is measured beside FedAvg.
+MAKERS = {"generator": "wgan_gp_small", "discriminators": "discriminator_small"}
 
 KINDS = {"bytes": np.uint8, "sound": np.int16, "features": np.float32, "words": np.int32}
 LATER = "there was no time left"
@@ -65,33 +73,40 @@ def calibrate(
         What could not be measured, and why.
     """
     device, threads = rates.machine["device"], rates.machine["threads"]
-    torch.set_num_threads(threads)
-    until = time.perf_counter() + limit
-    failed: dict[str, str] = {}
+    until = time.monotonic() + limit
     if rates.start_seconds is None:
         say("start")
         rates.start_seconds = start_seconds()
-    plain: dict[int, float] = {}
-    waiting: dict[str, Callable[[], None]] = {}
-
-    def model(key: str) -> None:
-        rates.models[key] = _in_a_child(workloads[key], device, threads)
-
-    def method(key: str) -> None:
-        rates.methods[key] = measure_method(methods[key], device, threads, plain)
-
+    kin = {rate.kin for key, rate in workloads.items() if key in rates.models}
+    tasks: list[Task] = []
+    again: list[Task] = []
+    for key, workload in workloads.items():
+        if key not in rates.models:
+            # Of those that can stand in for each other, the first; the others if there is time.
+            (again if workload.kin in kin else tasks).append(
+                ([(key, workload)], *(device, threads))
+            )
+            kin.add(workload.kin)
     # Models first: without its model's rate a method's says nothing.
-    waiting |= {key: partial(model, key) for key in workloads if key not in rates.models}
-    waiting |= {key: partial(method, key) for key in methods if key not in rates.methods}
-    for key, measure in waiting.items():
-        if time.perf_counter() > until:
-            failed[key] = LATER
-            continue
+    by_epochs: dict[int, list[tuple[str, RunSpec]]] = {}
+    for key, spec in methods.items():
+        if key not in rates.methods:
+            by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
+    tasks += [
+        (group[first : first + AT_ONCE], device, threads)
+        for group in by_epochs.values()
+        for first in range(0, len(group), AT_ONCE)
+    ]
+    failed: dict[str, str] = {}
+    for key, found in _in_children([*tasks, *again], device, threads, until):
         say(key)
-        try:
-            measure()
-        except UserError as error:
-            failed[key] = str(error)
+        match found:
+            case ModelRate():
+                rates.models[key] = found
+            case MethodRate():
+                rates.methods[key] = found
+            case _:
+                failed[key] = found
     return failed
 
 
@@ -103,11 +118,46 @@ def start_seconds() -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def _in_a_child(workload: Workload, device: str, threads: int) -> ModelRate:
+# Workloads, or runs of methods with the same epochs, by key; device and threads.
+Task = tuple[Sequence[tuple[str, "Workload | RunSpec"]], str, int]
+Found = ModelRate | MethodRate | str  # a text: why not
+
+
+def _in_children(
+    tasks: Sequence[Task], device: str, threads: int, until: float
+) -> Iterator[tuple[str, Found]]:
+    """What was found, as many at a time as runs would be.
+
+    Each in a process of its own, so that its peak of memory is its own.
+    """
     # A fork spares the imports; CUDA and macOS's libraries don't survive one.
     forks = sys.platform == "linux" and device == "cpu"
-    with multiprocessing.get_context("fork" if forks else "spawn").Pool(1) as pool:
-        return pool.apply(measure_model, (workload, device, threads))
+    workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
+    context = multiprocessing.get_context("fork" if forks else "spawn")
+    with context.Pool(min(workers, max(1, len(tasks))), maxtasksperchild=1) as pool:
+        for found in pool.imap_unordered(partial(_measure, until), tasks):
+            yield from found
+
+
+def _measure(until: float, task: Task) -> list[tuple[str, Found]]:
+    wanted, device, threads = task
+    torch.set_num_threads(threads)
+    plain: dict[int, float] = {}
+    found: list[tuple[str, Found]] = []
+    for key, what in wanted:
+        if time.monotonic() > until:
+            found.append((key, LATER))
+            continue
+        try:
+            rate: Found
+            if isinstance(what, Workload):
+                rate = measure_model(what, device, threads)
+            else:
+                rate = measure_method(what, device, threads, plain)
+            found.append((key, rate))
+        except UserError as error:
+            found.append((key, str(error)))
+    return found
 
 
 def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
@@ -120,7 +170,7 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
     keep_freed_memory()
     clock = clock_of(device, threads)
     by = workload.by
-    composition, values = (by.composition, by.hyperparameters) if by else ("fedavg", {})
+    composition, values = (by.composition, clients_part(by)) if by else ("fedavg", {})
     size = LONG * workload.batch_size
     plan = random_plan(workload, 1, size, composition, values, 1, device, threads)
     long, test = plan.federation, plan.test
@@ -149,7 +199,7 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
 
     few = _seconds(score(FEW, False), clock) if long.method.classifies else 0.0
     sample, call = few / FEW, 0.0
-    if 0 < few < ENOUGH:
+    if 0 < few * MANY / FEW < SLOW:
         sample = max(_seconds(score(MANY, False), clock) - few, 0.0) / (MANY - FEW)
         call = max(_seconds(score(FEW, True), clock) - FEW * sample, 0.0)
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
@@ -173,7 +223,7 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     if epochs not in plain:
         fedavg = _reference("fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
-    plan = _reference(spec.composition, spec.hyperparameters, epochs, device, threads)
+    plan = _reference(spec.composition, clients_part(spec), epochs, device, threads)
     layers = plan.federation.method.layers()
     pooled = plan.federation.method.pooled
     # A pooled method has one client, whose two mini-batches are an epoch.
@@ -181,8 +231,29 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     return MethodRate(factor, pooled, any(layer.mixes for layer in layers))
 
 
+def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
+    """A run's hyperparameters without what follows from other sizes than its clients'.
+
+    A server that distils goes over its own samples, and what draws images draws a number of them:
+    :mod:`fedrepro.workflow.cost` counts these.
+    """
+    method, _ = registry.compose(spec.composition, spec.hyperparameters)
+    values = {part: {**each} for part, each in spec.hyperparameters.items()}
+    for layer in method.layers():
+        own = values.setdefault(name_of(layer), {})
+        if layer.teaches and hasattr(layer, "server_epochs"):
+            own["server_epochs"] = 0
+        if layer.pooled and hasattr(layer, "number"):
+            own["number"] = DRAWN
+    return values
+
+
 def _reference(
-    composition: str, hyperparameters: Mapping[str, object], epochs: int, device: str, threads: int
+    composition: str,
+    hyperparameters: Mapping[str, Hyperparameters],
+    epochs: int,
+    device: str,
+    threads: int,
 ) -> Plan:
     size = REFERENCE.batch_size
     return random_plan(REFERENCE, 2, size, composition, hyperparameters, epochs, device, threads)
@@ -209,15 +280,15 @@ def random_plan(
     clients: int,
     size: int,
     composition: str,
-    hyperparameters: Mapping[str, object],
+    hyperparameters: Mapping[str, Hyperparameters],
     epochs: int,
     device: str,
     threads: int,
 ) -> Plan:
-    """A run of :data:`ROUNDS` rounds on random data: ``clients`` with ``size`` samples each.
+    """A run on random data: ``clients`` with ``size`` samples each.
 
     Raises:
-        UserError: for a method that takes what other runs make.
+        UserError: for a method that takes what can't be made up, or a model that can't be built.
     """
     random = np.random.default_rng(0)
 
@@ -244,7 +315,7 @@ def random_plan(
         dataset="random",
         partition=partition,
         model=workload.model,
-        rounds=ROUNDS,
+        rounds=workload.by.setting.rounds if workload.by else ROUNDS,
         participation=1.0,
         epochs=epochs,
         batch_size=workload.batch_size,
@@ -253,11 +324,42 @@ def random_plan(
         scaling=workload.by.setting.scaling if workload.by else None,
     )
     execution = Execution("sequential", device, threads)
-    spec = RunSpec(setting, composition, composition, hyperparameters, 1, execution)  # type: ignore[arg-type]
-    method, _ = compose(spec)
-    if method.needs:  # to be made up, it would have to be made
-        raise UserError(f"it takes what it is given ({', '.join(method.needs)})")
-    return make_plan(spec, dataset, make_partition(train.y, None, partition, 1))
+    spec = RunSpec(
+        setting, composition, composition, hyperparameters, 1, execution, workload.weights
+    )
+    needs = registry.compose(composition, hyperparameters)[0].needs
+    given = {need: _made_up(need, workload, train, clients) for need in needs}
+    return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
+
+
+def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Loaded:
+    """What a method is given, of the right shape: an untrained network, or training samples.
+
+    Raises:
+        UserError: for what is neither.
+    """
+    if need == "unlabelled":
+        return Loaded("", {"x": torch.from_numpy(np.array(train.x))}, {})
+    source = workload.by.given.get(need) if workload.by else None
+    model = source.setting.model if isinstance(source, RunSpec) else MAKERS.get(need)
+    if model is None:
+        raise UserError(f"it takes what it is given ({need})")
+    module, part = models.build(model, workload.shape, 1), ""
+    if need == "generator":
+        module, part, latent = module.get_submodule(need), need, module.latent
+    tensors = {name: leaf for name, leaf in module.state_dict().items() if leaf.is_floating_point()}
+    each_client = need == "discriminators"
+    if each_client:
+        tensors = {name: torch.stack([leaf] * clients) for name, leaf in tensors.items()}
+    facts = {
+        "model": model,
+        "part": part,
+        "input_shape": list(workload.shape),
+        "outputs": 1,
+        "clients": clients if each_client else None,
+        "about": {"latent": latent} if part else {},
+    }
+    return Loaded("", tensors, facts)
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:

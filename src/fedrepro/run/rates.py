@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
 FOLDER = Path("results/calibration")
+DRAWN = 250  # images that a generator draws while it is measured
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Workload:
     Attributes:
         shape: of one sample.
         numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
-        by: a run that is measured itself, as its method trains something else than a classifier.
+        by: a run that is measured itself, as its method trains something else than a classifier, or
+            more.
+        weights: those that the model starts from, if any.
     """
 
     model: str
@@ -39,6 +43,7 @@ class Workload:
     batch_size: int
     by: RunSpec | None = field(default=None, compare=False)
     method: str = ""  # the key of that run's method
+    weights: tuple[str, Weights] | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:
@@ -47,18 +52,30 @@ class Workload:
         name = f"{self.model} {shape} {self.numbers} {self.classes} batch {self.batch_size}"
         return f"{name} {self.method}".rstrip()
 
+    @property
+    def kin(self) -> tuple[str, tuple[int, ...], str, str]:
+        """What those have in common that can stand in for each other.
+
+        They differ in their mini-batches, whose time follows from their size, and in how many
+        classes the last layer has.
+        """
+        return self.model, self.shape, self.numbers, self.method.partition(" ")[0]
+
+
+SERVERS = ("server_", "decay")  # hyperparameters that clients have nothing to do with
+
 
 def key_of_method(spec: RunSpec) -> str:
     """The name of a run's method in a calibration.
 
     Its hyperparameters that are whole numbers or switches, such as epochs of one's own, decide how
-    much work there is; others don't. How much an extra pass weighs depends on the local epochs.
+    much work clients have; others don't. How much an extra pass weighs depends on the local epochs.
     """
     options = {
         f"{part}.{name}": value
         for part, values in spec.hyperparameters.items()
         for name, value in values.items()
-        if isinstance(value, int) and part in spec.composition
+        if isinstance(value, int) and part in spec.composition and not name.startswith(SERVERS)
     }
     return " ".join(
         [

@@ -5,14 +5,18 @@ yet, from how many samples and clients the catalogue says a data set has (``hold
 estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.rates`).
 """
 
+import json
 import math
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from graphlib import TopologicalSorter
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.config.targets import FigureTarget, Run, Target
 from fedrepro.config.values import SCALES
@@ -21,7 +25,7 @@ from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
-from fedrepro.run.rates import MethodRate, Rates, Workload, key_of_method
+from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
 from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
 from fedrepro.support.errors import bad_value
@@ -33,10 +37,12 @@ from fedrepro.workflow.amounts import (
     data_of,
     estimated_shares,
 )
+from fedrepro.workflow.resources import Estimate
 
 MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
 ITSELF = MethodRate(1.0, pooled=False, mixes=False)  # of what is not measured beside FedAvg
+AROUND = 0.9  # seconds of a core around a run: its start, its files, its table; seen in the demo
 ROW = 100  # bytes of a client's row in clients.parquet, at most
 
 
@@ -51,6 +57,7 @@ class RunCost:
         disk: bytes of its files. memory: bytes of its process.
         counted: whether the clients' sizes are known and not estimated.
         side_by_side: clients run side by side, which is faster than the rates say.
+        why: it has no seconds.
     """
 
     run: Run
@@ -61,6 +68,7 @@ class RunCost:
     memory: float = 0
     counted: bool = True
     side_by_side: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,7 @@ class Line:
         kind: "table", "figure", "method", "system" or "all".
         done: runs that are there, which nothing is counted for.
         steps, hours: of the others, as far as known; of one process after another.
+        wall: hours of a clock, with as many at a time as the machine has cores for.
         unknown: how many of the others have no hours.
         memory: of the largest, in bytes.
     """
@@ -81,12 +90,13 @@ class Line:
     done: int
     steps: float
     hours: float
+    wall: float
     unknown: int
     disk: float
     memory: float
 
     @classmethod
-    def of(cls, kind: str, name: str, costs: Iterable[RunCost]) -> "Line":
+    def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "Line":
         costs = list(costs)
         left = [cost for cost in costs if not cost.done]
         return cls(
@@ -96,6 +106,7 @@ class Line:
             len(costs) - len(left),
             math.fsum(cost.steps or 0 for cost in left),
             math.fsum(cost.seconds or 0 for cost in left) / 3600,
+            wall / 3600,
             sum(cost.seconds is None for cost in left),
             math.fsum(cost.disk for cost in left),
             max((cost.memory for cost in left), default=0),
@@ -127,14 +138,19 @@ class Bill:
     Args:
         bench: the experiment files; results are looked for in its root.
         targets: each run that several of them need is counted once.
+
+    Attributes:
+        unmeasured: why a workload or method has no rate, by its key.
     """
 
     def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
         self.bench = bench
         self.targets = [target for target in targets if target.runs]
+        self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], Shares] = {}
-        self._like_fedavg: dict[str, bool] = {}
+        self._abouts: dict[tuple[str, str], _About] = {}
+        self._firsts: dict[Run, list[Run]] = {}
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -145,13 +161,17 @@ class Bill:
             run = waiting.pop()
             if run not in found:
                 found[run] = None
-                trunk = self.bench.trunk_of(run)
-                given = (
-                    each for each in self.spec(run).given.values() if isinstance(each, RunSpec)
-                )
-                waiting += [Run(each.setting.name, each.method, each.seed) for each in given]
-                waiting += [trunk] if trunk else []
+                waiting += self._first(run)
         return tuple(found)
+
+    def _first(self, run: Run) -> list[Run]:
+        """What the workflow makes before a run: what it is given, and its trunk."""
+        if run not in self._firsts:
+            trunk = self.bench.trunk_of(run)
+            given = (each for each in self.spec(run).given.values() if isinstance(each, RunSpec))
+            found = [Run(each.setting.name, each.method, each.seed) for each in given]
+            self._firsts[run] = [*found, *([trunk] if trunk else [])]
+        return self._firsts[run]
 
     @cached_property
     def left(self) -> tuple[Run, ...]:
@@ -185,6 +205,7 @@ class Bill:
             self._shares[key] = counted_shares(*key)
         return self._shares[key]
 
+    @cached_property
     def workloads(self) -> dict[str, Workload]:
         """What must be measured for the runs that are left, by key: the most frequent first."""
         counts: dict[Workload, int] = {}
@@ -201,24 +222,61 @@ class Bill:
             return None
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
-        plain = Workload(setting.model, *shape, task, setting.batch_size)
-        if self._is_like_fedavg(spec):
+        plain = Workload(setting.model, *shape, task, setting.batch_size, weights=spec.weights)
+        if self._about(spec).like_fedavg:
             return plain
         return replace(plain, by=spec, method=key_of_method(spec))
 
     def methods(self) -> dict[str, RunSpec]:
         """A run of each method that must be measured beside FedAvg, by key."""
-        specs = filter(self._is_like_fedavg, map(self.spec, self.left))
+        specs = (spec for spec in map(self.spec, self.left) if self._about(spec).like_fedavg)
         return {key_of_method(spec): spec for spec in specs}
 
-    def _is_like_fedavg(self, spec: RunSpec) -> bool:
-        """Whether a method trains a classifier, so that what it takes is a multiple of FedAvg's."""
+    def _about(self, spec: RunSpec) -> "_About":
+        """What a plan must know of a run's method."""
         from fedrepro.methods._registry import compose
 
-        if spec.composition not in self._like_fedavg:
+        key = spec.composition, json.dumps(spec.hyperparameters, sort_keys=True)
+        if key not in self._abouts:
             method, _ = compose(spec.composition, spec.hyperparameters)
-            self._like_fedavg[spec.composition] = method.classifies
-        return self._like_fedavg[spec.composition]
+            teaching = (layer for layer in method.layers() if layer.teaches)
+            self._abouts[key] = _About(
+                # What trains a classifier takes a multiple of FedAvg's time, but for what trains
+                # the generator that it is given, too: there that network's size counts.
+                method.classifies and "generator" not in method.needs,
+                next((_Teaching.of(layer) for layer in teaching), None),
+                getattr(method, "number", None) if method.pooled else None,
+            )
+        return self._abouts[key]
+
+    def _rate(self, workload: Workload, rates: Rates) -> ModelRate | None:
+        """A workload's rate, or that of the nearest mini-batch that was measured of its kin."""
+        if workload.key in rates.models:
+            return rates.models[workload.key]
+        kin = [
+            other
+            for key, other in self.workloads.items()
+            if other.kin == workload.kin and key in rates.models
+        ]
+        if not kin:
+            return None
+        nearest = min(kin, key=lambda other: abs(other.batch_size - workload.batch_size))
+        rate = rates.models[nearest.key]
+        ratio = workload.batch_size / nearest.batch_size
+        return replace(rate, step_seconds=rate.step_seconds * ratio)
+
+    def _unlabelled(self, spec: RunSpec) -> int | None:
+        """How many samples a server distils on; None where nobody says."""
+        match spec.given.get("unlabelled"):
+            case "server":
+                data = self.data(spec.setting.dataset)
+                return round(data.train * spec.setting.partition.server) if data else None
+            case DataSpec(dataset, share):
+                data = self.data(dataset)
+                return round(data.train * share) if data else None
+            case RunSpec() as maker:
+                return self._about(maker).number
+        return None
 
     def costs(self, rates: Rates) -> dict[Run, RunCost]:
         """What each run takes."""
@@ -246,8 +304,12 @@ class Bill:
         shares = self.shares(setting, run.seed, data) if data else None
         workload = self.workload(spec)
         if data is None or shares is None or workload is None:
-            return RunCost(run, False, counted=False)
-        rate, method = rates.models.get(workload.key), rates.methods.get(key_of_method(spec))
+            what = "what it holds" if data is None else "how many clients it has"
+            return RunCost(
+                run, False, counted=False, why=f"data set {setting.dataset}: unknown {what}"
+            )
+        about, key = self._about(spec), key_of_method(spec)
+        rate, method = self._rate(workload, rates), rates.methods.get(key)
         method = ITSELF if workload.by else method
         pooled = method.pooled if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
@@ -257,15 +319,26 @@ class Bill:
             steps = float(passes * -(-shares.train // setting.batch_size))
         else:
             steps = passes * clients * shares.steps / shares.clients
-        if rate is None or method is None:
-            return RunCost(run, False, steps, counted=shares.counted)
+        unlabelled = self._unlabelled(spec) if about.teaching else 0
+        if rate is None or method is None or unlabelled is None:
+            missing = workload.key if rate is None else key
+            why = f"{missing}: {self.unmeasured.get(missing, 'not measured')}"
+            if rate and method:
+                why = "how many samples its server distils on is unknown"
+            return RunCost(run, False, steps, counted=shares.counted, why=why)
         times, recorded = (-(-each // setting.evaluate.every) for each in (rounds, setting.rounds))
         everyone = shares.clients if setting.evaluate.clients else 0
         held = shares.test if setting.evaluate.clients else 0
         extra = MIXTURES if method.mixes else 0
         training = steps * rate.step_seconds + rounds * clients * rate.client_seconds
+        if about.number is not None:  # what draws images takes no steps
+            training = (rate.step_seconds + rate.client_seconds) * about.number / DRAWN
         scoring = (times * (data.test + held) + extra * held) * rate.sample_seconds
         scoring += (times * ((data.test > 0) + everyone) + extra * everyone) * rate.score_seconds
+        if about.teaching:
+            distilling = about.teaching.seconds(unlabelled, clients, setting.batch_size, rate)
+            # A round's clients are scored together, too.
+            scoring += rounds * distilling + times * clients * data.test * rate.sample_seconds
         return RunCost(
             run,
             False,
@@ -310,13 +383,17 @@ class Bill:
         kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
         return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 
-    def lines(self, costs: Mapping[Run, RunCost]) -> list[Line]:
-        """Tables and figures, methods, systems, all; a run that several share counts in each."""
-        found = [
-            Line.of(
+    def lines(self, costs: Mapping[Run, RunCost], start: float = 0.0) -> list[Line]:
+        """Tables and figures, methods, systems, all; a run that several share counts in each.
+
+        Args:
+            start: seconds of starting that are in each run's.
+        """
+        groups = [
+            (
                 "figure" if isinstance(target, FigureTarget) else "table",
                 f"{target.system}/{target.item}",
-                (costs[run] for run in target.runs),
+                [costs[run] for run in target.runs],
             )
             for target in self.targets
         ]
@@ -326,9 +403,30 @@ class Bill:
             system = run.setting.partition("/")[0]
             methods.setdefault(f"{system} {run.method}", []).append(cost)
             systems.setdefault(system, []).append(cost)
-        found += [Line.of("method", name, methods[name]) for name in sorted(methods)]
-        found += [Line.of("system", name, each) for name, each in systems.items()]
-        return [*found, Line.of("all", "all", costs.values())]
+        groups += [("method", name, methods[name]) for name in sorted(methods)]
+        groups += [("system", name, each) for name, each in systems.items()]
+        groups.append(("all", "all", list(costs.values())))
+        return [Line.of(*group, self.wall_seconds(group[2], start)) for group in groups]
+
+    @property
+    def at_once(self) -> int:
+        """How many runs this machine does at a time."""
+        return max(1, (os.cpu_count() or 1) // self.bench.config.threads)
+
+    def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
+        """Seconds of a clock that runs take, a core each.
+
+        Args:
+            start: seconds of starting that are in each run's; Snakemake starts runs from a process
+                that has imported everything, so that :data:`AROUND` counts instead.
+        """
+        seconds = {
+            cost.run: max(0.0, cost.seconds - start) + AROUND
+            for cost in costs
+            if cost.seconds is not None
+        }
+        after = {run: [each for each in self._first(run) if each in seconds] for run in seconds}
+        return makespan(seconds, after, self.at_once)
 
     def missing(self) -> list[Missing]:
         """The data sets of the runs that are left that are not prepared."""
@@ -371,18 +469,105 @@ class Bill:
             "analysis": _absent(self.bench.root, analyses),
         }
 
-    def as_json(self, rates: Rates) -> dict[str, Any]:
+    def as_json(self, rates: Rates, costs: Mapping[Run, RunCost]) -> dict[str, Any]:
         """All of it, for scripts."""
-        costs = self.costs(rates)
         left = [cost for cost in costs.values() if not cost.done]
+        why: dict[str, int] = {}
+        for cost in left:
+            if cost.why:
+                why[cost.why] = why.get(cost.why, 0) + 1
         return {
             "machine": rates.machine,
+            "at_once": self.at_once,
             "jobs": self.jobs(),
-            "lines": [asdict(line) for line in self.lines(costs)],
+            "lines": [asdict(line) for line in self.lines(costs, rates.start_seconds or 0.0)],
             "estimated_partitions": sum(not cost.counted for cost in left),
             "side_by_side": sum(cost.side_by_side for cost in left),
+            "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
         }
+
+    def estimates(self, costs: Mapping[Run, RunCost]) -> dict[str, Estimate]:
+        """What to ask a cluster for, by the hash of a run's description, as far as known."""
+        return {
+            fingerprint.of_config(self.spec(cost.run)): Estimate.of(cost.memory, cost.seconds)
+            for cost in costs.values()
+            if cost.seconds is not None
+        }
+
+
+@dataclass(frozen=True)
+class _Teaching:
+    """How a server distils an ensemble, as :mod:`fedrepro.methods.feddf` does it.
+
+    Attributes:
+        epochs, batch: of the server.
+        looks: how often each teacher sees a sample: again where the body judges it.
+    """
+
+    epochs: int
+    batch: int
+    looks: int
+
+    @classmethod
+    def of(cls, method: Any) -> "_Teaching":
+        return cls(method.server_epochs, method.server_batch, 1 + ("generator" in method.needs))
+
+    def seconds(self, samples: int, teachers: int, batch_size: int, rate: ModelRate) -> float:
+        """Of one round. The student's loss is looked at after its steps."""
+        if not self.epochs:
+            return 0.0
+        step = rate.step_seconds * self.batch / batch_size
+        looking = samples * (teachers * self.looks + 1) * rate.sample_seconds
+        return self.epochs * -(-samples // self.batch) * step + looking
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a plan must know of a method.
+
+    Attributes:
+        like_fedavg: what it takes is a multiple of FedAvg's.
+        number: of images that it draws, where it does nothing else.
+    """
+
+    like_fedavg: bool
+    teaching: _Teaching | None
+    number: int | None
+
+
+def makespan(
+    seconds: Mapping[Run, float], after: Mapping[Run, Collection[Run]], at_once: int
+) -> float:
+    """When all jobs are over, if of those that can begin the one with the longest way to go does.
+
+    Args:
+        seconds: of each job. after: those that each waits for, which are among them.
+    """
+    followers: dict[Run, list[Run]] = {run: [] for run in seconds}
+    for run, firsts in after.items():
+        for first in firsts:
+            followers[first].append(run)
+    order = tuple(TopologicalSorter(after).static_order())
+    ahead: dict[Run, float] = {}
+    for run in reversed(order):
+        ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
+    waits = {run: len(after[run]) for run in seconds}
+    number = {run: place for place, run in enumerate(order)}  # between equals
+    ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
+    heapify(ready)
+    running: list[tuple[float, int, Run]] = []
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < at_once:
+            _, _, run = heappop(ready)
+            heappush(running, (now + seconds[run], number[run], run))
+        now, _, done = heappop(running)
+        for run in followers[done]:
+            waits[run] -= 1
+            if not waits[run]:
+                heappush(ready, (-ahead[run], number[run], run))
+    return now
 
 
 def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:

@@ -64,15 +64,28 @@ def test_what_trains_no_classifier_is_measured_itself(method: str, scaling: str)
     assert found.sample_seconds == found.score_seconds == 0
 
 
-def test_what_is_given_can_not_be_made_up() -> None:
-    """Told in one line, without its hours."""
+def test_what_is_given_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untrained networks and random samples, of the right shape."""
     rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
-    drawn = replace(SMALL, by=tiny_run.run_spec("generated"))
-    failed = calibrate(rates, {"drawn": drawn}, {"feddf": tiny_run.run_spec("feddf")}, 100)
-    assert failed == {
-        "feddf": "it takes what it is given (unlabelled)",
-        "drawn": "it takes what it is given (generator)",
-    }
+    images = Workload("logistic", (1, 28, 28), "bytes", 10, "classification", 2)
+    monkeypatch.setattr(calibration, "REFERENCE", images)
+    by = {name: tiny_run.run_spec(name, rounds=1) for name in ("generated", "discriminators")}
+    critics = replace(
+        images, model="discriminator_small", by=by["discriminators"], method="critics"
+    )
+    drawn = replace(images, model="wgan_gp_small", by=by["generated"], method="drawn")
+    workloads = {each.key: each for each in (critics, drawn)}
+    methods = {name: tiny_run.run_spec(name) for name in ("feddf", "fedgo")}
+    assert calibrate(rates, workloads, methods, 100) == {}
+    assert all(rate.step_seconds + rate.client_seconds > 0 for rate in rates.models.values())
+    assert set(rates.methods) == set(methods)
+
+
+def test_kin_differ_in_mini_batch_and_classes_only() -> None:
+    kin = (replace(SMALL, batch_size=9), replace(SMALL, classes=4))
+    others = (replace(SMALL, shape=(5,)), replace(SMALL, model="twonn"), replace(SMALL, method="x"))
+    assert {each.kin for each in kin} == {SMALL.kin}
+    assert SMALL.kin not in {each.kin for each in others}
 
 
 def test_methods_share_what_does_not_change_their_work() -> None:

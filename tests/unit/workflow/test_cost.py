@@ -18,7 +18,7 @@ from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.trunk import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, Shares, estimated_shares
-from fedrepro.workflow.cost import Bill, Line, chosen
+from fedrepro.workflow.cost import Bill, Line, chosen, makespan
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -190,7 +190,7 @@ def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) ->
     bill = bill_of(bench)
     cost = bill.cost(AVERAGE, rates)
     assert cost.counted and cost.steps == 2 * 2 * 1
-    assert bill.as_json(rates)["estimated_partitions"] == 0
+    assert bill.as_json(rates, bill.costs(rates))["estimated_partitions"] == 0
 
 
 def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: Rates) -> None:
@@ -264,7 +264,7 @@ def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
     file.write_text(yaml.safe_dump(experiment, sort_keys=False))
     bill = bill_of(load(bench.root))
     assert [run.setting for run in bill.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
-    assert list(bill.workloads()) == [LOGISTIC, LOGISTIC.replace("100", "50")]
+    assert list(bill.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
     assert [target.item for target in bill.targets] == ["table_2", "table_1"]
 
 
@@ -287,10 +287,52 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     maker, images = Run("ima/maker", "wgan_gp", 1), Run("ima/images", "generated", 1)
     assert set(found.runs) == {Run("ima/taught", "feddf", 1), images, maker}
     # What trains no classifier is measured itself, what takes one is a multiple of FedAvg.
-    assert {key.partition(" batch ")[2] for key in found.workloads()} == {
+    assert {key.partition(" batch ")[2] for key in found.workloads} == {
         "100", "100 generated epochs 1", "100 wgan_gp epochs 1",
     }  # fmt: skip
     assert list(found.methods()) == ["feddf epochs 1"]
+    # The server distils on 25,000 images, in 10 epochs of mini-batches of 64, after each of the two
+    # rounds of all 4 clients: these, and then the student, look at them. The ensemble is scored.
+    rates = Rates({}, 3.0, {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)})
+    rates.methods["feddf epochs 1"] = MethodRate(1.0, pooled=False, mixes=False)
+    taught = Run("ima/taught", "feddf", 1)
+    expected = 80 * 0.5 + 8 * 0.25 + 2.2 + 3  # as FedAvg
+    expected += 2 * (10 * 391 * 0.5 * 64 / 100 + 25_000 * 5 * 0.001)
+    expected += 2 * 4 * 1_000 * 0.001
+    assert found.cost(taught, rates).seconds == pytest.approx(expected)
+
+
+def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
+    """A step of half as many samples takes half as long; what is not measured says so."""
+    file = bench.root / "config/experiments/ima.yaml"
+    rare = "  rare: {extends: tiny, batch_size: 50}\n  other: {extends: tiny, model: twonn}\n"
+    rows = (
+        "    rows:\n      - {label: Rare, setting: rare}\n      - {label: Other, setting: other}\n"
+    )
+    text = EXPERIMENT.replace("tables:", f"{rare}tables:")
+    head, _, tail = text.rpartition("    rows:\n")
+    file.write_text(f"{head}{rows}{tail}", encoding="utf-8")
+    bill = bill_of(load(bench.root))
+    half = bill.cost(Run("ima/rare", "fedavg", 1), rates)
+    # 20 mini-batches of 50 each.
+    assert half.seconds == pytest.approx(80 * 0.25 + 1 + 2.2 + 3)
+    cost = bill.cost(Run("ima/other", "fedavg", 1), rates)
+    key = LOGISTIC.replace("logistic", "twonn")
+    assert cost.seconds is None and cost.why == f"{key}: not measured"
+    bill.unmeasured = {key: "it is too large"}
+    found = bill.as_json(rates, bill.costs(rates))
+    assert found["without_hours"] == {f"{key}: it is too large": 1}
+
+
+def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:
+    """On two: first and third begin, the second when the third is over, the last after both."""
+    jobs = [Run("ima/tiny", name, 1) for name in ("one", "two", "three", "four")]
+    seconds = dict(zip(jobs, (5.0, 2.0, 4.0, 1.0), strict=True))
+    after: dict[Run, list[Run]] = {run: [] for run in jobs}
+    assert makespan(seconds, after, 2) == 6
+    assert makespan(seconds, after, 1) == 12
+    assert makespan(seconds, {**after, jobs[3]: jobs[:2]}, 2) == 7
+    assert makespan({}, {}, 2) == 0
 
 
 def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates) -> None:
@@ -301,7 +343,7 @@ def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates
     bench = load(bench.root)
     total = lines(bench, rates)["all", "all"]
     assert (total.unknown, total.hours) == (2, 0)
-    assert bill_of(bench).workloads() == {}
+    assert bill_of(bench).workloads == {}
 
 
 def test_output_for_scripts(
@@ -313,7 +355,7 @@ def test_output_for_scripts(
     assert found["estimated_partitions"] == 1
     assert main(["plan", "ima"]) == 0
     header, first, *_ = capsys.readouterr().out.splitlines()
-    assert header.split("\t")[:6] == ["kind", "name", "runs", "done", "steps", "hours"]
+    assert header.split("\t")[:6] == ["kind", "name", "runs", "done", "steps", "CPU hours"]
     assert first.split("\t")[:6] == ["table", "ima/table_1", "2", "0", "80", "0.02"]
 
 
