@@ -195,9 +195,12 @@ def dirichlet(y: Array, clients: int, alpha: float, minimum: int, seed: int) -> 
     return dealt
 
 
-def hold_out(hands: list[Array], fraction: float, seed: int) -> tuple[list[Array], list[Array]]:
-    """A random share of each client's samples for testing; both parts keep their order."""
-    random, train, test = RandomState([seed, 1]), [], []
+def hold_out(
+    hands: list[Array], fraction: float, seed: int, purpose: int = 1
+) -> tuple[list[Array], list[Array]]:
+    """A random share of each client's samples for testing (1) or validation (3); both parts keep
+    their order."""
+    random, train, test = RandomState([seed, purpose]), [], []
     for hand in hands:
         chosen = set(random.permutation(len(hand))[: round(fraction * len(hand))].tolist())
         train.append(np.array([row for i, row in enumerate(hand) if i not in chosen]))

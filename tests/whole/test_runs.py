@@ -302,7 +302,7 @@ def test_personal_models_on_samples_held_out_under_wrong_labels(
     setting, folder = carry_out(
         """
         dataset: blobs
-        partition: {scheme: paired_shards, clients: 7, test_fraction: 0.3}
+        partition: {scheme: paired_shards, clients: 7, test_fraction: 0.3, validation: 0.25}
         model: logistic
         rounds: 4
         participation: 0.3
@@ -318,9 +318,10 @@ def test_personal_models_on_samples_held_out_under_wrong_labels(
         "{ditto: {mu: 0.5, personal_epochs: 2}}",
     )
     train, test = by_hand.hold_out(by_hand.paired_shards(y, 7), 0.3, SEED)
+    train, kept = by_hand.hold_out(train, 0.25, SEED, 3)  # of what is left for training
     wrong = by_hand.numpy_stream(SEED, "noise").random(len(y)) < 0.3
     noisy = y.copy()
-    for row in np.concatenate(train):
+    for row in np.concatenate([*train, *kept]):
         noisy[row] = (y[row] + wrong[row]) % CLASSES
     run = Run(setting, SEED, x, noisy, train, LOGISTIC, CLASSES)
     shared, own, taken = run.initial(), {}, [0] * 7
@@ -343,9 +344,19 @@ def test_personal_models_on_samples_held_out_under_wrong_labels(
                 client_row(run, t, client, own.get(client, shared), test[client], y, taken[client])
                 for client in range(7)
             ]
-            tested = over_clients(rows) | {
-                f"test_{name}": value for name, value in score(shared, x_test, y_test).items()
-            }
+            tested = over_clients(rows)
+            every = np.concatenate(kept)
+            for part, pair in {
+                "test": (x_test, y_test),
+                "validation": (x[every], noisy[every]),
+            }.items():
+                tested |= {f"{part}_{name}": v for name, v in score(shared, *pair).items()}
+            for client, row in enumerate(rows):
+                model = own.get(client, shared)
+                mine = client_row(run, t, client, model, kept[client], noisy, taken[client])
+                mine["samples"] = mine.pop("test_samples")
+                same = ("round", "client", "train_samples", "participations")
+                row |= {f"validation_{name}": mine[name] for name in mine.keys() - same}
             rounds.append(round_row(run, t, cohort, run.rate(t), {}) | tested)
             clients += rows
     assert 0 in taken and max(taken) > 1 and len({len(rows) for rows in test}) > 1

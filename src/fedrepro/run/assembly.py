@@ -59,6 +59,8 @@ class Plan:
         test: the data set's test samples, if it has any.
         group_tests: those of each of its groups, where groups are scored by themselves; else none.
         client_tests: those that each client holds out, where clients are evaluated; else none.
+        validation: what clients keep out of training to choose hyperparameters by, if they do.
+        client_validations: the same of each client, where clients are evaluated; else none.
         client_sizes: training samples of each client, also where the method pools them.
         weights_sha256: of the file that the model starts from; None: it starts from its own draw.
         executor: whose numbers the run's are: those of "parallel" are "sequential"'s.
@@ -71,6 +73,8 @@ class Plan:
     test: Samples | None
     group_tests: list[Samples]
     client_tests: list[Samples]
+    validation: Samples | None
+    client_validations: list[Samples]
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
@@ -154,6 +158,7 @@ def make_plan(
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.pooled else clients
     tests = [training.some(each) for each in partition.test or []]
+    kept = partition.validation or []
     everyone = len(clients.sizes)
     cohort = max(1, int(setting.participation * everyone + 1e-9))
 
@@ -208,12 +213,15 @@ def make_plan(
         cohort_seed=setting.cohorts.seed if setting.cohorts else None,
     )
     test = Samples.of(dataset.test, scaling, device) if dataset.test else None
+    personal = setting.evaluate.clients and scored
     return Plan(
         spec,
         federation,
         test=test,
         group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
-        client_tests=tests if setting.evaluate.clients and scored else [],
+        client_tests=tests if personal else [],
+        validation=training.some(np.concatenate(kept)) if kept else None,
+        client_validations=[training.some(each) for each in kept] if personal else [],
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,

@@ -102,7 +102,7 @@ def save_generator(
 def digest_of(partition: Partition) -> str:
     """Which client holds which samples, as a hash."""
     digest = hashlib.sha256()
-    for indices in (*partition.train, *(partition.test or [])):
+    for indices in (each for _, rows, _ in partition.parts for each in rows):
         digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
     return digest.hexdigest()
 

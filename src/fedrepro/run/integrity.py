@@ -133,12 +133,10 @@ def _faults_of_partition(path: Path) -> Iterator[str]:
         return
     histogram, faults = _read_json(path.with_suffix(".json"))
     yield from faults
-    rows = {"train": partition.train, "test": partition.test}
-    counts = {"train": partition.train_counts, "test": partition.test_counts}
-    for name, indices in rows.items():
-        counted = counts[name]
-        there = None if counted is None else counted.tolist()
-        sizes = None if indices is None else [len(each) for each in indices]
+    parts = {name: (rows, counts.tolist()) for name, rows, counts in partition.parts}
+    for name in ("train", "test", "validation"):
+        rows, there = parts.get(name, (None, None))
+        sizes = None if rows is None else [len(each) for each in rows]
         if there != histogram.get(name) or sizes != (there and [sum(each) for each in there]):
             yield f"{path.with_suffix('.json')}: damaged: not what {path.name} holds ({name})"
 

@@ -8,13 +8,15 @@ import numpy as np
 import torch
 
 WHOLE = {
-    "round", "client", "train_samples", "test_samples", "participations", "bytes_down", "bytes_up",
+    "round", "client", "train_samples", "test_samples", "validation_samples", "participations",
+    "bytes_down", "bytes_up",
 }  # fmt: skip
 
 ROUND_COLUMNS = (
     "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
 )  # fmt: skip
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
+VALIDATION_COLUMNS = ("validation_loss", "validation_accuracy")  # of rounds, where there is such
 ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that teach
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
 DECISION_COLUMNS = ("round", "client", "loss", "weight")

@@ -25,6 +25,7 @@ LOGS = Path("results/logs/run")
 PAPERS = Path("reports/papers")
 REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
+VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
 
 
@@ -37,6 +38,8 @@ class RunRecord:
         landed: whether it is a committed reference result and not one of this machine.
         why: for a state other than "finished", in words.
         timing: wall_seconds and so on, or empty where the file was not kept.
+        scored_on: whose scores ``rounds`` and ``clients`` have under the names of test scores: with
+            "validation" they have no score on test samples.
     """
 
     root: Path
@@ -47,6 +50,7 @@ class RunRecord:
     why: str = ""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     timing: Mapping[str, Any] = field(default_factory=dict)
+    scored_on: Literal["test", "validation"] = "test"
 
     @property
     def page(self) -> Path:
@@ -79,12 +83,14 @@ class RunRecord:
     @cached_property
     def rounds(self) -> dict[str, list[float]]:
         """rounds.parquet: column -> values; empty where there is no such file."""
-        return self._columns("rounds.parquet")
+        return self._chosen(self._columns("rounds.parquet"), ("round",), "test_")
 
     @cached_property
     def clients(self) -> dict[str, list[float]]:
         """clients.parquet: column -> values; empty where there is no such file."""
-        return self._columns("clients.parquet")
+        columns = self._columns("clients.parquet")
+        found = self._chosen(columns, ("round", "client", "train_samples"), "")
+        return {"test_samples" if name == "samples" else name: found[name] for name in found}
 
     @cached_property
     def decisions(self) -> dict[str, list[float]]:
@@ -94,7 +100,7 @@ class RunRecord:
     @cached_property
     def mixtures(self) -> dict[str, list[float]]:
         """mixtures.parquet: column -> values; empty where the method mixes no models."""
-        return self._columns("mixtures.parquet")
+        return self._columns("mixtures.parquet") if self.scored_on == "test" else {}
 
     @property
     def rounds_with_images(self) -> list[int]:
@@ -135,6 +141,20 @@ class RunRecord:
 
     def _is_kept(self, name: str) -> bool:
         return not self.landed or (self.root / self.folder / name).exists()
+
+    def _chosen(
+        self, columns: dict[str, list[float]], kept: tuple[str, ...], prefix: str
+    ) -> dict[str, list[float]]:
+        """All columns; or those ``kept``, and validation scores with another prefix."""
+        if self.scored_on == "test":
+            return columns
+        own = {name: columns[name] for name in kept if name in columns}
+        validated = {name.removeprefix(VALIDATION): name for name in columns}
+        return own | {
+            f"{prefix}{name}": columns[column]
+            for name, column in validated.items()
+            if column.startswith(VALIDATION)
+        }
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name

@@ -98,12 +98,16 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     classifies = federation.method.classifies
     if not classifies:
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
+        row |= {"validation_loss": math.nan, "validation_accuracy": math.nan}
     elif plan.test is not None:
         params = federation.method.model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
         scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
         row["test_loss"] = float(np.mean([each.loss for each in scores]))
         row["test_accuracy"] = float(np.mean([each.accuracy for each in scores]))
+        if plan.validation is not None:
+            kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
+            row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
     if plan.test is not None and plan.teaches:
@@ -126,15 +130,20 @@ def _score_ensemble(
 
 
 def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
-    """Every client's scores on its own test samples; returns what they come to."""
+    """Every client's scores on its own samples; returns what they come to."""
     federation, number = plan.federation, state.done
 
-    def score_of(client: int) -> Score:
-        # One client's state at a time: all of them need not fit in memory.
-        own = _own_of(plan, state, client)
-        return _score_client(plan, client, federation.method.model(ctx, state.server, own))
+    def scored(samples: list[Samples]) -> list[Score]:
+        def score_of(client: int) -> Score:
+            # One client's state at a time: all of them need not fit in memory.
+            own = _own_of(plan, state, client)
+            model = federation.method.model(ctx, state.server, own)
+            return _score_client(plan, samples[client], model)
 
-    scores = _dealt_out(plan, len(plan.client_tests), score_of)
+        return _dealt_out(plan, len(samples), score_of)
+
+    scores = scored(plan.client_tests)
+    kept = scored(plan.client_validations)
     taken = participations(federation, number)
     state.clients.extend(
         {
@@ -146,10 +155,23 @@ def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
             "loss": score.loss,
             "accuracy": score.accuracy,
             **score.more,
+            **(_of_validation(kept[client]) if kept else {}),
         }
         for client, score in enumerate(scores)
     )
-    return _summary(scores)
+    summary = _summary(scores)
+    if kept:
+        chosen_by = _summary(kept)
+        summary |= {
+            f"validation_{name}": chosen_by[f"test_{name}"] for name in ("loss", "accuracy")
+        }
+    return summary
+
+
+def _of_validation(score: Score) -> dict[str, float]:
+    """A client's row as far as its validation samples go."""
+    found = {"samples": score.samples, "loss": score.loss, "accuracy": score.accuracy, **score.more}
+    return {f"validation_{name}": value for name, value in found.items()}
 
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
@@ -190,9 +212,8 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
     def score_of(place: int) -> Score:
         client, weight = places[place]
         own = _own_of(plan, state, client)
-        return _score_client(
-            plan, client, federation.method.mixture(ctx, state.server, own, weight)
-        )
+        model = federation.method.mixture(ctx, state.server, own, weight)
+        return _score_client(plan, plan.client_tests[client], model)
 
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
     scores = _dealt_out(plan, len(places), score_of)
@@ -249,8 +270,8 @@ def participations(federation: Federation, rounds: int) -> list[int]:
     return counts
 
 
-def _score_client(plan: Plan, client: int, params: Tree) -> Score:
-    samples, ctx = plan.client_tests[client], plan.federation.context
+def _score_client(plan: Plan, samples: Samples, params: Tree) -> Score:
+    ctx = plan.federation.context
     if not len(samples):
         return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
     return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)

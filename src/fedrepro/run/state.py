@@ -13,6 +13,7 @@ from fedrepro.run.record import (
     PERSONAL_CLIENT_COLUMNS,
     PERSONAL_ROUND_COLUMNS,
     ROUND_COLUMNS,
+    VALIDATION_COLUMNS,
     Rows,
 )
 from fedrepro.run.store import ClientStore
@@ -49,8 +50,13 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
     federation = plan.federation
     own = tuple(federation.method.numbers(federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.teaches else own
+    own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
     if not plan.personal:
         return (*ROUND_COLUMNS, *own), CLIENT_COLUMNS
     further = tuple(federation.context.task.measures)
     over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
-    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*PERSONAL_CLIENT_COLUMNS, *further)
+    clients = (*PERSONAL_CLIENT_COLUMNS, *further)
+    if plan.client_validations:
+        scores = ("samples", "loss", "accuracy", *further)
+        clients = (*clients, *(f"validation_{name}" for name in scores))
+    return (*PERSONAL_ROUND_COLUMNS, *over, *own), clients

@@ -102,6 +102,7 @@ def estimated_shares(setting: Setting, data: Data) -> Shares | None:
     samples -= round(samples * scheme.server)
     test = round(samples * scheme.test_fraction)
     train = samples - test
+    train -= round(train * scheme.validation)
     even = scheme.scheme in ("iid", "shards", "paired_shards", "at_server")
     size = train / clients / setting.batch_size
     steps = clients * (math.ceil(size) if even else size + 0.5)

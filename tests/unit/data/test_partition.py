@@ -1,6 +1,7 @@
 """What holds for every way of sharing out, and what is refused."""
 
 import hashlib
+import json
 import re
 import zipfile
 from pathlib import Path
@@ -172,6 +173,59 @@ def test_each_client_holds_out_its_own(stratified: bool) -> None:
     if stratified:
         exact = plain.train_counts * 0.2
         assert (np.abs(split.test_counts - exact) < 1).all()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"scheme": "iid", "clients": 6, "test_fraction": 0.2},
+        {"scheme": "iid", "clients": 6, "test_fraction": 0.2, "stratified": True},
+        {"scheme": "natural", "test_fraction": 0.2, "stratified": True},
+        {"scheme": "shards", "clients": 12, "classes_per_client": 2},
+        {"scheme": "shards", "clients": 12, "classes_per_client": 2, "stratified": True},
+    ],
+    ids=lambda keys: "-".join(map(str, keys.values())),
+)
+def test_validation_samples_come_out_of_the_training_part(keys: dict[str, Any]) -> None:
+    """Disjoint from both other parts, of which testing stays as it is without."""
+    plain = make_partition(LABELS, GROUPS, spec(**keys), 5)
+    made = make_partition(LABELS, GROUPS, spec(**keys, validation=0.25), 5)
+    assert plain.validation is None and plain.validation_counts is None
+    assert made.validation is not None and made.validation_counts is not None
+    assert made.name == f"{made.name.removesuffix('-validation0.25')}-validation0.25"
+    for before, after, kept in zip(plain.train, made.train, made.validation, strict=True):
+        assert len(kept) == round(0.25 * len(before))
+        assert np.array_equal(np.sort(np.concatenate([after, kept])), np.sort(before))
+        assert np.array_equal(after, before[np.isin(before, after)])  # in its order
+    if plain.test is not None and made.test is not None:
+        assert all(np.array_equal(a, b) for a, b in zip(plain.test, made.test, strict=True))
+    if keys.get("stratified"):
+        assert (np.abs(made.validation_counts - 0.25 * plain.train_counts) < 1).all()
+    again = make_partition(LABELS, GROUPS, spec(**keys, validation=0.25), 5).validation
+    assert again and all(np.array_equal(a, b) for a, b in zip(made.validation, again, strict=True))
+    other = make_partition(LABELS, GROUPS, spec(**keys, validation=0.25), 6).validation
+    assert other and not all(map(np.array_equal, made.validation, other))
+
+
+def test_validation_samples_are_kept_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "seed1.npz"
+    made = make_partition(LABELS, None, spec("iid", clients=6, validation=0.1), 1)
+    made.save(path)
+    loaded = Partition.load(path)
+    assert made.validation and loaded.validation and loaded.validation_counts is not None
+    assert all(map(np.array_equal, made.validation, loaded.validation))
+    assert loaded.validation_counts.sum() == 60
+    assert loaded.fits(LABELS) and loaded.warning() is None
+    wrong = LABELS.copy()
+    wrong[made.validation[2][0]] = 9 - wrong[made.validation[2][0]]
+    assert not loaded.fits(wrong)
+    histogram = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert histogram["validation"] == loaded.validation_counts.tolist()
+
+
+def test_a_client_that_has_one_sample_cannot_validate() -> None:
+    with pytest.raises(UserError, match="client 0 has 1 sample: expected at least 2"):
+        make_partition(LABELS[:3], None, spec("iid", clients=3, validation=0.1), 1)
 
 
 @given(

@@ -18,15 +18,20 @@ def of_server(labels: NDArray[Any], share: float) -> Indices:
 
 
 def hold_out(
-    client: int, indices: Indices, labels: NDArray[Any], spec: PartitionSpec, random: RandomState
+    client: int,
+    indices: Indices,
+    labels: NDArray[Any],
+    spec: PartitionSpec,
+    share: float,
+    random: RandomState,
 ) -> tuple[Indices, Indices]:
-    """A client's training and test samples, both in the order of `indices`."""
+    """What a client goes on with, and the `share` that it holds out, in the order of `indices`."""
     if len(indices) < 2:
         raise UserError(
             f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
             "2, to hold one out: lower `clients` or raise `minimum`"
         )
-    wanted = min(max(round(spec.test_fraction * len(indices)), 1), len(indices) - 1)
+    wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)
     chosen = stratified_choice(own, wanted, random)
     return indices[~chosen], indices[chosen]

@@ -29,6 +29,7 @@ class Partition:
         server: int64 [n], what the server has and no client, or None.
         train_counts: int64 [clients, classes], how many samples of each class.
         test_counts: the same for `test`.
+        validation, validation_counts: the same for what they keep out of `train` to choose by.
         spec: the scheme with all its keys.
     """
 
@@ -40,13 +41,27 @@ class Partition:
     name: str
     seed: int
     server: Indices | None = None
+    validation: list[Indices] | None = None
+    validation_counts: Indices | None = None
+
+    @property
+    def parts(self) -> list[tuple[str, list[Indices], Indices]]:
+        """Name, samples and counts of each part that clients have: train, test, validation."""
+        every = (
+            ("train", self.train, self.train_counts),
+            ("test", self.test, self.test_counts),
+            ("validation", self.validation, self.validation_counts),
+        )
+        return [
+            (name, rows, counts)
+            for name, rows, counts in every
+            if rows is not None and counts is not None
+        ]
 
     def fits(self, labels: NDArray[Any]) -> bool:
         """Whether samples with these classes are those that were shared out."""
         labels = _one_dimensional(labels)
-        for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
-            if rows is None or counts is None:
-                continue
+        for _, rows, counts in self.parts:
             if max(int(each.max(initial=0)) for each in rows) >= len(labels):
                 return False
             if not np.array_equal(_counts(rows, labels, counts.shape[1]), counts):
@@ -55,9 +70,8 @@ class Partition:
 
     def warning(self) -> str | None:
         """One line that says so where samples are held more than once."""
-        held = self.train
-        if self.test is not None:
-            held = [np.concatenate(pair) for pair in zip(self.train, self.test, strict=True)]
+        rows = (rows for _, rows, _ in self.parts)
+        held = [np.concatenate(own) for own in zip(*rows, strict=True)]
         places, distinct = sum(map(len, held)), len(np.unique(np.concatenate(held)))
         if places == distinct:
             return None
@@ -79,11 +93,10 @@ class Partition:
         Raises:
             UserError: when the disk refuses.
         """
-        arrays = {"train": np.concatenate(self.train), "train_ends": _ends(self.train)}
-        arrays["train_counts"] = self.train_counts
-        if self.test is not None and self.test_counts is not None:
-            arrays |= {"test": np.concatenate(self.test), "test_ends": _ends(self.test)}
-            arrays["test_counts"] = self.test_counts
+        arrays: dict[str, Indices] = {}
+        for name, rows, counts in self.parts:
+            arrays |= {name: np.concatenate(rows), f"{name}_ends": _ends(rows)}
+            arrays[f"{name}_counts"] = counts
         if self.server is not None:
             arrays["server"] = self.server
         histogram = {
@@ -92,8 +105,8 @@ class Partition:
             "seed": self.seed,
             "clients": len(self.train),
             "classes": int(self.train_counts.shape[1]),
-            "train": self.train_counts.tolist(),
-            "test": None if self.test_counts is None else self.test_counts.tolist(),
+            "test": None,
+            **{name: counts.tolist() for name, _, counts in self.parts},
         }
         with write_atomically(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps(histogram, sort_keys=True) + "\n", encoding="utf-8")
@@ -114,16 +127,22 @@ class Partition:
         try:
             about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                held_out = "test" in arrays
+
+                def rows(name: str) -> list[Indices] | None:
+                    there = name in arrays
+                    return np.split(arrays[name], arrays[f"{name}_ends"][:-1]) if there else None
+
                 partition = Partition(
                     train=np.split(arrays["train"], arrays["train_ends"][:-1]),
-                    test=np.split(arrays["test"], arrays["test_ends"][:-1]) if held_out else None,
+                    test=rows("test"),
                     train_counts=arrays["train_counts"],
-                    test_counts=arrays["test_counts"] if held_out else None,
+                    test_counts=arrays["test_counts"] if "test" in arrays else None,
                     spec=about["spec"],
                     name=about["name"],
                     seed=about["seed"],
                     server=arrays.get("server"),
+                    validation=rows("validation"),
+                    validation_counts=arrays.get("validation_counts"),
                 )
             partition._refuse_damage()
             return partition
@@ -135,9 +154,9 @@ class Partition:
 
     def _refuse_damage(self) -> None:
         """Raise ValueError for what no partition is."""
-        for rows, counts in ((self.train, self.train_counts), (self.test, self.test_counts)):
-            if rows is None or counts is None:
-                continue
+        for name, rows, counts in self.parts:
+            if len(rows) != len(self.train):
+                raise ValueError(f"expected as many clients for {name} as for training")
             for array in (*rows, counts):
                 if array.dtype != np.int64 or array.min(initial=0) < 0:
                     raise ValueError("expected whole numbers of at least 0")
@@ -145,8 +164,6 @@ class Partition:
                 raise ValueError("expected one list of samples a client")
             if [len(each) for each in rows] != counts.sum(axis=1).tolist():
                 raise ValueError("the counts of classes are not those of the samples")
-        if self.test is not None and len(self.test) != len(self.train):
-            raise ValueError("expected as many clients for testing as for training")
 
 
 def make_partition(
@@ -196,7 +213,7 @@ def make_partition(
         pairs = [
             hold_out_of_group(number, indices, labels, spec, seed)
             if isinstance(spec, Natural) and spec.stratified
-            else hold_out(number, indices, labels, spec, random)
+            else hold_out(number, indices, labels, spec, spec.test_fraction, random)
             for number, indices in enumerate(clients)
         ]
         clients, test = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
@@ -205,6 +222,15 @@ def make_partition(
         test = [indices[marked[indices]] for indices in clients]
         clients = [indices[~marked[indices]] for indices in clients]
         _refuse_empty(clients, spec)
+    validation = None
+    if spec.validation:
+        # A stream of its own once more: what clients test with stays what it is without.
+        random = RandomState([seed, 3])
+        pairs = [
+            hold_out(number, indices, labels, spec, spec.validation, random)
+            for number, indices in enumerate(clients)
+        ]
+        clients, validation = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     classes = int(labels.max()) + 1
     return Partition(
         train=clients,
@@ -215,6 +241,8 @@ def make_partition(
         name=spec.name,
         seed=seed,
         server=server,
+        validation=validation,
+        validation_counts=None if validation is None else _counts(validation, labels, classes),
     )
 
 

@@ -45,6 +45,9 @@ class Scheme(Typed):
         server: the share of each class that no client gets: the server has it, without labels.
             Which samples it is follows from the labels alone, so that what is trained on them
             serves every scheme and seed.
+        validation: the share of what is then left for training that each client keeps out of it, to
+            choose hyperparameters by: rounded, at least one sample and not all of them, and
+            stratified as its test samples are.
         seed: of the partition, whatever the run's: runs that differ in their seed then train the
             same clients, as a decomposition of their loss needs.
     """
@@ -55,15 +58,21 @@ class Scheme(Typed):
     stratified: bool = False
     server: Share = later(0.0, "The server's share of each class, the same for all seeds.")
     seed: Seed | None = later(None, "Instead of the run's: the same clients for all seeds.")
+    validation: Share = later(0.0, "Of clients' training samples, to choose hyperparameters by.")
 
     @property
     def name(self) -> str:
         """A path-safe name that tells two different schemes apart."""
         held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
-        stratified = ["stratified"] if self.test_fraction and self.stratified else []
+        stratified = ["stratified"] if self._holds_out and self.stratified else []
         server = [f"server{self.server:g}"] if self.server else []
         seed = [] if self.seed is None else [f"dealt{self.seed}"]
-        return "-".join([*self._parts(), *held_out, *stratified, *server, *seed])
+        chosen = [f"validation{self.validation:g}"] if self.validation else []
+        return "-".join([*self._parts(), *held_out, *stratified, *server, *seed, *chosen])
+
+    @property
+    def _holds_out(self) -> bool:
+        return bool(self.test_fraction or self.validation)
 
     @property
     def schemes(self) -> tuple[str, ...]:
@@ -434,8 +443,8 @@ class Domains(Scheme):
 
     @model_validator(mode="after")
     def _one_test(self) -> Self:
-        if self.within.test_fraction:
-            raise ValueError("`test_fraction` beside `within`, not in it")
+        if self.within._holds_out:
+            raise ValueError("`test_fraction` and `validation` beside `within`, not in it")
         return self
 
     def deal(

@@ -45,7 +45,8 @@ def with_noise(
 ) -> Split:
     """The training split with labels flipped as ``noise`` (None: not) says.
 
-    Only clients' training samples are touched. With ``everywhere`` those that they hold out for
+    Only clients' training samples are touched, those that they keep for validation among them, as
+    clients know no better labels. With ``everywhere`` those that they hold out for
     testing are, too, as in the released code, which flips before it splits and has the two kinds
     swapped (discrepancy 25). Which labels are flipped does not depend on who holds them.
 
@@ -58,8 +59,8 @@ def with_noise(
         raise UserError("noise: expected data with one label for each sample, not texts")
     clean = np.asarray(split.y)
     flipped = flip(clean, classes, noise.kind, noise.rate, numpy_stream(seed, "noise"))
-    held = [*partition.train, *((partition.test or []) if noise.everywhere else [])]
-    rows = np.concatenate(held)
+    held = [rows for name, rows, _ in partition.parts if name != "test" or noise.everywhere]
+    rows = np.concatenate([each for part in held for each in part])
     noisy = clean.copy()
     noisy[rows] = flipped[rows]
     return replace(split, y=noisy)

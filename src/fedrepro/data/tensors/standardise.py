@@ -12,7 +12,7 @@ from fedrepro.support.errors import UserError
 def standardised(dataset: Dataset, partition: Partition) -> Split:
     """The training split with the mean and deviation of each client's training rows taken out.
 
-    Both parts of a client, training and test, are moved by its training rows alone, in the columns
+    All parts of a client, test and validation too, are moved by its training rows alone, in columns
     that the data set names (``Dataset.client_standardised``). A column that is constant in a
     client's training rows keeps its scale. Rows that no client holds stay as they are.
 
@@ -29,7 +29,7 @@ def standardised(dataset: Dataset, partition: Partition) -> Split:
         rows = x[np.ix_(train, columns)].astype(np.float64)
         mean, deviation = rows.mean(axis=0), rows.std(axis=0)
         deviation[deviation < 1e-12 * (1 + np.abs(mean))] = 1
-        for held in (train, *([partition.test[client]] if partition.test else [])):
-            place = np.ix_(held, columns)
+        for _, held, _ in partition.parts:
+            place = np.ix_(held[client], columns)
             x[place] = (x[place] - mean) / deviation
     return replace(dataset.train, x=x)

@@ -17,7 +17,7 @@ BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell as
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
 # those are drawn that a cell asks for.
 NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
-SCORES = ("test_", "client_")
+SCORES = ("test_", "client_", "validation_")
 # What methods record besides, in words; other columns are called by their names.
 WORDS = {
     "critic_loss": (
