@@ -5,12 +5,14 @@ from pathlib import Path
 
 from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
+from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import ClientStatistics, Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.methods._files import part_files
 from fedrepro.models import _registry as models
 from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
@@ -142,6 +144,7 @@ def _check_references(
         "tables": experiment.tables,
         "computed": experiment.computed,
         "figures": experiment.figures,
+        "search": experiment.search,
     }
     seen: set[str] = set()
     for section, items in sections.items():
@@ -149,6 +152,43 @@ def _check_references(
             if item in seen:
                 raise bad_value(shown, section, item, "a name that no other table or figure has")
             seen.add(item)
+    for item, search in experiment.search.items():
+        for searched in search.methods:
+            _check_searched(experiment, search, searched, shown, f"search.{item}")
+
+
+def _check_searched(
+    experiment: Experiment, search: Search, searched: Searched, shown: Path, at: str
+) -> None:
+    """Refuse a grid that is about nothing, and candidates that can't be told from other methods."""
+    for name in filter(None, (search.setting, search.demo)):
+        if share := experiment.plain_readings[name].partition.validation:
+            wanted = f"none in setting {name}, as the search has one"
+            raise bad_value(shown, f"settings.{name}.partition.validation", share, wanted)
+    where, parts = f"{at}.methods.{searched.method}", searched.parts
+    for key in searched.grid:
+        part, dot, _ = key.rpartition(".")
+        if (dot or len(parts) > 1) and part not in parts:
+            wanted = f"<part>.<hyperparameter> with a part of {', '.join(parts)}"
+            raise bad_value(shown, f"{where}.grid", key, wanted)
+    for key in searched.published:
+        if key not in searched.grid:
+            wanted = f"a key of its grid, {', '.join(searched.grid)}"
+            raise bad_value(shown, f"{where}.published", key, wanted, searched.grid)
+    published = experiment.choice(search, searched)
+    if published is None:
+        raise UserError(
+            f"{shown}: {where}.published: missing: expected the paper's "
+            f"{', '.join(searched.grid)}, as neither `methods` nor the method's defaults say it all"
+        )
+    taken = {*experiment.methods, *part_files()}
+    names = [each.method for each in searched.candidates(published)]
+    for candidate, name in zip(searched.candidates(published), names, strict=True):
+        if taken & searched.variants(candidate).keys() or names.count(name) > 1:
+            raise bad_value(shown, f"{where}.grid", name, "a name that no other method has")
+        if len(name) > LONGEST:
+            wanted = f"values that make a name of at most {LONGEST} characters"
+            raise bad_value(shown, f"{where}.grid", name, wanted)
 
 
 def _columns_named(
@@ -180,6 +220,9 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
         if isinstance(spec, ClientStatistics):
             for dataset, setting in spec.settings.items():
                 yield f"computed.{item}.settings.{dataset}", setting
+    for item, search in experiment.search.items():
+        yield f"search.{item}.setting", search.setting
+        yield f"search.{item}.demo", search.demo
     for item, figure in experiment.figures.items():
         for where, value in figure.named_settings():
             yield f"figures.{item}.{where}", value

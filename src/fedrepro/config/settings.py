@@ -366,6 +366,19 @@ class Setting(Typed):
         reading._name = self._name + RELEASED
         return reading
 
+    def validated(self, name: str, share: float, variants: dict[str, Hyperparameters]) -> "Setting":
+        """The setting in which clients keep a share of their training samples for validation.
+
+        Args:
+            name: of the reading, without its system.
+            variants: what is searched there, beside the setting's own methods.
+        """
+        partition = self.partition.model_copy(update={"validation": share})
+        methods = {**self.methods, **variants}
+        reading = self.model_copy(update={"partition": partition, "methods": methods})
+        reading._name = f"{self._name.partition('/')[0]}/{name}"
+        return reading
+
     def partition_path(self, seed: int) -> Path:
         """Where the shares of the clients are, the same file for all methods."""
         folder = Path("results/partitions") / self.dataset / self.partition.name

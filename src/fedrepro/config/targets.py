@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedrepro.config.figures import Figure
+from fedrepro.config.searches import Candidate, Search, Searched
 from fedrepro.config.tables import ColumnOfTable, Computed, Costs, Quality, RowOfTable, Table
 from fedrepro.config.values import Scale
 
@@ -175,3 +176,44 @@ class TableTarget(Target):
             for run in cell.runs(name)
         )
         return tuple(dict.fromkeys(judged))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A method of a search.
+
+    Attributes:
+        candidates: the grid's, and the published one where the grid has it not.
+        published: the paper's choice, one of them.
+    """
+
+    searched: Searched
+    candidates: tuple[Candidate, ...]
+    published: Candidate
+
+
+@dataclass(frozen=True)
+class SearchTarget(Target):
+    """A search at a scale.
+
+    Attributes:
+        setting: in which clients keep validation samples.
+    """
+
+    search: Search
+    setting: str
+    seeds: tuple[int, ...]
+    trials: tuple[Trial, ...]
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(
+            run
+            for trial in self.trials
+            for candidate in trial.candidates
+            for run in self.runs_of(candidate)
+        )
+
+    def runs_of(self, candidate: Candidate) -> tuple[Run, ...]:
+        """One run per seed."""
+        return tuple(Run(self.setting, candidate.method, seed) for seed in self.seeds)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from pydantic import Field
 
 from fedrepro.config.figures import Figure
 from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
+from fedrepro.config.searches import Search, Searched, variants_of
 from fedrepro.config.settings import (
     RELEASED,
     Config,
@@ -19,11 +20,20 @@ from fedrepro.config.settings import (
     Setting,
 )
 from fedrepro.config.tables import Computed, RoundsTo, Table, wrapped
-from fedrepro.config.targets import Cell, ComputedTarget, FigureTarget, Run, TableTarget, Target
+from fedrepro.config.targets import (
+    Cell,
+    ComputedTarget,
+    FigureTarget,
+    Run,
+    SearchTarget,
+    TableTarget,
+    Target,
+    Trial,
+)
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._files import begins_as_inner, needs_of, takes_of
+from fedrepro.methods._files import UNKNOWN, begins_as_inner, default_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
@@ -47,16 +57,68 @@ class Experiment(Typed):
     tables: dict[Name, Table] = Field(default={})
     computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
     figures: dict[Name, Figure] = Field(default={})
+    search: dict[Name, Search] = Field(
+        default={}, description="Hyperparameters chosen on clients' validation samples."
+    )
 
     @cached_property
     def readings(self) -> dict[str, Setting]:
-        """The settings by name, and as ``<name>@released`` where the released code differs."""
+        """The settings by name, in all readings.
+
+        As ``<name>@released`` where the released code differs, and ``<name>@validation<share>``
+        where a search keeps validation samples.
+        """
+        found = dict(self.plain_readings)
+        for search in self.search.values():
+            variants = variants_of(search, partial(self.choice, search))
+            for name in {search.setting, *filter(None, [search.demo])} & self.plain_readings.keys():
+                reading = search.reading(name)
+                setting = found.get(reading, self.plain_readings[name])
+                found[reading] = setting.validated(reading, search.validation, variants)
+        return found
+
+    @cached_property
+    def plain_readings(self) -> dict[str, Setting]:
+        """Those of them that keep no validation samples."""
         released = {
             f"{name}{RELEASED}": setting.as_released()
             for name, setting in self.settings.items()
             if setting.released
         }
         return {**self.settings, **released}
+
+    def part(
+        self, setting: Setting, name: str, above: tuple[str, ...] = ()
+    ) -> tuple[str, Hyperparameters]:
+        """What a part that is named stands for in a setting, and what is said of it.
+
+        Raises:
+            UserError: for a variant that uses itself.
+        """
+        own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
+        base = str(own.pop("use", name))
+        if base == name:
+            return base, own
+        if base in above:
+            way = " <- ".join((*above, name, base))
+            raise UserError(f"{EXPERIMENTS}/{self.system}.yaml: methods: use: {way}: in a circle")
+        base, inherited = self.part(setting, base, (*above, name))
+        return base, {**inherited, **own}
+
+    def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
+        """The published values of what is searched; None where one of them is said nowhere."""
+        setting = self.plain_readings.get(search.setting)
+        found: Hyperparameters = {}
+        for key in searched.grid:
+            part, name = searched.place_of(key)
+            base, said = self.part(setting, part) if setting else (part, {})
+            released = f"{part}{RELEASED}" in searched.method.split("+")
+            value = said.get(name, default_of(base, name, released))
+            value = searched.published.get(key, value)
+            if value is UNKNOWN:
+                return None
+            found[key] = value
+        return found
 
 
 @dataclass(frozen=True)
@@ -145,7 +207,24 @@ class Workbench:
             for item, figure in experiment.figures.items():
                 seeds = self.seeds(at, system, figure.seeds)
                 found[system, item] = FigureTarget(system, item, at, figure, seeds)
+            for item in experiment.search:
+                found[system, item] = self.search(system, item, at)
         return found
+
+    def search(self, system: str, item: str, scale: Scale) -> SearchTarget:
+        """A search that there is, with its candidates."""
+        experiment = self.experiments[system]
+        search = experiment.search[item]
+        trials = []
+        for searched in search.methods:
+            published = experiment.choice(search, searched)
+            assert published is not None  # else it was refused
+            candidates = tuple(searched.candidates(published))
+            theirs = next(each for each in candidates if each.values == published)
+            trials.append(Trial(searched, candidates, theirs))
+        setting = f"{system}/{search.reading(search.setting_at(scale))}"
+        seeds = self.seeds(scale, system, search.seeds)
+        return SearchTarget(system, item, scale, search, setting, seeds, tuple(trials))
 
     def target(self, system: str, item: str, scale: str | None = None) -> Target:
         """One table or figure.
@@ -163,7 +242,10 @@ class Workbench:
         if item in experiment.figures:
             figure = experiment.figures[item]
             return FigureTarget(system, item, at, figure, self.seeds(at, system, figure.seeds))
-        items = [*experiment.tables, *experiment.computed, *experiment.figures]
+        if item in experiment.search:
+            return self.search(system, item, at)
+        sections = (experiment.tables, experiment.computed, experiment.figures, experiment.search)
+        items = [name for section in sections for name in section]
         raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
 
     def _require(self, system: str) -> None:
@@ -262,23 +344,14 @@ class Workbench:
         hyperparameters: dict[str, Hyperparameters] = {}
         for part in method.split("+"):
             name, at, fidelity = part.partition("@")
-            base, values = self._part(setting, name)
+            base, values = self._experiment_of(setting).part(setting, name)
             parts.append(f"{base}{at}{fidelity}")
             values.pop("trunk", None)
             hyperparameters[base] = values
         return "+".join(parts), hyperparameters
 
-    def _part(self, setting: Setting, name: str) -> tuple[str, Hyperparameters]:
-        """What a part that is named stands for, and what is said of it."""
-        given = self.experiments[setting.name.partition("/")[0]].methods
-
-        def merged(part: str) -> Hyperparameters:
-            return {**given.get(part, {}), **setting.methods.get(part, {})}
-
-        own = merged(name)
-        base = str(own.pop("use", name))
-        inherited = merged(base) if base != name else {}
-        return base, {**inherited, **own}
+    def _experiment_of(self, setting: Setting) -> Experiment:
+        return self.experiments[setting.name.partition("/")[0]]
 
     def trunk_of(self, run: Run) -> Run | None:
         """The run that a run's first rounds may be: of the method that its outermost part wraps.
@@ -289,7 +362,7 @@ class Workbench:
         setting = self.setting(run.setting)
         first, _, rest = run.method.partition("+")
         name, at, fidelity = first.partition("@")
-        base, values = self._part(setting, name)
+        base, values = self._experiment_of(setting).part(setting, name)
         if begins_as_inner(base):
             return Run(run.setting, rest or "fedavg", run.seed)
         trunk = values.get("trunk")

@@ -7,6 +7,7 @@ your own is searched too (:mod:`fedrepro.support.own`).
 import ast
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
@@ -80,23 +81,60 @@ def _said_in(file: Path, key: str) -> tuple[str, ...]:
 
 
 def _said_by_class(file: Path, cls: ast.ClassDef, key: str) -> tuple[str, ...] | None:
-    """What a class says, else the first of its bases in this package's methods that says it."""
+    """The names that a class says, or inherits."""
+    found = _assigned(file, cls, key)
+    if found is None:
+        return None
+    where, value = found
+    try:
+        return tuple(map(str, ast.literal_eval(value)))
+    except (ValueError, TypeError):
+        raise UserError(
+            f"{where}:{value.lineno}: {key}: expected a tuple of names, written out"
+        ) from None
+
+
+def _assigned(file: Path, cls: ast.ClassDef, key: str) -> tuple[Path, ast.expr] | None:
+    """What a class assigns to a name, else the first of its bases in this package's methods."""
     for node in cls.body:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(isinstance(target, ast.Name) and target.id == key for target in targets):
-            try:
-                return tuple(map(str, ast.literal_eval(node.value)))
-            except (ValueError, TypeError):
-                raise UserError(
-                    f"{file}:{node.lineno}: {key}: expected a tuple of names, written out"
-                ) from None
+            return file, node.value
     for base in cls.bases:
         found = _class_called(file, base.id) if isinstance(base, ast.Name) else None
-        if found and (said := _said_by_class(*found, key)) is not None:
-            return said
+        if found and (assigned := _assigned(*found, key)) is not None:
+            return assigned
     return None
+
+
+UNKNOWN = object()
+
+
+def default_of(part: str, key: str, released: bool = False) -> Any:
+    """A hyperparameter's default, or :data:`UNKNOWN` where it is not written out as a value.
+
+    Args:
+        released: that of ``part@released``, where :func:`fedrepro.engine.fidelity.divergence` made
+            it.
+    """
+    for file in module_files(part):
+        for cls in (node for node in _parse(file).body if isinstance(node, ast.ClassDef)):
+            found = _assigned(file, cls, key)
+            if found:
+                return _value_of(found[1], released)
+    return UNKNOWN
+
+
+def _value_of(node: ast.expr, released: bool) -> Any:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "divergence":
+        named = {each.arg: each.value for each in node.keywords}
+        node = named["released"] if released else (*node.args, named.get("default", node))[0]
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return UNKNOWN
 
 
 def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:

@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget, Target
+from fedrepro.config.targets import (
+    ComputedTarget,
+    FigureTarget,
+    SearchTarget,
+    TableTarget,
+    Target,
+)
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
@@ -29,6 +35,7 @@ from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
@@ -37,7 +44,7 @@ from fedrepro.support.errors import UserError
 
 
 def write_page(workbench: Workbench, target: Target, published: Published) -> Path:
-    """The page of a table or figure, and the pages of its runs.
+    """The page of a table, figure or search, and the pages of its runs.
 
     Raises:
         UserError: when a table was not computed yet, or a file is damaged.
@@ -55,6 +62,9 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         content = figure_page(workbench, target, published)
         _write_figure(renderer, page, content["drawn"])
         records, template = content["records"], "figure.html.j2"
+    elif isinstance(target, SearchTarget):
+        content = search_page(workbench, target, published)
+        records, template = content["records"], "search.html.j2"
     else:
         assert isinstance(target, ComputedTarget)
         cells = computed.compute(workbench, target, published)

@@ -1,15 +1,17 @@
 """Whether every method and hyperparameter that the experiment files name exists and fits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fedrepro.config.run_spec import RunSpec, Source
 from fedrepro.config.tables import wrapped
+from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
 from fedrepro.methods._files import part_files
 from fedrepro.run import fingerprint
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 
 # Composing imports torch, which takes two seconds: not again for what has been checked.
@@ -25,17 +27,21 @@ def check_methods(workbench: Workbench) -> None:
         UserError: for the first that can't be composed: one line with file and key.
     """
     claims = list(_claims(workbench))
+    searched = list(_searched(workbench))
     files = tuple(part_files().values())
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
-    verdict = fingerprint.of_text(f"{code} {claims!r}")
+    verdict = fingerprint.of_text(f"{code} {claims!r} {searched!r}")
     mark = workbench.root / MARK
     if mark.exists() and mark.read_text(encoding="utf-8") == verdict:
         return
-    for where, composition, hyperparameters in claims:
+    for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
-            registry.compose(composition, hyperparameters)
+            method, _ = registry.compose(composition, hyperparameters)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
+        if number >= len(claims) and not (method.classifies or method.own_classifier):
+            wanted = "a method that trains a classifier: others have no score on validation samples"
+            raise UserError(f"{where}: {composition!r}: expected {wanted}")
     with write_atomically(mark) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
 
@@ -48,7 +54,21 @@ def check_given(workbench: Workbench) -> None:
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
-            workbench.run_spec(*run)
+            given = workbench.run_spec(*run).given
+            if isinstance(target, SearchTarget):
+                _refuse_seen(workbench, target, run[1], given)
+
+
+def _refuse_seen(
+    workbench: Workbench, target: SearchTarget, method: str, given: Mapping[str, Source]
+) -> None:
+    """Refuse what was trained on clients' samples, among them those that are kept to choose by."""
+    for name, source in given.items():
+        if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server":
+            where = f"{workbench.files[target.system]}: search.{target.item}"
+            raise bad_value(
+                where, method, name, "a method that is given nothing trained on clients' samples"
+            )
 
 
 def _claims(workbench: Workbench) -> Iterator[Claim]:
@@ -56,7 +76,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         file = workbench.files[system]
         sections = {"methods": experiment.methods} | {
             f"settings.{name}.methods": setting.methods
-            for name, setting in experiment.readings.items()
+            for name, setting in experiment.plain_readings.items()
         }
         for key, section in sections.items():
             for part, values in section.items():
@@ -83,3 +103,17 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
             for name, method in needs:
                 setting = workbench.setting(f"{system}/{name}")
                 yield f"{file}: figures.{item}", *workbench.compose(setting, method)
+
+
+def _searched(workbench: Workbench) -> Iterator[Claim]:
+    """All candidates of searches."""
+    for system, experiment in workbench.experiments.items():
+        for item in experiment.search:
+            for scale in SCALES:
+                target = workbench.search(system, item, scale)
+                setting = workbench.setting(target.setting)
+                for trial in target.trials:
+                    where = f"search.{item}.methods.{trial.searched.method}"
+                    for candidate in trial.candidates:
+                        composed = workbench.compose(setting, candidate.method)
+                        yield f"{workbench.files[system]}: {where}", *composed

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Setting
-from fedrepro.config.targets import FigureTarget, Run, Target
+from fedrepro.config.targets import FigureTarget, Run, SearchTarget, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import Fetched, RawFile
@@ -391,7 +391,7 @@ class Bill:
         """
         groups = [
             (
-                "figure" if isinstance(target, FigureTarget) else "table",
+                _kind_of(target),
                 f"{target.system}/{target.item}",
                 [costs[run] for run in target.runs],
             )
@@ -568,6 +568,15 @@ def makespan(
             if not waits[run]:
                 heappush(ready, (-ahead[run], number[run], run))
     return now
+
+
+def _kind_of(target: Target) -> str:
+    match target:
+        case FigureTarget():
+            return "figure"
+        case SearchTarget():
+            return "search"
+    return "table"
 
 
 def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:

@@ -18,7 +18,14 @@ from fedrepro.config.loading import load
 from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Overrides, Resources
 from fedrepro.config.tables import ClientStatistics
-from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
+from fedrepro.config.targets import (
+    ComputedTarget,
+    FigureTarget,
+    Run,
+    SearchTarget,
+    TableTarget,
+    Target,
+)
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
@@ -290,6 +297,8 @@ class Graph:
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
             return [*found, *map(str, target.analyses), *self._shared_out(target)]
+        if isinstance(target, SearchTarget):
+            return found
         assert isinstance(target, TableTarget)
         return [str(target.path), *found, *self._histograms(target)]
 
@@ -327,6 +336,8 @@ class Graph:
                 return target.spec.model_dump_json()
             case FigureTarget():
                 return f"{target.figure.model_dump_json()} {self._definitions(target)}"
+            case SearchTarget():
+                return f"{target.search.model_dump_json()} {self._definitions(target)}"
         return ""
 
     def pages(self) -> list[str]:

@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from fedrepro.config.targets import ComputedTarget, FigureTarget, Run, TableTarget, Target
+from fedrepro.config.targets import (
+    ComputedTarget,
+    FigureTarget,
+    Run,
+    SearchTarget,
+    TableTarget,
+    Target,
+)
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.coverage import ARITHMETIC
@@ -96,10 +103,10 @@ def _table_state(
         if there:
             demo = {"run": sum(result.n > 0 for result in there), "cells": len(there)}
     figure = None
-    if isinstance(target, FigureTarget):
+    if isinstance(target, FigureTarget | SearchTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
-        if not target.runs:
+        if isinstance(target, FigureTarget) and not target.runs:
             figure = {"run": int(_is_computed(workbench, target)), "wanted": 0}
     title = caption.title if caption else (_title_of(target) if target else "")
     return {
@@ -133,6 +140,8 @@ def _title_of(target: Target) -> str:
             return target.spec.title
         case FigureTarget():
             return target.figure.title
+        case SearchTarget():
+            return target.search.title
     return ""
 
 

@@ -1,0 +1,184 @@
+"""Searches of experiment files: hyperparameters from a grid, chosen on samples kept from training.
+
+Every candidate is an ordinary method variant in a reading of the setting, ``<name>@validation0.2``,
+in which clients keep a part of their training samples for validation.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import product
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from fedrepro.config.settings import Seeds
+from fedrepro.config.tables import OverClients, Summary
+from fedrepro.config.values import Composition, Hyperparameters, Scalar, Scale, SettingName
+from fedrepro.support.typed_yaml import Real, Typed, expected, later
+
+MOST = 1000  # candidates of a method
+LONGEST = 120  # characters of a candidate's name, which is a folder's
+
+Values = Annotated[
+    list[Annotated[Scalar, expected("a number, a word, true, false or null")]], Field(min_length=1)
+]
+
+
+def _tag_of_metric(value: object) -> str:
+    return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
+
+
+# What there is on validation samples as on test samples.
+SearchMetric = Annotated[
+    Annotated[Literal["accuracy", "loss"], Tag("plain")]
+    | Annotated[OverClients, Tag("OverClients")],
+    Discriminator(_tag_of_metric),
+]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point of a grid.
+
+    Attributes:
+        values: hyperparameters by the grid's keys.
+        method: the name that its runs are filed under. It follows from the values alone, so that
+            another grid makes no run again.
+    """
+
+    values: Mapping[str, Scalar]
+    method: str
+
+
+class Searched(Typed):
+    """A method of a search, and the values that are tried."""
+
+    method: Composition
+    label: str | None = Field(default=None, description="Default: the method's name.")
+    grid: dict[str, Values] = Field(
+        min_length=1,
+        description="Values by hyperparameter; of a composition by <part>.<hyperparameter>. All "
+        "combinations are tried.",
+    )
+    published: Hyperparameters = Field(
+        default={},
+        description="The paper's choice, where neither `methods` nor the method's defaults say it.",
+    )
+
+    @field_validator("grid")
+    @classmethod
+    def _distinct(cls, grid: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
+        for name, values in grid.items():
+            if any(value in values[:place] for place, value in enumerate(values)):
+                raise ValueError(f"values of {name} that differ from each other")
+        if math.prod(map(len, grid.values())) > MOST:
+            raise ValueError(f"a grid of at most {MOST:,} candidates")
+        return grid
+
+    @property
+    def parts(self) -> list[str]:
+        """The names in its composition, as `methods` of the experiment file has them."""
+        return [part.partition("@")[0] for part in self.method.split("+")]
+
+    def place_of(self, key: str) -> tuple[str, str]:
+        """The part that a key of the grid is about, and its hyperparameter."""
+        part, _, name = key.rpartition(".")
+        return part or self.parts[0], name
+
+    def candidate(self, values: Mapping[str, Scalar]) -> Candidate:
+        """The candidate that has these values."""
+        names = []
+        for part in self.method.split("+"):
+            name, at, fidelity = part.partition("@")
+            names.append(f"{self._variant(name, values)}{at}{fidelity}")
+        return Candidate(values, "+".join(names))
+
+    def _variant(self, part: str, values: Mapping[str, Scalar]) -> str:
+        places = sorted((self.place_of(key), value) for key, value in values.items())
+        own = (f"{name}{_written(value)}" for (whose, name), value in places if whose == part)
+        return "_".join((part, *own))
+
+    def candidates(self, published: Mapping[str, Scalar] | None) -> list[Candidate]:
+        """The grid's, the first key varying slowest; the published one last where it has it not."""
+        grid = [dict(zip(self.grid, row, strict=True)) for row in product(*self.grid.values())]
+        if published is not None and published not in grid:
+            grid.append(dict(published))
+        return [self.candidate(values) for values in grid]
+
+    def variants(self, candidate: Candidate) -> dict[str, Hyperparameters]:
+        """The candidate's parts that the grid is about, as ``methods`` of a setting has them."""
+        found: dict[str, Hyperparameters] = {}
+        for key, value in candidate.values.items():
+            part, name = self.place_of(key)
+            # What another run's first rounds are is another matter for each candidate.
+            variant = found.setdefault(
+                self._variant(part, candidate.values), {"use": part, "trunk": None}
+            )
+            variant[name] = value
+        return found
+
+
+def _written(value: Scalar) -> str:
+    """A value as a part of a method's name."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, str):
+        return re.sub(r"[^A-Za-z0-9_.]", "_", value)
+    exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
+    if exact.is_finite() and abs(exact.adjusted()) > LONGEST:
+        return "_" * LONGEST  # too long, whatever its digits are
+    return format(exact, "f").replace("-", "minus")
+
+
+class Search(Typed):
+    """Hyperparameters chosen on validation samples, beside the published choice."""
+
+    title: str
+    setting: SettingName
+    demo: SettingName | None = Field(default=None, description="Its stand-in at scale demo.")
+    seeds: Seeds | None = Field(default=None, description="Instead of the experiment's.")
+    validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")] = (
+        Field(description="The share of its training samples that each client keeps out of it.")
+    )
+    metric: SearchMetric = "accuracy"
+    summary: Summary = later(Summary())
+    methods: list[Searched] = Field(min_length=1)
+
+    @field_validator("metric")
+    @classmethod
+    def _one_mixture(cls, metric: Any) -> Any:
+        if isinstance(metric, OverClients) and metric.mix != "fixed":
+            raise ValueError("`mix: fixed`: the others are chosen on test samples")
+        return metric
+
+    @model_validator(mode="after")
+    def _each_method_once(self) -> Self:
+        methods = [each.method for each in self.methods]
+        twice = next((each for each in methods if methods.count(each) > 1), None)
+        if twice:
+            raise ValueError(f"each method once, and {twice} is there twice: one grid has it all")
+        return self
+
+    def setting_at(self, scale: Scale) -> str:
+        """The setting, before anything is kept for validation."""
+        return self.demo if scale == "demo" and self.demo else self.setting
+
+    def reading(self, setting: str) -> str:
+        """The name of a setting in which clients keep validation samples."""
+        return f"{setting}@validation{self.validation}"
+
+
+PublishedOf = Callable[[Searched], Mapping[str, Scalar] | None]
+
+
+def variants_of(search: Search, published: PublishedOf) -> dict[str, Hyperparameters]:
+    """All candidates' parts, by name, for ``methods`` of the setting that they run in."""
+    return {
+        name: values
+        for searched in search.methods
+        for candidate in searched.candidates(published(searched))
+        for name, values in searched.variants(candidate).items()
+    }

@@ -1,0 +1,141 @@
+"""The page of a search: the published, the selected and the test-selected choice side by side."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedrepro.config.targets import SearchTarget
+from fedrepro.config.values import SCALES
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.measures import measure_of
+from fedrepro.report.cells.search import Found, Tried, compute
+from fedrepro.report.drawing.charts import matrix
+from fedrepro.report.pages.about import about
+from fedrepro.report.pages.figures.base import symbol
+from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.report.pages.templates import plain
+from fedrepro.report.papers.published import Published
+from fedrepro.run.results import find_run
+
+WIDEST = 6  # values of a hyperparameter that a chart has room for
+
+
+@dataclass(frozen=True)
+class Row:
+    """One of the three choices; ``tried`` is None as long as there is none."""
+
+    label: str
+    tried: Tried | None
+    note: str
+    optimistic: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """A method of a search.
+
+    Attributes:
+        label: its name on the page.
+        parts: of its composition, for links.
+        chart: None where the grid is no line of numbers.
+    """
+
+    label: str
+    parts: tuple[str, ...]
+    found: Found
+    rows: tuple[Row, ...]
+    chart: Panel | None
+
+
+def search_page(workbench: Workbench, target: SearchTarget, published: Published) -> dict[str, Any]:
+    """The content of a search's page, from its runs.
+
+    Raises:
+        UserError: when a file of a run is damaged.
+    """
+    search = target.search
+    setting = workbench.setting(target.setting)
+    records = [find_run(workbench.root, run) for run in target.runs]
+    views = []
+    for found in compute(workbench, target):
+        searched = found.trial.searched
+        composition, _ = workbench.compose(setting, searched.method)
+        views.append(
+            View(
+                searched.label or searched.method,
+                tuple(part.partition("@")[0] for part in composition.split("+")),
+                found,
+                _rows(found),
+                _chart(target, found),
+            )
+        )
+    return {
+        "title": search.title,
+        "views": views,
+        "measure": _words(target),
+        "unit": measure_of(search.metric).unit,
+        "summary": search.summary,
+        "share": f"{100 * search.validation:g}",
+        "setting": target.setting,
+        "stands_in": target.scale == "demo" and search.demo is not None,
+        "scale": target.scale,
+        "seeds": {scale: workbench.seeds(scale, target.system, search.seeds) for scale in SCALES},
+        "records": [record for record in records if record.manifest],
+        **about(published, target.system, target.item, ""),
+    }
+
+
+def _rows(found: Found) -> tuple[Row, ...]:
+    def at(place: int | None) -> Tried | None:
+        return None if place is None else found.tried[place]
+
+    waiting = f"{found.waiting} of {len(found.tried)} candidates have not run yet"
+    notes = [waiting] if found.waiting else []
+    if found.selected is not None and found.selected == found.published:
+        notes.append("the published choice")
+    same = found.test_selected is not None and found.test_selected == found.selected
+    in_grid = len(found.tried) == _size_of_grid(found)
+    return (
+        Row("Published", at(found.published), "" if in_grid else "added: the grid has it not"),
+        Row("Selected on validation samples", at(found.selected), "; ".join(notes)),
+        Row(
+            "Best on test samples",
+            at(found.test_selected),
+            "the same candidate" if same else "",
+            optimistic=True,
+        ),
+    )
+
+
+def _words(target: SearchTarget) -> str:
+    """The metric's name, for either part of the samples."""
+    return measure_of(target.search.metric).words.replace(" by test samples", " by samples")
+
+
+def _size_of_grid(found: Found) -> int:
+    return len(found.trial.searched.candidates(None))
+
+
+def _chart(target: SearchTarget, found: Found) -> Panel | None:
+    """The grid with its validation scores, where it has one or two hyperparameters."""
+    searched = found.trial.searched
+    across, *further = searched.grid
+    if len(further) > 1 or len(searched.grid[across]) > WIDEST:
+        return None
+    words = _words(target)
+    means = [each.validation.mean for each in found.tried[: _size_of_grid(found)]]
+    # The first key varies slowest.
+    down = searched.grid[further[0]] if further else ["validation"]
+    wide, tall = len(searched.grid[across]), len(down)
+    values = [[means[column * tall + row] for column in range(wide)] for row in range(tall)]
+    if not any(value is not None for line in values for value in line):
+        return None
+    svg = matrix(
+        values,
+        x=[plain(value) for value in searched.grid[across]],
+        y=[plain(value) for value in down],
+        titles=(symbol(across), symbol(further[0]) if further else ""),
+        rising=measure_of(target.search.metric).rising,
+        description=f"{words} on validation samples by {' and '.join(searched.grid)}; the "
+        "numbers stand in the table of candidates.",
+    )
+    return Panel(f"{words} on validation samples", svg)
