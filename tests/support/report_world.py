@@ -46,8 +46,8 @@ def make_system(root: Path, system: str) -> Path:
 
 
 def copy_inputs(root: Path) -> None:
-    """Templates and papers, without reference results."""
-    ignore = shutil.ignore_patterns("reference", "site")
+    """Templates and papers, without reference results, nor sentences about whole tables."""
+    ignore = shutil.ignore_patterns("reference", "site", "what_follows.yaml")
     shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 
 

@@ -1,4 +1,4 @@
-"""``fedrepro methods``, ``models``, ``settings``, ``coverage``: what there is.
+"""``fedrepro methods``, ``models``, ``settings``, ``coverage``, ``claims``: what there is.
 
 All of them briefly, one by its name in full; ``--json`` and tab-separated lines are for programs.
 """
@@ -51,6 +51,14 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     coverage.add_argument("--json", action="store_true", help="print JSON")
     coverage.set_defaults(handler=show_coverage)
+    claims = subparsers.add_parser(
+        "claims",
+        help="list the papers' claims, and what the printed numbers and our runs say of each",
+        description="List every claim of the papers: whether the printed numbers support it, and "
+        "whether runs at scale paper do, in the text's reading and in the released code's.",
+    )
+    claims.add_argument("--json", action="store_true", help="print JSON")
+    claims.set_defaults(handler=show_claims)
     schema = subparsers.add_parser(
         "schema",
         help="write the JSON schemas that editors check config/ with",
@@ -180,6 +188,25 @@ SHORT = {
     "arithmetic_agree": "sums_agree",
     "arithmetic_differ": "sums_differ",
 }
+
+
+def show_claims(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.report.cells import tables
+    from fedrepro.report.pages.claims import views_of
+    from fedrepro.report.papers import published
+
+    bench = load()
+    papers = published.load(bench.root)
+    found = {
+        key: tables.compute(bench, target, papers) for key, target in bench.tables("paper").items()
+    }
+    rows = [view.facts for view in views_of(bench, papers, found)]
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+        return
+    header = ("claim", "says", "printed", "ours", "released", "lead", "seeds")
+    print_rows(header, [[str(row[key]) for key in header] for row in rows])
 
 
 def write_schemas(arguments: argparse.Namespace) -> None:

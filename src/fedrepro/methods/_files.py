@@ -150,6 +150,43 @@ def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
     return None
 
 
+def departures_of(composition: str) -> tuple[str, ...]:
+    """The numbers of the discrepancies that its parts can follow, without importing any."""
+    return _departures_of(composition, own.folder_of("methods"))
+
+
+@lru_cache
+def _departures_of(composition: str, folder: Path | None) -> tuple[str, ...]:
+    found = (
+        number
+        for file in module_files(composition)
+        for node in _parse(file).body
+        if isinstance(node, ast.ClassDef)
+        for number in _items_of(file, node).values()
+    )
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _items_of(file: Path, cls: ast.ClassDef) -> dict[str, str]:
+    """``item`` by field that ``divergence`` makes, "" of others: a class's and its bases' here."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.bases):
+        above = _class_called(file, base.id) if isinstance(base, ast.Name) else None
+        found |= _items_of(*above) if above else {}
+    for node in cls.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = _item_of(node.value)
+    return found
+
+
+def _item_of(value: ast.expr | None) -> str:
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "divergence":
+        return ""
+    named = {each.arg: each.value for each in value.keywords}
+    item = named.get("item") or value.args[2]
+    return str(item.value) if isinstance(item, ast.Constant) else ""
+
+
 def begins_as_inner(part: str) -> bool:
     """Whether a part is a wrapper that says how long it is what it wraps."""
     return _begins_as_inner(part, own.folder_of("methods"))

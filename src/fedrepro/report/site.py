@@ -18,7 +18,7 @@ from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.drawing.partition import HeatMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
-from fedrepro.report.pages.claims import claims_page
+from fedrepro.report.pages.claims import claims_page, views_of
 from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.downloads import (
     as_bibtex,
@@ -208,7 +208,7 @@ def write_site(
     renderer.write(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, landed)
     )
-    claims = claims_page(published, tables.values())
+    claims = claims_page(published, views_of(workbench, published, tables))
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
     compared = compare_pages(workbench, tables)
     for file, content in compared.items():

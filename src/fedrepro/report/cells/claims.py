@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
+from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell
@@ -87,6 +88,16 @@ def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
             if cell.printed and cell.paper.n and table.published_table:
                 found.setdefault((table.system, table.published_table, cell.printed.name), cell)
     return found
+
+
+def released_index(answers: Mapping[tuple[str, str], Mapping[Name, Both]]) -> CellIndex:
+    """The same of what is read as the released code has it."""
+    return {
+        (*key, name): both.released.cell
+        for key, found in answers.items()
+        for name, both in found.items()
+        if both.released
+    }
 
 
 def judge_claim(claim: Claim, pairs: Sequence[Pair], index: CellIndex) -> Finding:

@@ -8,6 +8,7 @@ from fedrepro.config.targets import ComputedTarget, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
 from fedrepro.report.cells.cell import ComputedTable, Printed
+from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
@@ -18,22 +19,27 @@ TRAINED = {
 }  # fmt: skip
 ARITHMETIC = {"agrees": "arithmetic_agree", "differs": "arithmetic_differ"}
 COUNTS = ("printed", "targets", "computed", *TRAINED.values(), *ARITHMETIC.values())
-ALL = "all"
+ALL, RELEASED = "all", "released"
 
 
 def coverage(workbench: Workbench) -> list[dict[str, Any]]:
-    """A row for each published table, after each system a row for it, and one for all.
+    """A row for each published table, after each system one for it and its released reading.
 
-    Keys: system, table (an item such as table_2_3, or "all") and :data:`COUNTS`. A cell with a
-    target is one that an experiment file's row and column name; ``computed`` ones have a number
-    from the published setting, today: tables are computed, not read.
+    Keys: system, table (an item such as table_2_3, "all" or "released") and :data:`COUNTS`; the
+    last rows are those of all systems. A cell with a target is one that an experiment file's row
+    and column name; ``computed`` ones have a number from the published setting, today: tables are
+    computed, not read. "released" are the printed cells that some table asks for as the released
+    code has settings, methods or scoring; of several such numbers the one that follows it furthest
+    counts.
     """
     published = papers.load(workbench.root)
     found = {
         key: tables.compute(workbench, target, published)
         for key, target in workbench.tables("paper").items()
     }
-    return rows_of(count(workbench, published, found), published)
+    return rows_of(
+        count(workbench, published, found), published, count_released(workbench, published, found)
+    )
 
 
 def count(
@@ -70,6 +76,30 @@ def count(
     return counts
 
 
+def count_released(
+    workbench: Workbench,
+    published: Published,
+    found: Mapping[tuple[str, str], ComputedTable],
+) -> dict[str, Counter[str]]:
+    """By system the counts of the released reading."""
+    asked: dict[str, set[tuple[str, ...]]] = {}
+    for (system, item), table in found.items():
+        target = workbench.table(system, item, "paper")
+        for wanted, cell in zip(target.cells, table.cells, strict=True):
+            if cell.printed and released_in(workbench, target, wanted):
+                name = str(table.published_table), *cell.printed.name
+                asked.setdefault(system, set()).add(name)
+    counts = {
+        system: Counter(printed=len(names), targets=len(names)) for system, names in asked.items()
+    }
+    for (system, _), cells in answers_by_table(workbench, found, published).items():
+        for both in cells.values():
+            if both.released:
+                counted = counts_of(True, both.released.cell.verdict)
+                counts[system].update({**counted, "targets": 0})
+    return counts
+
+
 def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
     """What one printed cell with a target adds to the counts."""
     counts = {"targets": 1, "computed": int(has_value)}
@@ -80,7 +110,9 @@ def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
 
 
 def rows_of(
-    counts: Mapping[tuple[str, str], Counter[str]], published: Published
+    counts: Mapping[tuple[str, str], Counter[str]],
+    published: Published,
+    released: Mapping[str, Counter[str]],
 ) -> list[dict[str, Any]]:
     """The counts with their sums, as rows.
 
@@ -101,8 +133,11 @@ def rows_of(
             _row(system, item, counts[owner, item]) for owner, item in further if owner == system
         ]
         rows.append(_row(system, ALL, whole))
+        if system in released:
+            rows.append(_row(system, RELEASED, released[system]))
         everything += whole
     rows.append(_row(ALL, ALL, everything))
+    rows.append(_row(ALL, RELEASED, sum(released.values(), Counter())))
     return rows
 
 

@@ -1,12 +1,21 @@
 """The page of the claims: what the printed numbers say of each, and what our runs do."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.claims import WORDS, CellIndex, Finding, index_of, judge_claim
+from fedrepro.report.cells.claims import (
+    WORDS,
+    CellIndex,
+    Finding,
+    index_of,
+    judge_claim,
+    released_index,
+)
+from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, label_of
@@ -14,18 +23,56 @@ from fedrepro.report.papers.published import Published, label_of
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A claim with both of its verdicts; ``tables`` are the pages of its tables and their names."""
+    """A claim with its verdicts.
+
+    Attributes:
+        ours: of the text's reading.
+        released: of the released code's, as far as it is computed.
+        tables: the pages of its tables and their names.
+    """
 
     claim: Claim
     printed: PrintedFinding
     ours: Finding
+    released: Finding
     tables: tuple[tuple[str, str], ...]
 
+    @property
+    def facts(self) -> dict[str, str | int]:
+        """As a row: its verdicts, how many comparisons they rest on, and our mean lead."""
+        overall = self.ours.overall
+        lead = f"{overall.lead:+.2f}" if overall else ""
+        if overall and overall.low is not None:
+            lead += f" [{overall.low:+.2f}, {overall.high:+.2f}]"
+        return {
+            "claim": self.claim.anchor,
+            "says": self.claim.says,
+            "source": self.claim.source,
+            "printed": f"{self.printed.word} ({self.printed.held} of {self.printed.of})",
+            "ours": _tally(self.ours),
+            "released": _tally(self.released),
+            "lead": lead,
+            "seeds": overall.seeds if overall else 0,
+        }
 
-def claims_page(published: Published, tables: Iterable[ComputedTable]) -> dict[str, Any]:
-    """The content of the page, from the tables' JSON."""
-    index = index_of(tables)
-    views = [_view(claim, published, index) for claim in published.claims]
+
+def _tally(finding: Finding) -> str:
+    """The verdict, and how many of its comparisons are computed."""
+    computed, of = len(finding.computed), len(finding.comparisons)
+    return f"{finding.word} ({computed} of {of})" if computed else finding.word
+
+
+def views_of(
+    workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
+) -> list[ClaimView]:
+    """All claims, judged by some tables."""
+    index = index_of(tables.values())
+    released = released_index(answers_by_table(workbench, tables, published))
+    return [_view(claim, published, index, released) for claim in published.claims]
+
+
+def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, Any]:
+    """The content of the page."""
     return {
         "groups": [
             {"about": system, "views": [view for view in views if view.claim.system == name]}
@@ -46,13 +93,14 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     }
 
 
-def _view(claim: Claim, published: Published, index: CellIndex) -> ClaimView:
+def _view(claim: Claim, published: Published, index: CellIndex, released: CellIndex) -> ClaimView:
     pairs = pairs_of(claim, published)
     labels = {key: cells[0].table for key, cells in published.tables.items() if cells}
     return ClaimView(
         claim,
         judge_printed(claim, pairs),
         judge_claim(claim, pairs, index),
+        judge_claim(claim, pairs, released),
         tuple(
             (f"{claim.system}/{item}.html", label_of(item, labels.get((claim.system, item), "")))
             for item in claim.tables

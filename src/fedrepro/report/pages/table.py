@@ -12,6 +12,7 @@ from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell
 from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
+from fedrepro.report.pages.follows import what_follows
 from fedrepro.report.pages.run import flatten
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import rule_in_words
@@ -125,6 +126,7 @@ def table_page(
         "stages": [stage for _, stage in stages],
         "stand_ins": sorted({workbench.setting(name).dataset for name in stand_ins}),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
+        "follows": what_follows(workbench, target, table, published),
         **about(published, target.system, target.item, table.published_table or ""),
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],

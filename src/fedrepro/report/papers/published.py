@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.insight import Insight
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
@@ -23,6 +24,7 @@ from fedrepro.support.typed_yaml import Typed, read_yaml
 Entry = TypeVar("Entry", bound=Typed)
 
 ORDER = PAPERS / "systems.yaml"
+INSIGHTS = "what_follows.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
 
 # How numbers of a printed metric are to be read: percent (100 is all), fraction (1 is all), or a
@@ -159,6 +161,7 @@ class Published:
     words: Mapping[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
     captions: Mapping[tuple[str, str], Caption] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    insights: tuple[Insight, ...] = ()
     references: References = field(default_factory=References)
 
     @cached_property
@@ -241,6 +244,12 @@ class Published:
             claim for claim in self.claims if claim.system == system and items & {*claim.tables}
         )
 
+    def insights_on(self, system: str, item: str) -> tuple[Insight, ...]:
+        """What is said of a table."""
+        return tuple(
+            each for each in self.insights if each.system == system and item in each.tables
+        )
+
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
         """The entries of the ledger that bear on a table, or on what it is a part of."""
         items = {item, split_part(item)[0]}
@@ -297,6 +306,7 @@ def load(root: Path = Path()) -> Published:
     words: dict[tuple[str, str], tuple[Wording, ...]] = {}
     captions: dict[tuple[str, str], Caption] = {}
     claims: list[Claim] = []
+    insights: list[Insight] = []
     for system, folder in folders.items():
         cells += (_cell(system, row) for row in _rows(root, folder / "cells.csv"))
         about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
@@ -305,10 +315,8 @@ def load(root: Path = Path()) -> Published:
             _entry(Discrepancy, entries, system, entry)
             for entry in read_yaml(root / entries, entries)
         )
-        sayings = folder / "claims.yaml"
-        if (root / sayings).exists():
-            given = read_yaml(root / sayings, sayings)
-            claims += (_entry(Claim, sayings, system, entry) for entry in given)
+        claims += _entries(Claim, root, folder / "claims.yaml", system)
+        insights += _entries(Insight, root, folder / INSIGHTS, system)
         for row in _rows(root, folder / "notes.csv", needed=False):
             key = system, row["item"]
             notes[key] = (*notes.get(key, ()), row["note"])
@@ -320,7 +328,15 @@ def load(root: Path = Path()) -> Published:
             captions[system, path.stem] = _caption(path)
     references = load_references(root)
     return Published(
-        tuple(cells), systems, tuple(ledger), notes, words, captions, tuple(claims), references
+        tuple(cells),
+        systems,
+        tuple(ledger),
+        notes,
+        words,
+        captions,
+        tuple(claims),
+        tuple(insights),
+        references,
     )
 
 
@@ -332,6 +348,13 @@ def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
         if isinstance(error, FileNotFoundError) and not needed:
             return []
         raise UserError(f"{path}: can't be read: {error.strerror}") from None
+
+
+def _entries(model: type[Entry], root: Path, path: Path, system: str) -> list[Entry]:
+    """Those of a file that a paper need not have."""
+    if not (root / path).exists():
+        return []
+    return [_entry(model, path, system, entry) for entry in read_yaml(root / path, path)]
 
 
 def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:

@@ -1,0 +1,110 @@
+"""Sentences of what_follows.yaml with the runs' numbers in them."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from fedrepro.config.targets import TableTarget
+from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.papers.insight import Address, Insight
+from fedrepro.report.papers.published import INSIGHTS
+from fedrepro.run.results import PAPERS
+from fedrepro.support.errors import UserError, bad_value
+
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+MINUS = "\N{MINUS SIGN}"
+
+# A table of the sentence's system at scale paper, with its numbers.
+Find = Callable[[str], tuple[TableTarget, ComputedTable]]
+
+
+def sentence(insight: Insight, find: Find) -> str | None:
+    """The sentence; None where a number is missing, or it takes for granted what is not so.
+
+    Raises:
+        UserError: when a placeholder or an address names nothing.
+    """
+    where = PAPERS / insight.system / INSIGHTS
+    cells = {
+        name: _cell(where, insight, name, address, find)
+        for name, address in insight.numbers.items()
+    }
+    asked = [*PLACEHOLDER.findall(insight.says), *insight.only_if]
+    terms = {text: _terms(where, insight, text) for text in asked}
+    if not all(_is_there(cells[name], of) for pair in terms.values() for name, of in pair):
+        return None
+    for text, bounds in insight.only_if.items():
+        if not bounds.above < _value(terms[text], cells) < bounds.below:
+            return None
+    return PLACEHOLDER.sub(lambda found: _written(terms[found[1]], cells), insight.says)
+
+
+def _cell(where: Path, insight: Insight, name: str, address: Address, find: Find) -> TableCell:
+    item = address.table or insight.tables[0]
+    try:
+        target, table = find(item)
+    except UserError as error:
+        raise UserError(f"{where}: numbers.{name}: {error}") from None
+    labels = {"row": [row.label for row in table.rows]}
+    labels["column"] = [column.label for column in table.columns]
+    places = []
+    for key, choices in labels.items():
+        label = getattr(address, key)
+        if label not in choices:
+            raise bad_value(where, f"numbers.{name}.{key}", label, f"a {key} of {item}", choices)
+        places.append(choices.index(label))
+    return table.cells[places[0] * len(target.table.columns) + places[1]]
+
+
+Terms = list[tuple[str, str]]  # one number, or one less another: (name, what of it)
+
+
+def _terms(where: Path, insight: Insight, text: str) -> Terms:
+    terms = []
+    for term in text.split(" - "):
+        name, _, of = term.strip().partition(".")
+        if name not in insight.numbers:
+            wanted = f"a name under `numbers` in {insight.says[:40]!r}"
+            raise bad_value(where, "says", f"{{{text}}}", wanted, insight.numbers)
+        if of not in ("", "printed", "difference", "seeds"):
+            raise bad_value(where, "says", f"{{{text}}}", "printed, difference or seeds")
+        terms.append((name, of))
+    return terms
+
+
+def _is_there(cell: TableCell, of: str) -> bool:
+    """Whether what is asked of a cell is printed, and ours is of today's configuration."""
+    is_printed = cell.printed is not None and cell.printed.mean is not None
+    if of == "printed" or not is_printed:
+        return is_printed
+    verdict = cell.verdict
+    changed = verdict is None or (verdict.word, verdict.basis) == ("not comparable", None)
+    return bool(cell.paper.n) and not changed
+
+
+def _value(terms: Terms, cells: Mapping[str, TableCell]) -> float:
+    first, *rest = (_of(cells[name], of) for name, of in terms)
+    return first - sum(rest)
+
+
+def _of(cell: TableCell, of: str) -> float:
+    assert cell.printed is not None and cell.printed.mean is not None
+    if of == "printed":
+        return cell.printed.mean
+    if of == "seeds":
+        return cell.paper.n
+    assert cell.paper.mean is not None
+    return cell.paper.mean - (cell.printed.mean if of else 0.0)
+
+
+def _written(terms: Terms, cells: Mapping[str, TableCell]) -> str:
+    name, of = terms[0]
+    cell = cells[name]
+    assert cell.printed is not None
+    if of == "printed" and len(terms) == 1:
+        return cell.printed.text.split()[0]  # without a spread
+    value = _value(terms, cells)
+    if of == "seeds":
+        return "one seed" if value == 1 else f"{value:.0f} seeds"
+    sign = "+" if of == "difference" and len(terms) == 1 else ""
+    return f"{value:{sign}.{cell.printed.decimals}f}".replace("-", MINUS)

@@ -1,0 +1,122 @@
+"""Which reading a cell of ours has: the text's, or what the released code has otherwise."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from fedrepro.config.settings import RELEASED
+from fedrepro.config.tables import OverClients
+from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.methods._files import departures_of, split
+from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
+from fedrepro.report.papers.published import Published
+
+Name = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A printed cell and a number of ours for it.
+
+    Attributes:
+        row, column: as its table labels them.
+        released: what is read as the released code has it: "settings", "methods", "scoring".
+        items: discrepancies that the reading follows where it follows any; else those that it could
+            follow.
+    """
+
+    row: str
+    column: str
+    cell: TableCell
+    printed: Printed
+    released: tuple[str, ...]
+    items: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        return self.cell.verdict.word if self.cell.verdict else ""
+
+
+@dataclass(frozen=True)
+class Both:
+    """A printed cell in both readings: None where it has no number in one."""
+
+    text: Answer | None
+    released: Answer | None
+
+
+def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
+    """By printed cell. Of several answers the first is the text's, and the fullest the code's."""
+    text: dict[Name, Answer] = {}
+    released: dict[Name, Answer] = {}
+    for answer in answers:
+        name = answer.printed.name
+        if not answer.released:
+            text.setdefault(name, answer)
+        elif name not in released or len(answer.released) > len(released[name].released):
+            released[name] = answer
+    return {name: Both(text.get(name), released.get(name)) for name in {**text, **released}}
+
+
+def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[str, ...]:
+    """What a cell at scale paper reads as the released code has it; nothing where it is text."""
+    metric = target.table.metric_of(cell.row, cell.column)
+    composition, _ = workbench.compose(workbench.setting(cell.setting), cell.methods[0])
+    parts = {
+        "settings": cell.setting.endswith(RELEASED),
+        "methods": any(released for _, released in split(composition)),
+        "scoring": isinstance(metric, OverClients)
+        and (metric.mix == "released" or metric.of.endswith("_batch")),
+    }
+    return tuple(name for name, is_so in parts.items() if is_so)
+
+
+def answers_of(
+    workbench: Workbench, target: TableTarget, table: ComputedTable, ledger: Container[str]
+) -> Iterable[Answer]:
+    """The printed cells that a table has a number of ours for.
+
+    Args:
+        target: the table at scale paper.
+        ledger: the numbers of the system's discrepancies; a method that it shares with another
+            system may depart from that one's code, too.
+    """
+    for wanted, cell in zip(target.cells, table.cells, strict=True):
+        if cell.printed is None or not cell.paper.n:
+            continue
+        released = released_in(workbench, target, wanted)
+        setting = workbench.setting(wanted.setting)
+        composition, _ = workbench.compose(setting, cell.paper.chosen or wanted.methods[0])
+        plain = workbench.setting(setting.name.removesuffix(RELEASED))
+        settings = tuple(plain.released) if "settings" in released or not released else ()
+        methods = (
+            number
+            for name, is_released in split(composition)
+            if is_released or not released
+            for number in departures_of(name)
+            if number in ledger
+        )
+        yield Answer(
+            wanted.row.label,
+            wanted.column.label,
+            cell,
+            cell.printed,
+            released,
+            tuple(dict.fromkeys((*settings, *methods))),
+        )
+
+
+def answers_by_table(
+    workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable], published: Published
+) -> dict[tuple[str, str], dict[Name, Both]]:
+    """By system and printed table (such as "2.3"), over all tables that answer its cells."""
+    found: dict[tuple[str, str], list[Answer]] = {}
+    ledgers: dict[str, set[str]] = {}
+    for entry in published.ledger:
+        ledgers.setdefault(entry.system, set()).add(entry.number)
+    for (system, item), table in tables.items():
+        if table.published_table:
+            target = workbench.table(system, item, "paper")
+            answers = found.setdefault((system, table.published_table), [])
+            answers += answers_of(workbench, target, table, ledgers.get(system, ()))
+    return {key: in_both_readings(answers) for key, answers in found.items()}

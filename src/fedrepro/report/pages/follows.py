@@ -1,0 +1,142 @@
+"""What follows from a table: its verdicts by reading, sentences with the runs' numbers, claims."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fedrepro.config.targets import TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.claims import index_of, judge_claim, released_index
+from fedrepro.report.cells.insights import sentence
+from fedrepro.report.cells.readings import Answer, Both, answers_by_table
+from fedrepro.report.cells.tables import compute
+from fedrepro.report.papers.pairs import pairs_of
+from fedrepro.report.papers.published import Published
+
+WORDS = ("agrees", "weak", "differs", "not comparable")
+
+
+@dataclass(frozen=True)
+class InReading:
+    """How many printed cells have a number in a reading, and their verdicts by word."""
+
+    name: str
+    computed: int
+    words: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Cells whose text's reading differs, and what the released one says of them.
+
+    Attributes:
+        items: the discrepancies between the readings of any of them.
+    """
+
+    what: str
+    cells: tuple[Both, ...]
+    items: tuple[str, ...]
+
+
+def what_follows(
+    workbench: Workbench, target: TableTarget, table: ComputedTable, published: Published
+) -> dict[str, Any]:
+    """The content of the section.
+
+    Other tables that bear on it are computed from what runs there are: reference results come with
+    the paper, and a page waits for no other table's runs.
+
+    Raises:
+        UserError: when a sentence names no cell.
+    """
+
+    @cache
+    def find(item: str) -> tuple[TableTarget, ComputedTable]:
+        found = workbench.table(target.system, item, "paper")
+        return found, table if item == target.item else compute(workbench, found, published)
+
+    experiment = workbench.experiments[target.system]
+    claims = published.claims_on(target.system, target.item)
+    asked = {item for claim in claims for item in claim.tables} | {target.item}
+    printed = {
+        each.published.table
+        for item, each in experiment.tables.items()
+        if item in asked and each.published
+    }
+    bearing = {
+        (target.system, item): find(item)[1]
+        for item, each in experiment.tables.items()
+        if item in asked or (each.published and each.published.table in printed)
+    }
+    by_table = answers_by_table(workbench, bearing, published)
+    own = {cell.printed.name for cell in table.cells if cell.printed}
+    here = by_table.get((target.system, table.published_table or ""), {})
+    cells = [both for name, both in here.items() if name in own]
+    said = (sentence(each, find) for each in published.insights_on(target.system, target.item))
+    index, released = index_of(bearing.values()), released_index(by_table)
+    findings = {}
+    for claim in claims:
+        pairs = pairs_of(claim, published)
+        judged = (judge_claim(claim, pairs, each) for each in (index, released))
+        findings[claim.name] = dict(zip(("text", "released"), judged, strict=True))
+    return {
+        "of": len(own),
+        "readings": _readings(cells),
+        "differences": _differences(cells),
+        "sentences": [each for each in said if each],
+        "claims": findings,
+    }
+
+
+def _readings(cells: Sequence[Both]) -> list[InReading]:
+    answers = {
+        "In the text's reading": [both.text for both in cells if both.text],
+        "With what the released code has otherwise, or some of it,": [
+            both.released for both in cells if both.released
+        ],
+    }
+    return [
+        InReading(name, len(found), {word: _count(found, word) for word in WORDS})
+        for name, found in answers.items()
+        if found
+    ]
+
+
+def _count(answers: Iterable[Answer], word: str) -> int:
+    return sum(answer.word == word for answer in answers)
+
+
+def _differences(cells: Sequence[Both]) -> list[Difference]:
+    """The groups that have a cell, those that the released reading settles first."""
+    groups: dict[str, list[Both]] = {
+        "differ in the text's reading and do not in the released code's": [],
+        "differ in the text's reading and in what is computed of the released code's": [],
+        "differ in the text's reading, and the released code's is not computed": [],
+        "differ in the text's reading, which the released code shares": [],
+        "differ in the released code's reading and not in the text's": [],
+        "differ in the released code's reading, and the text's is not computed": [],
+    }
+    for both in cells:
+        text, released = both.text, both.released
+        if text and text.word == "differs":
+            settled = 1 if released and released.word == "differs" else 0
+            unread = 2 if text.items else 3
+            place = settled if released else unread
+        elif released and released.word == "differs":
+            place = 4 if text else 5
+        else:
+            continue
+        groups[list(groups)[place]].append(both)
+    return [
+        Difference(what, tuple(found), _items(found)) for what, found in groups.items() if found
+    ]
+
+
+def _items(cells: Iterable[Both]) -> tuple[str, ...]:
+    answers = (both.released or both.text for both in cells)
+    numbers = {number for answer in answers if answer for number in answer.items}
+    return tuple(
+        sorted(numbers, key=lambda number: (number.strip("0123456789"), len(number), number))
+    )

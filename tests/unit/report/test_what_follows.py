@@ -1,0 +1,152 @@
+"""What stands below a table: numbers come from the runs; sentences without runs are left out."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.methods._files import departures_of
+from fedrepro.report.cells import coverage, tables
+from fedrepro.report.cells.insights import PLACEHOLDER
+from fedrepro.report.pages.follows import what_follows
+from fedrepro.report.papers import published
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+from support.report_world import constant_run, make_system
+
+ROW, OTHER = "MNIST, 500 clients", "MNIST, 500 clients, released settings"
+SETTING = "superfed/mnist-500"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    """SuPerFed's Table 2.3: FedRep in both readings, FedAvg in the text's."""
+    root = make_system(tmp_path, "superfed")
+    write(root, says="{a} for {a.printed}: {a.difference}; {b - a} more as released, {b.seeds}.")
+    bench = load(root)
+    return bench
+
+
+def write(root: Path, says: str, **changes: object) -> None:
+    numbers = {
+        "a": {"row": ROW, "column": "FedRep"},
+        "b": {"table": "table_2_3_released", "row": OTHER, "column": "FedRep"},
+    }
+    entry = {"tables": ["table_2_3"], "says": says, "numbers": numbers} | changes
+    path = root / "reports/papers/superfed/what_follows.yaml"
+    path.write_text(yaml.safe_dump([entry]), encoding="utf-8")
+
+
+def clients_run(bench: Workbench, run: Run, accuracy: float) -> None:
+    """A landed run in which every client scores the same."""
+    import pandas as pd
+
+    from fedrepro.run.results import landed_folder
+
+    constant_run(bench, run, accuracy)
+    rounds = bench.setting(run.setting).rounds
+    columns = {"round": [rounds] * 2, "client": [0, 1], "test_samples": [5, 5]}
+    scores = {name: [accuracy] * 2 for name in ("accuracy", "accuracy_batch")}
+    frame = pd.DataFrame({**columns, **scores})
+    frame.to_parquet(bench.root / landed_folder(run) / "clients.parquet")
+
+
+def follows(bench: Workbench) -> dict:  # type: ignore[type-arg]
+    papers = published.load(bench.root)
+    target = bench.table("superfed", "table_2_3", "paper")
+    return what_follows(bench, target, tables.compute(bench, target, papers), papers)
+
+
+def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
+    assert follows(bench)["sentences"] == []
+    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9643)  # printed 97.94
+    found = follows(bench)
+    assert found["sentences"] == []  # of two numbers one is missing
+    (reading,) = found["readings"]
+    assert (reading.computed, reading.words["differs"], found["of"]) == (1, 1, 66)
+    (group,) = found["differences"]
+    assert "is not computed" in group.what and group.items == ("22", "46")
+    clients_run(bench, Run(f"{SETTING}@released", "fedrep", 1), 0.9801)
+    found = follows(bench)
+    assert found["sentences"] == ["96.43 for 97.94: −1.51; 1.58 more as released, one seed."]
+    assert [reading.computed for reading in found["readings"]] == [1, 1]
+    (group,) = found["differences"]
+    assert group.what.endswith("do not in the released code's")
+    (both,) = group.cells
+    assert both.released.released == ("settings", "scoring")
+    rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
+    wanted = {"targets": 330, "computed": 1, "agree": 1, "differ": 0}  # Tables 2.3 and 2.6
+    assert {key: rows["superfed", "released"][key] for key in wanted} == wanted
+    assert rows["superfed", "all"]["differ"] == rows["all", "released"]["agree"] == 1
+
+
+def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbench) -> None:
+    clients_run(bench, Run(SETTING, "fedrep", 1), 0.97)
+    for bounds, there in (({"above": 0.5}, []), ({"below": 0.5}, ["So it is."])):
+        write(bench.root, "So it is.", only_if={"a.difference": bounds})
+        assert follows(bench)["sentences"] == there
+
+
+@pytest.mark.parametrize(
+    ("says", "changes", "line"),
+    [
+        ("{c}", {}, r"says: '\{c\}': expected a name under `numbers`"),
+        ("{a.mean}", {}, r"says: '\{a\.mean\}': expected printed, difference or seeds"),
+        (
+            "{a}",
+            {"numbers": {"a": {"row": ROW, "column": "FedRap"}}},
+            r"numbers\.a\.column: 'FedRap': expected a column of table_2_3.*FedRep",
+        ),
+        (
+            "{a}",
+            {"numbers": {"a": {"table": "table_2_33", "row": ROW, "column": "FedRep"}}},
+            r"numbers\.a: .*'table_2_33': expected the name of a table",
+        ),
+    ],
+)
+def test_what_names_no_cell_is_one_line(
+    bench: Workbench, says: str, changes: dict[str, object], line: str
+) -> None:
+    write(bench.root, says, **changes)
+    with pytest.raises(UserError, match=rf"^reports/papers/superfed/what_follows\.yaml: {line}"):
+        follows(bench)
+
+
+def test_every_sentence_of_the_papers_names_cells() -> None:
+    bench, papers = load(ROOT), published.load(ROOT)
+    assert len(papers.insights) >= 10
+    for insight in papers.insights:
+        names = {
+            term.partition(".")[0]
+            for text in (*PLACEHOLDER.findall(insight.says), *insight.only_if)
+            for term in text.split(" - ")
+        }
+        assert names == {*insight.numbers}, insight.says
+        for item in insight.tables:
+            assert bench.table(insight.system, item)
+        for address in insight.numbers.values():
+            table = bench.table(insight.system, address.table or insight.tables[0]).table
+            assert address.row in {row.label for row in table.rows}
+            assert address.column in {column.label for column in table.columns}
+
+
+def test_departures_are_those_that_the_classes_have() -> None:
+    from fedrepro.methods import _registry as registry
+
+    for name, part in registry.parts().items():
+        known = {str(each["item"]) for each in registry.describe(part)["divergences"]}
+        assert {*departures_of(name)} == known, name
+
+
+def test_files_of_the_papers_are_read(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "reports/papers", tmp_path / "reports/papers", ignore=_NO_RUNS)
+    (tmp_path / "reports/papers/superfed/what_follows.yaml").write_text("- says: x\n")
+    with pytest.raises(UserError, match=r"superfed/what_follows\.yaml: tables: .*required"):
+        published.load(tmp_path)
+
+
+_NO_RUNS = shutil.ignore_patterns("reference")
