@@ -181,15 +181,21 @@ def test_initial_weights_follow_pytorch() -> None:
     assert float(theta["body.1.bias"].abs().max()) <= 784**-0.5
 
 
-def test_initial_weights_come_from_the_stream_alone() -> None:
-    net = Net(models.build("ima_fmnist_cnn", (1, 28, 28), 10))
+@pytest.mark.parametrize(
+    ("name", "shape", "outputs"),
+    [("ima_fmnist_cnn", (1, 28, 28), 10), ("next_char_lstm", (80,), 90)],
+)
+def test_initial_weights_come_from_the_stream_alone(
+    name: str, shape: tuple[int, ...], outputs: int
+) -> None:
+    net = Net(models.build(name, shape, outputs))
     torch.manual_seed(1)
     one = net.init(stream(5, "init"))
     torch.manual_seed(2)
     two = net.init(stream(5, "init"))
     other = net.init(stream(6, "init"))
-    assert all(torch.equal(one[key], two[key]) for key in one)
-    assert not torch.equal(one["head.weight"], other["head.weight"])
+    for key, leaf in one.items():
+        assert torch.equal(leaf, two[key]) and not torch.equal(leaf, other[key]), key
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """A machine is measured once, through the engine itself."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedrepro.run import calibration
-from fedrepro.run.calibration import LATER, calibrate, measure_method
+from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
 from fedrepro.run.rates import Rates, Workload, key_of_method, stored
 from support import tiny_run
 
@@ -62,6 +64,23 @@ def test_what_trains_no_classifier_is_measured_itself(method: str, scaling: str)
     found = calibration.measure_model(replace(images, by=spec), "cpu", 1)
     assert 0 < found.step_seconds < 10 and found.parameters > 0
     assert found.sample_seconds == found.score_seconds == 0
+
+
+def test_runs_that_differ_in_their_seed_are_one_workload() -> None:
+    one, other = (replace(tiny_run.run_spec("fedcgan"), seed=seed) for seed in (1, 2))
+    assert replace(SMALL, by=one) == replace(SMALL, by=other)
+    assert len({replace(SMALL, by=one), replace(SMALL, by=other)}) == 1
+
+
+def test_a_start_takes_what_its_process_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.run
+
+    def run(command: list[str], check: bool) -> None:
+        assert check and command[:2] == [sys.executable, "-c"] and "fedrepro.run" in command[2]
+        real([sys.executable, "-S", "-c", "sum(range(10**6))"], check=True)  # not the seconds
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert 0 < start_seconds() < 5
 
 
 def test_what_is_given_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:

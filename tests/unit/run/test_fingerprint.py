@@ -83,6 +83,18 @@ def test_code_changes_count_wherever_they_are_imported_from(package: Path) -> No
     assert not changed(package, "__init__.py", '__version__ = "2"\n')
 
 
+def test_two_files_of_one_name_are_told_apart(package: Path) -> None:
+    """What one does and what the other does may not be exchanged unseen."""
+    (package / "far.py").write_text("import fedrepro.support.leaf\n")
+    here, there = package / "part/leaf.py", package / "support/leaf.py"
+    there.write_text("x = 1\n")
+    before = fingerprint.of_module("fedrepro.start")
+    one, other = here.read_text(), there.read_text()
+    here.write_text(other)
+    assert changed(package, "support/leaf.py", one)
+    assert fingerprint.of_module("fedrepro.start") != before
+
+
 def test_what_an_error_says_changes_nothing_but_where_it_is_raised_does(package: Path) -> None:
     text = "def leaf(x):\n    if x > 1:\n        raise ValueError({})\n    return 1\n"
     assert changed(package, "part/leaf.py", text.format("'one'"))
