@@ -42,7 +42,7 @@ test: setup ## all tests, on two cores
 # The plug-in goes apart: every start of Snakemake in the other tests would pay for it.
 test-slurm: setup .tools/slurm.stamp ## the profile for SLURM, against a real one on this machine
 	@scripts/slurm
-	@PYTHONPATH=$(CURDIR)/.tools/slurm pytest -q -p no:xdist tests/slurm
+	@PYTHONPATH=$(CURDIR)/.tools/slurm pytest -q -n 3 --dist worksteal tests/slurm
 
 check: setup ## formatting, lint, types and workflow lint, then all tests
 	ruff format --check .

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "sinfo", "scancel")
@@ -92,15 +93,32 @@ def running(state: Path) -> Iterator[None]:
             (CONFIGURATION / name).unlink(missing_ok=True)
 
 
-def jobs(states: str = "all") -> list[tuple[str, str, str]]:
-    """Number, state and name of all jobs that the controller remembers."""
-    lines = _output("squeue", "-h", "-t", states, "-o", "%i|%T|%j").splitlines()
-    return [(one, two, three) for one, two, three in (line.split("|", 2) for line in lines)]
+@dataclass(frozen=True)
+class Job:
+    """What the controller remembers of a job.
+
+    Attributes:
+        number: with "_" and its place, of an array's.
+        comment: what Snakemake says of it: its rule and wildcards.
+    """
+
+    number: str
+    state: str
+    name: str
+    comment: str
 
 
-def comments(states: str = "all") -> list[str]:
-    """What Snakemake says of each job: its rule and wildcards."""
-    return _output("squeue", "-h", "-t", states, "-o", "%k").splitlines()
+def jobs(root: Path, states: str = "all") -> list[Job]:
+    """The jobs of the project in ``root``; other tests have theirs at the same time."""
+    lines = _output("squeue", "-h", "-t", states, "-o", "%Z|%i|%T|%j|%k").splitlines()
+    found = (line.split("|", 4) for line in lines)
+    return [Job(*rest) for folder, *rest in found if folder == str(root)]
+
+
+def asked(job: Job) -> dict[str, str]:
+    """What a job asked for, as ``scontrol`` tells it: Partition, MinMemoryNode, TimeLimit, ..."""
+    text = _output("scontrol", "show", "job", job.number, "--oneliner")
+    return dict(pair.split("=", 1) for pair in text.split() if "=" in pair)
 
 
 def _configure(state: Path, host: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cluster
+import pytest
 
 from support.project import Project
 
@@ -17,6 +18,10 @@ PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
 # As often as on a cluster of one's own.
 QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
 PARTITION = ("--default-resources", "slurm_partition=cpu", "slurm_account=none", "mem_mb=1500")
+SHARED = (
+    *("--groups", "run=shared", "--group-components", "shared=3"),
+    *("--resources", "slot=1", "--set-resource-scopes", "slot=local"),
+)
 PAGE = "reports/site/ima/table_1.html"
 RUN = "results/runs/ima/tiny/{}/seed1/manifest.json"
 
@@ -77,7 +82,7 @@ def started(project: Project, *arguments: str, **variables: str) -> "subprocess.
 def wait_for(true: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, cluster.jobs()
+        assert time.monotonic() < end
         time.sleep(0.2)
 
 
@@ -87,27 +92,39 @@ def manifest(project: Project, method: str) -> dict[str, Any]:
     return found
 
 
-def known() -> set[str]:
-    return {number for number, _, _ in cluster.jobs()}
+def jobs(project: Project, states: str = "all") -> list[cluster.Job]:
+    return cluster.jobs(project.root, states)
+
+
+UNFINISHED = "pending,running,completing"
 
 
 def test_a_table_goes_through_the_cluster(project: Project) -> None:
-    before = known()
+    """And its runs ask for what the experiment states."""
+    stated = "    resources: {partition: gpu, mem_mb: 1600, runtime: 7, cpus: 2}\n"
+    project.edit(project.experiment, "    epochs: 1\n", f"    epochs: 1\n{stated}")
     called = project.snakemake(*arguments(PAGE))
     assert called.returncode == 0, called.stdout
     assert (project.root / PAGE).is_file()
-    done = [state for number, state, _ in cluster.jobs() if number not in before]
-    assert done == ["COMPLETED"] * 2  # the two runs; table and page are made where one sits
+    done = jobs(project)
+    # The two runs; table and page are made where one sits.
+    assert [job.state for job in done] == ["COMPLETED"] * 2
+    for job in done:
+        asked = cluster.asked(job)
+        assert (asked["Partition"], asked["TimeLimit"]) == ("gpu", "00:07:00")
+        assert (asked["MinMemoryNode"], asked["CPUs/Task"]) == ("1600M", "2")
 
 
 def test_a_job_that_runs_out_of_memory_is_given_twice_as_much(project: Project) -> None:
-    before = known()
     target = RUN.format("fedavg")
-    memory = "run:mem_mb=200*4**(attempt-1)"
-    called = project.snakemake(*arguments(target), "--set-resources", memory)
+    stated = "    resources: {mem_mb: 300}\n"
+    project.edit(project.experiment, "    epochs: 1\n", f"    epochs: 1\n{stated}")
+    called = project.snakemake(*arguments(target))
     assert called.returncode == 0, called.stdout
-    done = [state for number, state, _ in cluster.jobs() if number not in before]
-    assert len(done) > 1 and done.count("COMPLETED") == 1
+    done = sorted(jobs(project), key=lambda job: int(job.number))
+    assert len(done) > 1 and [job.state for job in done].count("COMPLETED") == 1
+    memory = [cluster.asked(job)["MinMemoryNode"] for job in done]
+    assert memory == ["300M", "600M", "1200M"][: len(done)]
     assert manifest(project, "fedavg")["status"] == "finished"
 
 
@@ -129,11 +146,11 @@ def test_ctrl_c_cancels_all_jobs_and_leaves_no_lock(project: Project) -> None:
     variables = with_method(project, "slow", "time.sleep(300)")
     target = RUN.format("slow")
     process = started(project, *arguments(target), **variables)
-    wait_for(lambda: any("slow" in text for text in cluster.comments("running")))
+    wait_for(lambda: any("slow" in job.comment for job in jobs(project, "running")))
     os.killpg(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=120)
     assert process.returncode != 0, said
-    wait_for(lambda: not cluster.jobs("pending,running,completing"), seconds=30)
+    wait_for(lambda: not jobs(project, UNFINISHED), seconds=30)
     assert project.due(target, **variables) >= {target}
 
 
@@ -152,14 +169,14 @@ def test_after_kill_9_the_jobs_are_cancelled_by_hand_and_no_run_has_two_writers(
     wait_for(calls.exists)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    (name,) = {name for _, _, name in cluster.jobs("running")}
+    (name,) = {job.name for job in jobs(project, "running")}
 
     twice = project.fedrepro("run", "ima/tiny", "slow", "--seed", "1", **variables)
     assert twice.returncode == 2
     assert "is working on this run" in twice.stdout
 
     subprocess.run(["scancel", "--me", "--name", name], check=True, timeout=60)
-    wait_for(lambda: not cluster.jobs("pending,running,completing"), seconds=30)
+    wait_for(lambda: not jobs(project, UNFINISHED), seconds=30)
     assert project.snakemake("--unlock", **variables).returncode == 0
     called = project.snakemake(*arguments(target), **variables)
     assert called.returncode == 0, called.stdout
@@ -168,20 +185,36 @@ def test_after_kill_9_the_jobs_are_cancelled_by_hand_and_no_run_has_two_writers(
 
 def test_seeds_can_go_as_one_array(project: Project) -> None:
     project.edit("config/config.yaml", "demo: [1]", "demo: [1, 2, 3]")
-    before = known()
     targets = [f"results/runs/ima/tiny/fedavg/seed{seed}/manifest.json" for seed in (1, 2, 3)]
     called = project.snakemake(*arguments(*targets), "--slurm-array-jobs", "run")
     assert called.returncode == 0, called.stdout
     assert all((project.root / target).is_file() for target in targets)
-    arrays = {number.partition("_")[0] for number in known() - before if "_" in number}
-    assert len(arrays) == 1, (called.stdout, cluster.jobs())
+    arrays = {job.number.partition("_")[0] for job in jobs(project) if "_" in job.number}
+    assert len(arrays) == 1, (called.stdout, jobs(project))
 
 
-def test_a_wrong_partition_is_one_clear_line(project: Project) -> None:
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_wrong_partition_is_one_clear_line(project: Project, stated: bool) -> None:
+    """In an experiment or on the command line."""
     target = RUN.format("fedavg")
     wrong = arguments(target)
-    wrong[wrong.index("slurm_partition=cpu")] = "slurm_partition=nowhere"
+    if stated:
+        line = "    resources: {partition: nowhere}\n"
+        project.edit(project.experiment, "    epochs: 1\n", f"    epochs: 1\n{line}")
+    else:
+        wrong[wrong.index("slurm_partition=cpu")] = "slurm_partition=nowhere"
     called = project.snakemake(*wrong, "--retries", "0")
     assert called.returncode != 0
-    assert "invalid partition specified: nowhere" in called.stdout, called.stdout
+    said = [line for line in called.stdout.splitlines() if "partition specified" in line]
+    assert len(said) == 1 and "invalid partition specified: nowhere" in said[0], called.stdout
     assert "Traceback" not in called.stdout
+
+
+def test_small_runs_share_an_allocation(project: Project) -> None:
+    """And its one GPU: they take turns."""
+    project.edit("config/config.yaml", "demo: [1]", "demo: [1, 2, 3]")
+    targets = [f"results/runs/ima/tiny/fedavg/seed{seed}/manifest.json" for seed in (1, 2, 3)]
+    called = project.snakemake(*arguments(*targets), *SHARED)
+    assert called.returncode == 0, called.stdout
+    assert all((project.root / target).is_file() for target in targets)
+    assert [job.state for job in jobs(project)] == ["COMPLETED"], called.stdout

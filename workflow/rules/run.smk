@@ -25,6 +25,8 @@ rule run:
         runtime=GRAPH.resource("runtime", DEFAULTS),
         cpus_per_task=GRAPH.resource("cpus", DEFAULTS),
         slurm_partition=GRAPH.resource("partition", DEFAULTS),
+        # Of which an allocation has as many as are given to it: docs/cluster.md.
+        slot=1,
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,
