@@ -150,18 +150,30 @@ def kill_run(world: World, random: Random) -> Survived:
 
 
 def kill_snakemake(world: World, random: Random) -> Survived:
-    """Snakemake alone; its runs are not its children."""
+    """Snakemake alone. Its runs go on; the next call, at once or later, takes what they leave."""
     with _working(world, random) as process:
-        lost = world.lost()
         process.kill()
         process.wait()
-        began = time.monotonic()
-        world.settle()
-        waited = time.monotonic() - began
-    world.unlock()
-    wrong = world.recovered()
+        under_way = [partial.with_suffix("") for partial, _ in world.workers()]
+        waited = random.choice([0, 1, 60])
+        end = time.monotonic() + waited
+        while time.monotonic() < end and next(world.workers(), None):
+            time.sleep(0.02)
+        made = {run: _made(run) for run in under_way}
+        wrong = world.recovered()
     assert not wrong, wrong
-    return Survived(f"Snakemake killed; its runs ended {waited:.1f} s later", lost)
+    again = [run for run in under_way if made[run] not in (None, _made(run))]
+    assert not again, f"trained once more: {again}"
+    ended = sum(each is not None for each in made.values())
+    return Survived(f"Snakemake killed; {ended} of its {len(made)} runs ended before the next call")
+
+
+def _made(run: Path) -> bytes | None:
+    """What differs between two times that the same run was made."""
+    try:
+        return (run / "timing.json").read_bytes()
+    except OSError:
+        return None
 
 
 def power(world: World, random: Random) -> Survived:
@@ -169,7 +181,6 @@ def power(world: World, random: Random) -> Survived:
     with _working(world, random) as process:
         lost = world.lost()
         world.pull_the_plug(process)
-    world.unlock()
     wrong = world.recovered()
     assert not wrong, wrong
     return Survived("everything killed", lost)
@@ -190,7 +201,6 @@ def checkpoint(world: World, random: Random) -> Survived:
     if paths:
         path = random.choice(paths)
         what = f"{path.relative_to(world.root)} {damage(path, random)}"
-    world.unlock()
     wrong = world.recovered()
     assert not wrong, f"{what}: {wrong}"
     return Survived(what, lost)

@@ -19,7 +19,7 @@ from support.project import Project
 CONFIG = """\
 scale: demo
 seeds: {demo: [1], paper: [1]}
-checkpoint_every: 5
+checkpoint_every: 4
 """
 
 # Demo-sized: a trunk and its tail, clients with states, decisions from losses, and what is made
@@ -38,7 +38,7 @@ settings:
     dataset: mnist5k
     partition: {scheme: dirichlet, clients: 40, alpha: 0.5, minimum: 2}
     model: twonn
-    rounds: 40
+    rounds: 20
     participation: 0.25
     epochs: 1
     batch_size: 20
@@ -57,7 +57,7 @@ settings:
   taught:
     extends: maker
     partition: {scheme: iid, clients: 4, server: 0.1}
-    rounds: 20
+    rounds: 10
     optimizer: {name: adam, lr: 0.02}
     given:
       unlabelled: server
@@ -65,7 +65,7 @@ settings:
       judges: {setting: judges, method: judges}
   judges:
     extends: taught
-    rounds: 10
+    rounds: 5
     optimizer: {name: adam, lr: 0.03}
 tables:
   table_1:
@@ -139,11 +139,6 @@ class World:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-
-    def unlock(self) -> None:
-        """As README says, after a Snakemake that was killed."""
-        called = self.project.snakemake("--unlock", *TABLES, **WITH)
-        assert called.returncode == 0, called.stdout
 
     def recovered(self) -> str | None:
         """Give the documented command; None where everything is as it was, else what is not."""
@@ -220,9 +215,5 @@ class World:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
-        self.settle()
-
-    def settle(self) -> None:
-        """Until no run is under way."""
         while next(self.workers(), None):
             time.sleep(0.02)

@@ -1,6 +1,7 @@
 """The short form of `make chaos`: damage of each kind, named and mended as the help says."""
 
 import shutil
+from base64 import urlsafe_b64encode
 from random import Random
 
 from chaos.injections import damage
@@ -14,7 +15,11 @@ DAMAGED = (
 )
 
 
+OUTLIVED = "results/runs/ima/tiny/fedprox/seed1"
+
+
 def test_what_is_damaged_is_named_and_made_again(project: Project) -> None:
+    """And of a Snakemake that was killed stands neither its lock, nor what its runs have made."""
     before = (project.root / TABLE).read_bytes()
     for number, name in enumerate(DAMAGED):
         damage(project.root / name, Random(number))
@@ -25,6 +30,14 @@ def test_what_is_damaged_is_named_and_made_again(project: Project) -> None:
     for name in named:
         path = project.root / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    timing = (project.root / OUTLIVED / "timing.json").read_bytes()
+    name = urlsafe_b64encode(f"{OUTLIVED}/manifest.json".encode()).decode()
+    (project.root / ".snakemake/incomplete" / name).write_text('{"external_jobid": null}')
+    locks = project.root / ".snakemake/locks"
+    locks.mkdir(exist_ok=True)
+    (locks / "0.output.lock").write_text(f"{TABLE}\n")
     called = project.snakemake(TABLE)
     assert called.returncode == 0, called.stdout
     assert (project.root / TABLE).read_bytes() == before
+    assert not any(path.is_file() for path in (project.root / ".snakemake/incomplete").rglob("*"))
+    assert (project.root / OUTLIVED / "timing.json").read_bytes() == timing

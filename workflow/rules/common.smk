@@ -1,9 +1,19 @@
 # The graph of all targets, as the experiment files describe it.
 
+import gc
+
 from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
+from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
 from fedrepro.cli.warm_server import open_warm_start
 from snakemake.resources import Resources
+
+if workflow.is_main_process:
+    forget_dead_calls()
+
+# The graph is millions of objects that all stay: to look for garbage among them takes a tenth of the
+# time.
+gc.set_threshold(50_000)
 
 GRAPH = open_graph(config)
 

@@ -30,13 +30,10 @@ rule run:
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,
-        # How a run is executed does not make it another run: functions that take `output` are
-        # not compared with the last run's.
-        device=lambda wildcards, output: GRAPH.bench.config.device,
-        executor=lambda wildcards, output: GRAPH.bench.config.executor,
+    # How a run is executed does not make it another run, so it is no parameter.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
-        " --seed {wildcards.seed} --device {params.device} --executor {params.executor}"
+        " --seed {wildcards.seed}" + GRAPH.execution
 
 
 # The loss around a run's model, for figures that ask for it.

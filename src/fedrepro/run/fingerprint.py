@@ -131,6 +131,7 @@ def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
     return found
 
 
+@cache  # of the same few files, for each of hundreds of fingerprints
 def _is_inside(path: Path, modules: tuple[str, ...]) -> bool:
     if not path.is_relative_to(PACKAGE):  # a user's own method
         return False
@@ -156,6 +157,7 @@ def _find(name: str) -> Path | None:
     return path if first == PACKAGE.name and rest and path.is_file() else None
 
 
+@cache
 def _shown(path: Path) -> str:
     """A name that is the same on every machine."""
     return path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name

@@ -27,6 +27,7 @@ REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
+FINISHED = "finished"  # in a run's folder of checkpoints: a result that is not in its place yet
 
 
 @dataclass(frozen=True)
@@ -260,12 +261,17 @@ def _became(manifest: Mapping[str, Any]) -> tuple[State, str]:
     return "finished", ""
 
 
+def partial_of(folder: Path) -> Path:
+    """Where a run's checkpoints lie while it is under way."""
+    return folder.with_name(f"{folder.name}.partial")
+
+
 def _missing(root: Path, run: Run, landed: bool) -> tuple[State, str]:
     """A log or checkpoints without a result: it was begun and did not finish."""
     if landed:
         return "not run", "not run"
     log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
-    partial = (root / run.folder).with_name(f"seed{run.seed}.partial")
+    partial = partial_of(root / run.folder)
     begun = partial.exists()
     if begun and is_locked(partial):
         return "under way", "under way"

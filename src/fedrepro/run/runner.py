@@ -2,7 +2,7 @@
 
 The folder appears whole or not at all. While a run is under way its checkpoints lie beside it in
 ``seed<k>.partial``; the same command goes on from the last one, and ends with the same bits as if
-nothing had happened.
+nothing had happened. A second process that is given the same run waits for the first.
 """
 
 import json
@@ -27,13 +27,14 @@ from fedrepro.run import checkpoint, fingerprint, manifest, scoring
 from fedrepro.run.assembly import Loaded, Plan, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
-from fedrepro.support.locks import Held, only_one
+from fedrepro.support.locks import Held, is_locked, only_one, owner_of
 
 
 @dataclass(frozen=True)
@@ -79,24 +80,30 @@ def run(
         The manifest.
 
     Raises:
-        UserError: for bad input, a full disk, or a second process on the same run.
+        UserError: for bad input or a full disk.
         Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
     torch.set_num_threads(1)  # none but this one, in case that the run is dealt out to forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
     torch.set_num_threads(plan.threads)
-    partial = folder.with_name(f"{folder.name}.partial")
-    with only_one(partial, busy="another process is working on this run") as lock:
+    partial = partial_of(folder)
+    if is_locked(partial):
+        sharing.note(f"waiting for {owner_of(partial)}, which is working on this run")
+    with only_one(partial) as lock:
         try:
             make_folder(partial)
         except OSError as error:
             raise cannot_write(partial, error) from error
         data = data_of(plan, dataset, partition, given or {})
-        before = _finished(folder, manifest.subject(plan, code) | {"data": data})
-        if before:
-            checkpoint.discard(partial)
-            return before
+        subject = manifest.subject(plan, code) | {"data": data}
+        for place in (folder, partial / FINISHED):
+            before = _finished(place, subject)
+            if before:
+                if place != folder:
+                    _replace(place, folder)
+                checkpoint.discard(partial)
+                return before
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity, sharing.note)
         trunk = sharing.trunk
@@ -150,9 +157,10 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
         whole = same and all(
             sha256_of(folder / name) == sha for name, sha in found["files"].items()
         )
+        json.loads((folder / "timing.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return found if whole and (folder / "timing.json").exists() else None
+    return found if whole else None
 
 
 def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
@@ -266,7 +274,7 @@ def _finish(
     product: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Write the files, among them ``product`` with what it says of itself; put them in place."""
-    staged = partial / "finished"
+    staged = partial / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     state.rounds.write(staged / "rounds.parquet")

@@ -1,6 +1,8 @@
 """What a person is told when an input is wrong: one line, no traceback."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 120  # characters of a value that is shown
@@ -16,6 +18,16 @@ class UserError(Exception):
     def __init__(self, message: str) -> None:
         line = " ".join(filter(None, map(str.strip, message.splitlines())))
         super().__init__(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}...")
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """End with status 2 after one line on stderr, where Snakemake would print a traceback."""
+    try:
+        yield
+    except UserError as error:
+        print(f"fedrepro: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 class Interrupted(KeyboardInterrupt):

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -37,7 +36,7 @@ from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import own
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.checks import check_given, check_methods
@@ -59,21 +58,11 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     # Jobs find the `fedrepro` of the Python that runs Snakemake.
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
-    with _one_line():
+    with one_line():
         bench = load(overrides=validate(Overrides, overrides, "--config"))
         check_methods(bench)
         check_given(bench)
     return Graph(bench)
-
-
-@contextmanager
-def _one_line() -> Iterator[None]:
-    """End with status 2 after one line on stderr, where Snakemake would print a traceback."""
-    try:
-        yield
-    except UserError as error:
-        print(f"fedrepro: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 @dataclass(frozen=True)
@@ -116,6 +105,11 @@ class Graph:
         with _one_line():
             return read_estimates(self.bench.root, self.bench.config)
 
+    @property
+    def execution(self) -> str:
+        """How runs are executed, as arguments of the command."""
+        return f" --device {self.bench.config.device} --executor {self.bench.config.executor}"
+
     @cached_property
     def report_code(self) -> str:
         """The code of the report and its templates. A kind of figure is found by its file."""
@@ -143,7 +137,7 @@ class Graph:
 
     def study_code(self, wildcards: Any) -> str:
         """The code of what is computed without a run."""
-        with _one_line():
+        with one_line():
             return self.code(module_of(wildcards.study))
 
     def regret_code(self, wildcards: Any) -> str:
@@ -185,7 +179,7 @@ class Graph:
             Run(wildcards.setting, wildcards.method, int(seed))
             for seed in wildcards.seeds.split("-")
         ]
-        with _one_line():
+        with one_line():
             specs = [self.bench.run_spec(run.setting, run.method, run.seed) for run in runs]
         manifests = [str(run.folder / "manifest.json") for run in runs]
         partitions = [str(spec.setting.partition_path(spec.seed)) for spec in specs]
@@ -200,7 +194,7 @@ class Graph:
         line, a folder's time says nothing of its files, and nothing is made again for ever
         because ``files.json``, which is not rewritten in vain, stays older than they are.
         """
-        with _one_line():
+        with one_line():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
         text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
         if isinstance(spec, Own):
@@ -225,7 +219,7 @@ class Graph:
         return {setting.partition_path(0).parent: name for name, setting in settings}
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
-        with _one_line():
+        with one_line():
             spec = self._run_spec(wildcards)
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
@@ -248,7 +242,7 @@ class Graph:
     def table(self, wildcards: Any) -> TableTarget:
         """At the wildcard ``scale`` if there is one, else at the configured scale."""
         scale = getattr(wildcards, "scale", None)
-        with _one_line():
+        with one_line():
             return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
@@ -281,10 +275,10 @@ class Graph:
         return files + [str(path) for path in table.analyses]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
-        return [str(run.folder / name) for run in target.runs for name in names]
+        return [f"{run.folder}/{name}" for run in target.runs for name in names]
 
     def target(self, wildcards: Any) -> Target:
-        with _one_line():
+        with one_line():
             return self.bench.target(wildcards.system, wildcards.item)
 
     def inputs_of_page(self, wildcards: Any) -> list[str]:
@@ -350,7 +344,7 @@ class Graph:
         """All tables and runs: named as targets, they are made again when they are deleted."""
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.runs)
-        return self.tables() + [str(run.folder / "manifest.json") for run in runs]
+        return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
 
 
 @cache

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,8 +21,9 @@ from fedrepro.analysis.replay import replay, rule_of
 from fedrepro.cli.run import progress_lines
 from fedrepro.methods.deciding.rule import Observed
 from fedrepro.run import runner
+from fedrepro.run.results import FINISHED
 from fedrepro.run.store import load_tree
-from fedrepro.run.trunk import ALONE
+from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS
@@ -179,18 +183,39 @@ def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> No
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
-def test_two_processes_on_one_run(tmp_path: Path) -> None:
-    folder = tmp_path / "seed1"
+def test_a_second_process_on_a_run_waits_for_the_first_and_takes_its_result(tmp_path: Path) -> None:
+    folder, said, played = tmp_path / "seed1", Queue[str](), list[int]()
+    sharing = Sharing(tmp_path / "kept", note=said.put)
+    with ThreadPoolExecutor(1) as pool:
 
-    def second(progress: runner.Progress) -> None:
-        with pytest.raises(UserError, match="another process"):
-            carry_out(folder, run_spec())
-        raise Stop
+        def second() -> dict[str, Any]:
+            arguments = run_spec(), dataset(), partition(), folder, "code"
+            return runner.run(*arguments, lambda each: played.append(each.round), sharing=sharing)
 
-    with pytest.raises(Stop):
-        carry_out(folder, run_spec(), second)
-    carry_out(folder, run_spec())
-    assert folder.exists()
+        def first(progress: runner.Progress) -> None:
+            if progress.round == 2:
+                waiting.append(pool.submit(second))
+                assert f"waiting for process {os.getpid()} on" in said.get(timeout=60)
+
+        waiting: list[Future[dict[str, Any]]] = []
+        made = carry_out(folder, run_spec(), first)
+        assert waiting[0].result(timeout=60) == made
+    assert not played
+
+
+def test_a_finished_result_that_is_not_in_its_place_is_put_there(tmp_path: Path) -> None:
+    folder, played = tmp_path / "seed1", list[int]()
+    made, aside = carry_out(folder, run_spec()), tmp_path / "seed1.partial" / FINISHED
+    timing = (folder / "timing.json").read_bytes()
+    for damaged in (False, True):
+        aside.parent.mkdir()
+        folder.rename(aside)
+        if damaged:
+            (aside / "rounds.parquet").write_bytes(b"")
+        assert carry_out(folder, run_spec(), lambda each: played.append(each.round)) == made
+        assert bool(played) == damaged
+        assert ((folder / "timing.json").read_bytes() == timing) == (not damaged)
+        assert not aside.parent.exists()
 
 
 @pytest.mark.parametrize(
