@@ -172,7 +172,7 @@ def test_one_entry_for_several(folder: Path) -> None:
 
 
 def test_what_a_run_is_given(folder: Path) -> None:
-    _, text, *_, figures = blocks("docs/experiments.md", "yaml")
+    _, text, *_, figures, _ = blocks("docs/experiments.md", "yaml")
     (folder / "config/experiments/mine.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
     skewed = load(folder).setting("mine/skewed")
@@ -182,3 +182,17 @@ def test_what_a_run_is_given(folder: Path) -> None:
     mine.write_text(text + figures, encoding="utf-8")
     targets = load(folder).targets("demo").values()
     assert [len(target.runs) for target in targets] == [1, 2, 2]
+
+
+def test_hyperparameters_chosen_on_validation_samples(folder: Path) -> None:
+    *_, text = blocks("docs/experiments.md", "yaml")
+    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    ours = (ROOT / "config/experiments/aaggff.yaml").read_text(encoding="utf-8")
+    mine = {"system": "mine", "title": "Mine", "paper": "none", **yaml.safe_load(text)}
+    mine["settings"] = {"heart": yaml.safe_load(ours)["settings"]["heart"]}
+    (folder / "config/experiments/mine.yaml").write_text(yaml.safe_dump(mine), encoding="utf-8")
+    bench = load(folder)
+    check_methods(bench)
+    one, both = bench.search("mine", "search_heart", "demo").trials
+    assert [each.method for each in one.candidates[:2]] == ["fedprox_mu0.001", "fedprox_mu0.1"]
+    assert both.candidates[0].method == "fedprox_mu0.01+fedadam_lr0.01"

@@ -12,7 +12,7 @@ from fedrepro.config.tables import ClientStatistics, Column, named_settings, set
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.methods._files import part_files
+from fedrepro.methods._files import defaults_of, part_files
 from fedrepro.models import _registry as models
 from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
@@ -171,6 +171,11 @@ def _check_searched(
         if (dot or len(parts) > 1) and part not in parts:
             wanted = f"<part>.<hyperparameter> with a part of {', '.join(parts)}"
             raise bad_value(shown, f"{where}.grid", key, wanted)
+        base, said = experiment.part(experiment.plain_readings[search.setting], part or parts[0])
+        known, name = {*defaults_of(base), *said}, searched.place_of(key)[1]
+        if base in part_files() and name not in known:
+            wanted = f"one of {', '.join(sorted(known))}"
+            raise bad_value(shown, f"{where}.grid", key, wanted, known)
     for key in searched.published:
         if key not in searched.grid:
             wanted = f"a key of its grid, {', '.join(searched.grid)}"

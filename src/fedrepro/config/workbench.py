@@ -33,7 +33,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.methods._files import UNKNOWN, begins_as_inner, default_of, needs_of, takes_of
+from fedrepro.methods._files import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
 
@@ -113,7 +113,7 @@ class Experiment(Typed):
             part, name = searched.place_of(key)
             base, said = self.part(setting, part) if setting else (part, {})
             released = f"{part}{RELEASED}" in searched.method.split("+")
-            value = said.get(name, default_of(base, name, released))
+            value = said.get(name, defaults_of(base, released).get(name, UNKNOWN))
             value = searched.published.get(key, value)
             if value is UNKNOWN:
                 return None

@@ -82,57 +82,60 @@ def _said_in(file: Path, key: str) -> tuple[str, ...]:
 
 def _said_by_class(file: Path, cls: ast.ClassDef, key: str) -> tuple[str, ...] | None:
     """The names that a class says, or inherits."""
-    found = _assigned(file, cls, key)
+    found = _assigned(file, cls).get(key)
     if found is None:
         return None
-    where, value = found
+    where, node = found
     try:
-        return tuple(map(str, ast.literal_eval(value)))
+        return tuple(map(str, ast.literal_eval(node.value)))  # type: ignore[arg-type]
     except (ValueError, TypeError):
         raise UserError(
-            f"{where}:{value.lineno}: {key}: expected a tuple of names, written out"
+            f"{where}:{node.lineno}: {key}: expected a tuple of names, written out"
         ) from None
 
 
-def _assigned(file: Path, cls: ast.ClassDef, key: str) -> tuple[Path, ast.expr] | None:
-    """What a class assigns to a name, else the first of its bases in this package's methods."""
+Assignment = ast.Assign | ast.AnnAssign
+
+
+def _assigned(file: Path, cls: ast.ClassDef) -> dict[str, tuple[Path, Assignment]]:
+    """By name, what a class assigns a value to; else its bases in this package's methods."""
+    found: dict[str, tuple[Path, Assignment]] = {}
+    for base in reversed(cls.bases):
+        place = _class_called(file, base.id) if isinstance(base, ast.Name) else None
+        found |= _assigned(*place) if place else {}
     for node in cls.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(isinstance(target, ast.Name) and target.id == key for target in targets):
-            return file, node.value
-    for base in cls.bases:
-        found = _class_called(file, base.id) if isinstance(base, ast.Name) else None
-        if found and (assigned := _assigned(*found, key)) is not None:
-            return assigned
-    return None
+        if isinstance(node, Assignment) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {each.id: (file, node) for each in targets if isinstance(each, ast.Name)}
+    return found
 
 
 UNKNOWN = object()
 
 
-def default_of(part: str, key: str, released: bool = False) -> Any:
-    """A hyperparameter's default, or :data:`UNKNOWN` where it is not written out as a value.
+def defaults_of(part: str, released: bool = False) -> dict[str, Any]:
+    """Hyperparameters that have a default; :data:`UNKNOWN` where none is written out as a value.
 
     Args:
-        released: that of ``part@released``, where :func:`fedrepro.engine.fidelity.divergence` made
-            it.
+        released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.divergence` says.
     """
-    for file in module_files(part):
-        for cls in (node for node in _parse(file).body if isinstance(node, ast.ClassDef)):
-            found = _assigned(file, cls, key)
-            if found:
-                return _value_of(found[1], released)
-    return UNKNOWN
+    return {
+        name: _value_of(node.value, released)
+        for file in module_files(part)
+        for cls in _parse(file).body
+        if isinstance(cls, ast.ClassDef)
+        for name, (_, node) in _assigned(file, cls).items()
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("Class")
+    }
 
 
-def _value_of(node: ast.expr, released: bool) -> Any:
+def _value_of(node: ast.expr | None, released: bool) -> Any:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "divergence":
-        named = {each.arg: each.value for each in node.keywords}
-        node = named["released"] if released else (*node.args, named.get("default", node))[0]
+        given = dict(zip(("default", "released"), node.args, strict=False))
+        given |= {str(each.arg): each.value for each in node.keywords}
+        node = given.get("released" if released else "default")
     try:
-        return ast.literal_eval(node)
+        return ast.literal_eval(node) if node else UNKNOWN
     except ValueError:
         return UNKNOWN
 

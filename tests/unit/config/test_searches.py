@@ -1,0 +1,227 @@
+"""Searches of experiment files: their candidates, their settings, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.methods import _registry as registry
+from fedrepro.methods._files import UNKNOWN, defaults_of
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.checks import check_given, check_methods
+from fedrepro.workflow.graph import Graph
+from support.places import ROOT
+from support.search_world import EXPERIMENT, FILE, settle
+
+READING = "own/s@validation0.2"
+
+
+def test_a_candidate_is_an_ordinary_run(tmp_path: Path) -> None:
+    """Of the setting, but for what clients keep out of training."""
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "paper")
+    assert [run.method for run in target.runs[::2]] == [
+        "fedprox_mu0.0", "fedprox_mu0.1", "fedprox_mu1.0",
+    ]  # fmt: skip
+    assert {(run.setting, run.seed) for run in target.runs} == {(READING, 1), (READING, 2)}
+    plain = bench.run_spec("own/s", "fedprox", 1).description()
+    tried = bench.run_spec(READING, "fedprox_mu1.0", 1).description()
+    assert tried.pop("partition") == plain.pop("partition") | {"validation": 0.2}
+    differing = {key for key in plain.keys() | tried.keys() if plain.get(key) != tried.get(key)}
+    assert differing == {"setting", "method", "hyperparameters"}
+    assert tried["hyperparameters"] == {"fedprox": {"mu": 1.0}}
+    setting = bench.setting(READING)
+    assert setting.partition_path(1).parent.name.endswith("-validation0.2")
+    # Without a search there is no such reading.
+    with pytest.raises(UserError, match="the name of a setting"):
+        load(settle(tmp_path, search={})).setting(READING)
+
+
+def test_another_grid_makes_no_run_again(tmp_path: Path) -> None:
+    """What Snakemake compares of a run is the same before and after."""
+
+    class Wildcards:
+        def __init__(self, **values: str) -> None:
+            self.__dict__.update(values)
+
+    def compared(**search: Any) -> dict[tuple[str, str], Any]:
+        graph = Graph(load(settle(tmp_path, search)))
+        found = {}
+        for run in graph.bench.search("own", "grid", "paper").runs:
+            cards = Wildcards(setting=run.setting, method=run.method, seed=str(run.seed))
+            found[run.method, str(run.seed)] = (
+                graph.run_definition(cards),
+                graph.inputs_of_run(cards),
+                graph.trunk_of_run(cards),
+                graph.run_code(cards),
+            )
+        return found
+
+    before = compared()
+    grid = {"halved": [False, True], "mu": [1.0, 0.0, 0.1, 5.0]}
+    methods = [{"method": "fedprox", "grid": {"mu": [5.0, 1.0, 0.0, 0.1]}}]
+    after = compared(methods=methods, title="Another", metric="loss")
+    assert len(before) == 6 and len(after) == 8
+    assert before.items() <= after.items()
+    page = Graph(load(settle(tmp_path)))
+    cards = Wildcards(system="own", item="grid")
+    definition = page.page_definition(cards)
+    inputs = page.inputs_of_page(cards)
+    assert len(inputs) == 18 and inputs[0].endswith("fedprox_mu0.0/seed1/manifest.json")
+    changed = Graph(load(settle(tmp_path, {"methods": methods})))
+    assert changed.page_definition(cards) != definition
+    # The order of the keys of a grid is no matter either.
+    wide = [{"method": "fedprox", "grid": grid}]
+    turned = [{"method": "fedprox", "grid": dict(reversed(grid.items()))}]
+    assert compared(methods=wide) == compared(methods=turned)
+
+
+def published(root: Path, **searched: Any) -> dict[str, Any]:
+    bench = load(settle(root, {"methods": [searched]}))
+    (trial,) = bench.search("own", "grid", "paper").trials
+    assert trial.published in trial.candidates
+    return dict(trial.published.values)
+
+
+def test_the_published_choice_is_always_a_candidate(tmp_path: Path) -> None:
+    assert published(tmp_path, method="fedprox", grid={"mu": [1.0]}) == {"mu": 0.1}  # `methods`
+    assert published(tmp_path, method="qfedavg", grid={"q": [5.0]}) == {"q": 1.0}  # its default
+    said = published(tmp_path, method="fedprox", grid={"mu": [0.5]}, published={"mu": 2})
+    assert said == {"mu": 2}
+    both = published(
+        tmp_path, method="ima+fedprox", grid={"ima.window": [3], "fedprox.mu": [0.1, 1]}
+    )
+    assert both == {"ima.window": 5, "fedprox.mu": 0.1}
+    # A code's reading has its own default.
+    released = {"method": "qfedavg@released", "grid": {"sample_weighted": [True, False]}}
+    assert published(tmp_path, **released) == {"sample_weighted": False}
+
+
+def test_a_variant_can_be_searched(tmp_path: Path) -> None:
+    methods = {"mine": {"use": "fedprox", "mu": 0.3, "halved": True}}
+    searched = {"methods": [{"method": "ima+mine@released", "grid": {"mine.mu": [0.7]}}]}
+    bench = load(settle(tmp_path, searched, methods=methods))
+    (grid, theirs) = bench.search("own", "grid", "paper").trials[0].candidates
+    assert [grid.method, theirs.method] == ["ima+mine_mu0.7@released", "ima+mine_mu0.3@released"]
+    spec = bench.run_spec(READING, grid.method, 1)
+    assert spec.composition == "ima+fedprox@released"
+    assert spec.hyperparameters == {"ima": {}, "fedprox": {"mu": 0.7, "halved": True}}
+
+
+def test_defaults_are_read_without_importing_a_method() -> None:
+    """As they are when it is imported, wherever they are written out."""
+    read = 0
+    for name, part in registry.parts().items():
+        released = {each.name: each.metadata["released"] for each in part.cls.divergences()}
+        known = registry.hyperparameters_of(part.cls)
+        assert defaults_of(name).keys() == known.keys()
+        for key, found in defaults_of(name).items():
+            read += found is not UNKNOWN
+            assert found is UNKNOWN or found == known[key], (name, key)
+        for key, found in defaults_of(name, released=True).items():
+            assert found is UNKNOWN or found == released.get(key, known[key]), (name, key)
+    assert read > 100
+
+
+@pytest.mark.parametrize(
+    ("search", "line"),
+    [
+        ({"validation": 0}, "grid.validation: 0: expected a number above 0 and below 1"),
+        ({"validation": 1.0}, "grid.validation: 1.0: expected a number above 0 and below 1"),
+        ({"validation": "0.2"}, "grid.validation: '0.2': expected a number above 0 and below 1"),
+        ({"setting": "t"}, "grid.setting: 't': expected a setting of this file"),
+        ({"demo": "s@released"}, "grid.demo: 's@released': expected a setting of this file with"),
+        ({"methods": []}, "grid.methods: []: expected at least one entry"),
+        ({"metric": "ensemble_loss"}, "grid.metric: 'ensemble_loss': expected one of accuracy, "
+         "loss"),
+        ({"metric": {"of": "accuracy", "over_clients": "worst", "mix": "best"}},
+         "expected `mix: fixed`: the others are chosen on test samples"),
+        ({"metod": []}, "grid.metod: unknown key: expected one of demo, methods, metric, seeds, "
+         "setting, summary, title, validation; did you mean 'methods'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_search_is_one_line(tmp_path: Path, search: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(settle(tmp_path, search))
+    assert str(caught.value).startswith(f"{FILE}: search.")
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("searched", "line"),
+    [
+        ([{"method": "fedprox", "grid": {}}], "methods.0.grid: {}: expected at least one entry"),
+        ([{"method": "fedprox", "grid": {"mu": []}}],
+         "methods.0.grid.mu: []: expected at least one entry"),
+        ([{"method": "fedprox", "grid": {"mu": [1, 2, 1]}}],
+         "expected values of mu that differ from each other"),
+        ([{"method": "fedprox", "grid": {"mu": [[1]]}}],
+         "methods.0.grid.mu.0: [1]: expected a number, a word, true, false or null"),
+        ([{"method": "fedprox", "grid": {"mu": [*range(40)], "nu": [*range(40)]}}],
+         "expected a grid of at most 1,000 candidates"),
+        ([{"method": "fedprox", "grid": {"mu": [1]}}, {"method": "fedprox", "grid": {"mu": [2]}}],
+         "expected each method once, and fedprox is there twice"),
+        ([{"method": "fedprox", "grid": {"mu": [1]}, "published": {"nu": 1}}],
+         "methods.fedprox.published: 'nu': expected a key of its grid, mu; did you mean 'mu'?"),
+        ([{"method": "fedprox", "grid": {"muu": [1]}}],
+         "methods.fedprox.grid: 'muu': expected one of constant_server_lr, halved, mu, "
+         "sample_weighted, squared; did you mean 'mu'?"),
+        ([{"method": "ima+fedprox", "grid": {"mu": [1]}}],
+         "methods.ima+fedprox.grid: 'mu': expected <part>.<hyperparameter> with a part of ima, "
+         "fedprox"),
+        ([{"method": "fedprox", "grid": {"fedavg.mu": [1]}}],
+         "methods.fedprox.grid: 'fedavg.mu': expected <part>.<hyperparameter> with a part of"),
+        ([{"method": "fedprox", "grid": {"mu": [1e-300]}}],
+         "expected values that make a name of at most 120 characters"),
+        ([{"method": "fedprox", "grid": {"mu": ["a-b", "a/b"]}}],
+         "methods.fedprox.grid: 'fedprox_mua_b': expected a name that no other method has"),
+    ],
+)  # fmt: skip
+def test_a_wrong_grid_is_one_line(tmp_path: Path, searched: list[Any], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(settle(tmp_path, {"methods": searched}))
+    assert str(caught.value).startswith(f"{FILE}: search.grid")
+    assert line in str(caught.value)
+
+
+def test_what_only_composing_shows_is_one_line(tmp_path: Path) -> None:
+    def line(**searched: Any) -> str:
+        bench = load(settle(tmp_path, {"methods": [searched]}))
+        with pytest.raises(UserError) as caught:
+            check_methods(bench)
+        return str(caught.value).removeprefix(f"{FILE}: search.grid.methods.")
+
+    assert line(method="fedprox", grid={"mu": [-1]}).startswith("fedprox: method fedprox: mu: -1")
+    assert "trains a classifier" in line(method="wgan_gp", grid={"penalty": [1]})
+
+
+def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> None:
+    settings = {
+        "s": EXPERIMENT["settings"]["s"] | {
+            "given": {"unlabelled": {"setting": "s", "method": "fedevg"}}
+        }
+    }  # fmt: skip
+    searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}
+    bench = load(settle(tmp_path, searched, settings=settings))
+    with pytest.raises(UserError, match="given nothing trained on clients' samples"):
+        check_given(bench)
+
+
+def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:
+    methods = {"a": {"use": "b"}, "b": {"use": "a"}}
+    bench = load(settle(tmp_path, methods=methods))
+    with pytest.raises(UserError, match="methods: use: a <- b <- a: in a circle"):
+        bench.run_spec("own/s", "a", 1)
+    taken = {"fedprox": {"mu": 0.1}, "fedprox_mu1.0": {"use": "fedprox", "mu": 2.0}}
+    with pytest.raises(UserError, match="expected a name that no other method has"):
+        load(settle(tmp_path, methods=taken))
+    own = EXPERIMENT["settings"]["s"]
+    settings = {"s": own | {"partition": {**own["partition"], "validation": 0.1}}}
+    with pytest.raises(UserError, match=r"partition\.validation: 0\.1: expected none in setting s"):
+        load(settle(tmp_path, settings=settings))
+
+
+def test_the_demo_search_is_cheap() -> None:
+    target = load(ROOT).search("aaggff", "search_heart", "demo")
+    assert len(target.runs) <= 6

@@ -1,0 +1,110 @@
+"""Searches: what is selected by which scores, and how their page says so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.workbench import Workbench
+from fedrepro.report import site
+from fedrepro.report.cells.search import Found, compute, select
+from fedrepro.report.papers import published
+from support.report_world import copy_inputs
+from support.search_world import SEARCH, score, settle
+
+
+def found(bench: Workbench) -> Found:
+    (only,) = compute(bench, bench.search("own", "grid", "demo"))
+    return only
+
+
+def values(one: Found, place: int | None) -> object:
+    return None if place is None else one.tried[place].candidate.values["mu"]
+
+
+def test_validation_selects_where_test_scores_disagree(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "demo")
+    score(bench, target, "fedprox_mu0.0", [0.80, 0.90], [0.60, 0.70])
+    score(bench, target, "fedprox_mu0.1", [0.70, 0.80], [0.75, 0.85])
+    score(bench, target, "fedprox_mu1.0", [0.60, 0.70], [0.90, 0.95])
+    one = found(bench)
+    chosen = (one.published, one.selected, one.test_selected)
+    assert [values(one, place) for place in chosen] == [0.1, 0.0, 1.0]
+    selected = one.tried[0]
+    assert selected.validation.mean == pytest.approx(85)
+    assert selected.test.mean == pytest.approx(65)
+    assert one.waiting == 0
+
+
+def test_the_best_mean_over_seeds_counts_not_the_best_seed(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "demo")
+    score(bench, target, "fedprox_mu0.0", [0.99, 0.10], [0.9, 0.9])
+    score(bench, target, "fedprox_mu0.1", [0.50, 0.50], [0.5, 0.5])
+    score(bench, target, "fedprox_mu1.0", [0.60, 0.58], [0.4, 0.4])
+    assert values(found(bench), found(bench).selected) == 1.0
+
+
+def test_less_is_better_of_a_loss(tmp_path: Path) -> None:
+    assert select([3.0, 1.0, 2.0], rising=False, preferred=(0,)) == 1
+    assert select([3.0, 1.0, 2.0], rising=True, preferred=(1,)) == 0
+
+
+def test_of_equal_scores_the_published_one_then_the_first_counts() -> None:
+    assert select([2.0, 3.0, 3.0], rising=True, preferred=(2,)) == 2
+    assert select([2.0, 3.0, 3.0], rising=True, preferred=(0,)) == 1
+    assert select([None, None], rising=True, preferred=(0,)) is None
+    assert select([None, 1.0], rising=True, preferred=(0,)) == 1
+
+
+def test_what_lacks_a_seed_or_diverged_is_not_selected(tmp_path: Path) -> None:
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "demo")
+    assert (found(bench).selected, found(bench).waiting) == (None, 3)
+    score(bench, target, "fedprox_mu0.0", [0.9, 0.9], [0.5, 0.5], status="diverged")
+    score(bench, target, "fedprox_mu0.1", [0.7, 0.7], [0.5, 0.5])
+    one = found(bench)
+    assert (values(one, one.selected), one.waiting) == (0.1, 1)
+    (run, _) = target.runs_of(target.trials[0].candidates[2])
+    assert run.method == "fedprox_mu1.0"
+
+
+def test_a_run_without_validation_scores_has_no_score(tmp_path: Path) -> None:
+    """Its test scores must not stand in for them."""
+    bench = load(settle(tmp_path, {"seeds": {"demo": [1]}}))
+    target = bench.search("own", "grid", "demo")
+    from support.report_world import write_run
+
+    for run in target.runs:
+        write_run(bench, run, [0.5, 0.9])
+    one = found(bench)
+    assert one.selected is None
+    assert [each.validation.hole for each in one.tried] == ["has no validation scores"] * 3
+    assert [each.test.mean for each in one.tried] == [pytest.approx(90)] * 3
+
+
+def test_the_page_shows_the_three_choices(tmp_path: Path) -> None:
+    copy_inputs(tmp_path)
+    methods = [*SEARCH["methods"], {"method": "qfedavg", "grid": {"q": [0.5]}}]
+    bench = load(settle(tmp_path, {"methods": methods}))
+    target = bench.search("own", "grid", "demo")
+    score(bench, target, "fedprox_mu0.0", [0.80, 0.90], [0.6011, 0.7011])
+    score(bench, target, "fedprox_mu0.1", [0.70, 0.80], [0.75, 0.85])
+    score(bench, target, "fedprox_mu1.0", [0.60, 0.70], [0.9522, 0.9522])
+    site.write_page(bench, target, published.load(bench.root))
+    text = (bench.root / "reports/site/own/grid.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<tr( class=\"optimistic\")?>(.*?)</tr>", text, re.DOTALL)
+    rows = [(mark, " ".join(re.sub("<[^>]+>", " ", row).split())) for mark, row in rows]
+    optimistic = [row for mark, row in rows if mark]
+    assert len(optimistic) == 2
+    assert "mu 1.0" in optimistic[0] and "95.22" in optimistic[0]
+    assert "optimistic, never to be reported" in optimistic[0]
+    (selected,) = [row for _, row in rows if row.startswith("fedprox Selected on validation")]
+    assert "mu 0.0" in selected and "85.00" in selected and "65.11" in selected
+    assert "95.22" not in selected
+    (added,) = [row for _, row in rows if row.startswith("qfedavg Published")]
+    assert "added: the grid has it not" in added and "q 1.0" in added and "not run" in added
+    assert "keeps 20 % of its training samples" in text and 'class="tag demo"' in text
+    assert "runs/own/s@validation0.2/fedprox_mu0.0/seed2.html" in text
