@@ -102,7 +102,7 @@ class Graph:
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
-        with _one_line():
+        with one_line():
             return read_estimates(self.bench.root, self.bench.config)
 
     @property
