@@ -233,7 +233,7 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
 
 def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> list[Score]:
     """The score of every place, by as many processes as the run has."""
-    if plan.workers == 1:
+    if plan.workers == 1 or not places:  # nothing can't be dealt out
         return [score_of(place) for place in range(places)]
     numbers = Stacked(places)
 
