@@ -98,7 +98,13 @@ class Graph:
         return or_default(own, name, defaults.get(SNAKEMAKES.get(name, name)))
 
     def _resources(self, wildcards: Any) -> Resources:
-        return self.bench.setting(wildcards.setting).resources.over(self.bench.config.resources)
+        return self._resources_of[wildcards.setting]
+
+    @cached_property
+    def _resources_of(self) -> dict[str, Resources]:
+        """By setting: each run asks five times."""
+        default, settings = self.bench.config.resources, self.bench.settings
+        return {name: setting.resources.over(default) for name, setting in settings.items()}
 
     @cached_property
     def _estimates(self) -> dict[str, Estimate]:
