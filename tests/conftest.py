@@ -1,8 +1,14 @@
-"""One thread per test process: two threads on a busy machine collapse."""
+"""What holds in every test process: one thread, as two on a busy machine collapse."""
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+# torch.compile else starts processes that import torch, which takes longer than what is compiled.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+# No test pulls the plug: what a crash may leave is seen by `support/crashing_disk.py`. Waiting for
+# the disk at every file of every run takes longer than much of what is tested.
+os.fsync = lambda descriptor: None
 
 pytest_plugins = ["support.synthetic_world"]

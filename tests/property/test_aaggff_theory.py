@@ -75,7 +75,7 @@ def true_regret(history: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 @named
 @pytest.mark.parametrize("cdf", CDFS)
-@pytest.mark.parametrize("clients", [2, 5, 20])
+@pytest.mark.parametrize("clients", [2, 20])
 def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: int) -> None:
     rule = rule_of("aaggff_s", "paper", {"cdf": cdf})
     history, rounds = [], 300
@@ -90,7 +90,7 @@ def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: 
 
 @named
 @pytest.mark.parametrize("cdf", CDFS)
-@pytest.mark.parametrize("clients", [2, 5, 20])
+@pytest.mark.parametrize("clients", [2, 20])
 def test_regret_of_d_obeys_theorem_5_2(adversary: Adversary, cdf: str, clients: int) -> None:
     """C = 1, where the theorem holds without an expectation."""
     rule = rule_of("aaggff_d", "paper", {"cdf": cdf})
@@ -112,7 +112,7 @@ def test_expected_regret_of_d_under_sampling(cdf: str) -> None:
     rng = np.random.default_rng(3)
     rule = rule_of("aaggff_d", "paper", {"cdf": cdf})
     last = []
-    for _ in range(10):
+    for _ in range(5):
 
         def log() -> Iterator[Observed]:
             for round in range(rounds):

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
     return Counter({name: int(number) for name, number in re.findall(r"(\w+) +(\d+)", counts)})
 
 
+@cache
 def runs_of(scale: str) -> set[Run]:
     """Every run that some table or figure needs, each once; with those that they wait for."""
     bench = load(ROOT)

@@ -104,7 +104,7 @@ def test_a_crash_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     carry_out(tmp_path / "whole", CONFIG)
     images = list(watch.images.values())
-    some = images[:: len(images) // 12]
+    some = images[:: len(images) // 6]
     taken = [each for each in images if f"seed1.partial/finished/{KEPT}" in each]
     assert taken
     for image in [*some, taken[0], taken[-1]]:
