@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference test test-slurm check chaos fuzz mutants bench picture lock clean
+.PHONY: help setup slurm reproduce reference test test-slurm check chaos fuzz mutants bench bench-peers picture lock clean
 
 PYTHON ?=
 # The build of PyTorch: that of the lock, with CUDA, or with TORCH=cpu the one without, in the same
@@ -65,6 +65,10 @@ bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benc
 	@pytest tests/benchmarks -p benchmark -p no:xdist
 	@python scripts/render_benchmarks.py
 
+bench-peers: setup ## measure other simulators beside the engine, in environments that it removes again
+	@TORCH=$(TORCH) python tests/benchmarks/peers/measure.py
+	@python scripts/render_benchmarks.py
+
 picture: setup ## make the README's picture again, from a page of reference results (needs chromium)
 	@python scripts/picture.py
 
@@ -73,7 +77,7 @@ lock: .tools/uv.stamp ## write requirements.lock again after a change in pyproje
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .chaos .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so a step that was broken off is done again.

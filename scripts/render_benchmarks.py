@@ -15,39 +15,62 @@ AGGREGATION = Path("results/bench/aggregation.json")
 STORE = Path("results/bench/store.json")
 PRECISION = Path("results/bench/precision.json")
 SHARES = Path("results/bench/shares.json")
+REPRODUCE = Path("results/bench/reproduce.json")
 STACKING = Path("results/bench/stacking.json")
+PEERS = Path("results/bench/peers.json")
 PAGE = Path("docs/benchmarks.md")
 WORKLOADS = ("W1", "W2", "W3", "W4")
 
-# Measured in the same way on a machine of the same kind (two cores, torch 2.15), once, with these
-# versions; `make bench` doesn't measure them again. Flower's are seconds of wall time on two cores.
-PEERS = {
-    "pfl-research 0.6": (0.91, 0.78, 0.40, 0.95),
-    "fluke 0.8": (0.92, 0.92, 0.39, 0.92),
-    "Flower 1.41 with Ray, two cores, wall time": (0.97, 0.49, 0.02, 1.31),
+FRAMEWORKS = {
+    "bare": "bare loop",
+    "sequential": "**fedrepro**, sequential",
+    "vectorised": "**fedrepro**, vectorised",
+    "fedrepro": "**fedrepro**",
+    "fluke": "fluke",
+    "fedlab": "FedLab",
+    "pfl": "pfl-research",
 }
 
 TEXT = """\
 # Benchmarks
 
-Rendered by `make bench` from `results/bench/*.json`; not typed.
+Rendered by `make bench` and `make bench-peers` from `results/bench/*.json`; not typed.
 
 Each workload is trained by FedAvg twice in the same process, by turns: by the engine and by a bare
 PyTorch loop (one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps, one thread:
 `tests/benchmarks/loops.py`). A figure is the median ratio of their steps per CPU second: 1.00 is as
 fast as the bare loop, more is faster. The vectorised executor stacks clients and compiles the
 stacked step; compiling happens once per run and is not counted. Neither side evaluates or records.
+The engine lays convolutional networks that gain from it (W1, W4) out with their channels last; the
+bare loop has them as PyTorch makes them.
 
 {titles}
 
 {ratios}
 
-*Earlier*: measured once, in the same way, on a machine of the same kind; not measured again here.
-
 {details}
 
 {machine}
-{start}{precision}{stacking}{parallel}{shares}{store}{aggregation}"""
+{start}{peers}{precision}{stacking}{parallel}{shares}{store}{aggregation}"""
+
+BESIDE_OTHERS = """
+## Beside other simulators
+
+The same measure, all by turns in one call of `make bench-peers`: each framework in a process of its
+own with the same PyTorch, driven by its public interface (`tests/benchmarks/peers`), with FedAvg,
+the same model, tensors in memory and the same number of steps, without tests or records.
+
+{ratios}
+
+And a whole task, from the command to the accuracy after {rounds} rounds, with each framework's own
+loading, testing after every round and logging: {task_title}. Data and partition are the same for
+all; fetching and installing are not counted. Who trains with which clients is each one's own draw,
+and so is a part of the accuracy.
+
+{task}
+{missing}
+{machine}
+"""
 
 BFLOAT16 = """
 ## Fewer bits
@@ -88,6 +111,18 @@ evaluation counts as often as in the whole run. "Evaluation" includes all client
 {shares}
 
 {machine}
+
+{reproduce}
+"""
+
+OF_REPRODUCE = """\
+The jobs of the last `make reproduce` in this folder, of which several run at a time, as Snakemake
+wrote them down:
+
+{jobs}
+
+Of these {seconds:,.0f} s the rounds of runs took {training:,.0f} s of CPU time, {share:.0%}: that
+is training and evaluation, without starts, data and records.\
 """
 
 DEALT_OUT = """
@@ -124,16 +159,12 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def ratio_table(measured: list[dict[str, Any]]) -> str:
-    """One row per executor and per peer, one column per workload."""
+    """One row per executor, one column per workload."""
     rows = []
     for executor in sorted({one["executor"] for one in measured}):
         own = {one["workload"]: one["ratio"] for one in measured if one["executor"] == executor}
         cells = [f"**{own[name]:.2f}**" if name in own else "" for name in WORKLOADS]
         rows.append([f"fedrepro, {executor}", *cells])
-    rows += [
-        [f"{name} (*earlier*)", *(f"{ratio:.2f}" for ratio in ratios)]
-        for name, ratios in PEERS.items()
-    ]
     return table(["", *WORKLOADS], rows)
 
 
@@ -196,6 +227,39 @@ def parallel_section() -> str:
     return DEALT_OUT.format(ratios=table(head, rows), machine=machine_line(measured))
 
 
+def peers_section() -> str:
+    """Other simulators on the same workloads; says so where they are not measured."""
+    if not PEERS.exists():
+        return "\n## Beside other simulators\n\nNot measured here: `make bench-peers` does it.\n"
+    one = json.loads(PEERS.read_text())
+    ratios = {(each["framework"], each["workload"]): each["ratio"] for each in one["rounds"]}
+
+    def named(framework: str) -> str:
+        return " ".join((FRAMEWORKS[framework], one["peers"].get(framework, ""))).strip()
+
+    rows = []
+    for framework in dict.fromkeys(each["framework"] for each in one["rounds"]):
+        found = (ratios.get((framework, workload)) for workload in WORKLOADS)
+        rows.append([named(framework), *(f"{ratio:.2f}" if ratio else "" for ratio in found)])
+    task = [
+        [
+            named(each["framework"]),
+            f"{each['seconds']:.0f} s",
+            f"{each['cpu_seconds']:.0f} s",
+            f"{each['accuracy']:.1%}",
+        ]
+        for each in one["task"]
+    ]
+    return BESIDE_OTHERS.format(
+        ratios=table(["", *WORKLOADS], rows),
+        rounds=one["task_rounds"],
+        task_title=one["title"],
+        task=table(["", "wall time", "CPU time", "accuracy"], task),
+        missing="".join(f"\n{line}.\n" for line in one["missing"]),
+        machine=machine_line([one]),
+    )
+
+
 def precision_section() -> str:
     """What bfloat16 does to an accuracy; nothing where it is not measured."""
     if not PRECISION.exists():
@@ -254,7 +318,28 @@ def shares_section() -> str:
         shares = (f"{one['cpu_seconds'][part] / whole:.1%}" for part in parts)
         rows.append([f"`{one['workload']}`", *shares, f"{whole:,.0f} s", str(one["rounds"])])
     return WHERE.format(
-        shares=table(["run", *parts, "all", "rounds"], rows), machine=machine_line(measured)
+        shares=table(["run", *parts, "all", "rounds"], rows),
+        machine=machine_line(measured),
+        reproduce=reproduce_lines(),
+    )
+
+
+def reproduce_lines() -> str:
+    """What the time of `make reproduce` goes into; says so where it has not been."""
+    one = json.loads(REPRODUCE.read_text()) if REPRODUCE.exists() else {}
+    if not one.get("jobs") or not one["training"]:
+        return "The shares of `make reproduce` are missing: it has not been in this folder."
+    seconds = sum(taken for _, taken in one["jobs"].values())
+    by_time = sorted(one["jobs"].items(), key=lambda job: -job[1][1])
+    rows = [
+        [f"`{rule}`", str(count), f"{taken:,.0f} s", f"{taken / seconds:.1%}"]
+        for rule, (count, taken) in by_time
+    ]
+    return OF_REPRODUCE.format(
+        jobs=table(["rule", "jobs", "seconds", "share"], rows),
+        seconds=seconds,
+        training=one["training"],
+        share=one["training"] / seconds,
     )
 
 
@@ -308,6 +393,10 @@ def aggregation_section() -> str:
 
 
 def main() -> None:
+    if not ENGINE.exists():
+        print(f"{ENGINE} is missing: `make bench` measures it; {PAGE} stays as it is")
+        print(peers_section())
+        return
     measured = sorted(
         json.loads(ENGINE.read_text()), key=lambda one: (one["workload"], one["executor"])
     )
@@ -319,6 +408,7 @@ def main() -> None:
         details=details,
         machine=machine_line(measured),
         start=start_line(),
+        peers=peers_section(),
         precision=precision_section(),
         stacking=stacking_section(),
         parallel=parallel_section(),

@@ -1,4 +1,4 @@
-"""What the CPU time of paper-scale runs goes into. `make bench` runs this."""
+"""What the time of paper-scale runs and of `make reproduce` goes into. `make bench` runs this."""
 
 import json
 import subprocess
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.test_engine import RESULTS, conditions, record
+from fedrepro.support.files import write_atomically
 
 RUNS = [  # setting, method, rounds that are played
     ("superfed/mnist-500", "superfed_mm", 5),
@@ -32,3 +33,24 @@ def test_shares_of_a_run(setting: str, method: str, rounds: int, tmp_path: Path)
         RESULTS / "shares.json",
         {"workload": name, "executor": "auto", **measured, **conditions()},
     )
+
+
+def test_shares_of_reproduce() -> None:
+    """From what Snakemake and the runs have written down, where `make reproduce` has been."""
+    jobs: dict[tuple[str, float, str], float] = {}
+    for file in Path(".snakemake/metadata").glob("*"):
+        job = json.loads(file.read_text())
+        if job.get("starttime") is not None:  # one record for each file that a job made
+            key = (job["rule"], job["starttime"], str(job.get("log")))
+            jobs[key] = job["endtime"] - job["starttime"]
+    runs = [json.loads(file.read_text()) for file in Path("results/runs").rglob("timing.json")]
+    seconds: dict[str, list[float]] = {}
+    for (rule, *_), taken in jobs.items():
+        seconds.setdefault(rule, []).append(taken)
+    result = {
+        "jobs": {rule: [len(taken), sum(taken)] for rule, taken in seconds.items()},
+        "training": sum(run["cpu_seconds"] for run in runs),
+        **conditions(),
+    }
+    with write_atomically(RESULTS / "reproduce.json") as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
