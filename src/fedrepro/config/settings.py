@@ -335,6 +335,11 @@ class Setting(Typed):
         exclude=True,
         description="What its runs ask a cluster for; not part of the run.",
     )
+    note: str = Field(
+        default="",
+        exclude=True,
+        description="What its numbers can't show, beside them; not part of the run.",
+    )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )

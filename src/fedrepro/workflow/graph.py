@@ -25,7 +25,7 @@ from fedrepro.config.targets import (
     TableTarget,
     Target,
 )
-from fedrepro.config.workbench import Workbench
+from fedrepro.config.workbench import CONFIG, Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
@@ -38,7 +38,7 @@ from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import own
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
-from fedrepro.support.typed_yaml import validate
+from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
 
@@ -59,10 +59,17 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with one_line():
-        bench = load(overrides=validate(Overrides, overrides, "--config"))
+        bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
         check_methods(bench)
         check_given(bench)
     return Graph(bench)
+
+
+def _overridden(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what config.yaml says itself: a Snakefile that uses ours as a module has read it."""
+    said = read_yaml(CONFIG, CONFIG) if CONFIG.exists() else {}
+    own = said if isinstance(said, Mapping) else {}
+    return {key: value for key, value in overrides.items() if key not in own or own[key] != value}
 
 
 @dataclass(frozen=True)
@@ -328,7 +335,8 @@ class Graph:
     def page_definition(self, wildcards: Any) -> str:
         """What the experiment file says of a page that is made from runs or from nothing.
 
-        A table's page is made from its JSON, which has a definition of its own.
+        A table's page is made from its JSON, which has a definition of its own, and shows the notes
+        of its settings.
         """
         target = self.target(wildcards)
         match target:
@@ -338,6 +346,9 @@ class Graph:
                 return f"{target.figure.model_dump_json()} {self._definitions(target)}"
             case SearchTarget():
                 return f"{target.search.model_dump_json()} {self._definitions(target)}"
+            case TableTarget():
+                settings = {cell.setting for cell in target.cells}
+                return " ".join(self.bench.setting(name).note for name in sorted(settings)).strip()
         return ""
 
     def pages(self) -> list[str]:

@@ -15,10 +15,12 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
 from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
+from support.places import ROOT
 from support.report_world import constant_run, fill, make_world, write_run
 
 PAPER = "ima/fmnist-shards2"
@@ -78,6 +80,17 @@ def test_rows_with_the_same_runs_are_drawn_once(tmp_path: Path) -> None:
     text = page(bench, "ima/table_1.html")
     assert text.count('<figure class="curves">') == 2
     assert "In place of FMNIST, #C=2; CIFAR-10, CNN, #C=2." in text
+
+
+def test_a_demo_says_what_it_cannot_show() -> None:
+    """One run for several columns, and the note of its setting."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    for system, item, alike in (("fedgo", "table_10", True), ("superfed", "table_2_5", False)):
+        target = bench.table(system, item, "demo")
+        table = tables.compute(bench, target, papers)
+        assert table_page(bench, target, table, papers)["alike"] is alike
+    assert "each curve is one point" in bench.setting("superfed/shakespeare-demo").note
+    assert not bench.setting("superfed/shakespeare").note
 
 
 def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:

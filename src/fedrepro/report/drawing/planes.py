@@ -22,6 +22,8 @@ SIZE = 226  # pixels of the plot
 BEHIND = 62  # for the colour bar
 SHADES = 60
 STRONGEST = 0.95  # of the upper colour
+NAME = 14  # pixels, of marks
+BELOW = (0.0, 4.5)  # a label's base line, which brings its middle to its point
 
 Values = Sequence[Sequence[float]]
 
@@ -106,35 +108,65 @@ def draw(
         for shade, boxes in sorted(cells.items())
         if shade > 0
     ]
-    drawn = [frame.ground, *surface, *_contours(frame, x, y, values, shared)]
-    for number, mark in enumerate(marks):
-        drawn.append(_mark(frame, mark, number, marks))
+    signs = [_sign(frame, mark, number) for number, mark in enumerate(marks)]
+    taken = [_around(frame, mark.x, mark.y, " ", (0, 4)) for mark in marks]
+    names = [_named(frame, mark, taken) for mark in sorted(marks, key=lambda each: not each.corner)]
+    lines = _contours(frame, x, y, values, shared, taken)
+    drawn = [frame.ground, *surface, *lines, *signs, *names]
     return frame.svg([*drawn, _bar(frame, shared, title)], description, grid=False)
 
 
-def _mark(frame: Frame, mark: Mark, number: int, marks: Sequence[Mark]) -> str:
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+
+
+def _sign(frame: Frame, mark: Mark, number: int) -> str:
     shape = MARK_PATHS[number % len(MARK_PATHS)]
-    colours = f'fill="{ON_SURFACE}" stroke="{HALO}"'
     at = frame.path([(mark.x, mark.y)])
-    return f'<path d="{at}{shape}" {colours} stroke-width="1.2"/>' + _text(
-        frame, mark.x, mark.y, mark.name, 14, _beside(mark, marks)
+    return f'<path d="{at}{shape}" fill="{ON_SURFACE}" stroke="{HALO}" stroke-width="1.2"/>'
+
+
+def _named(frame: Frame, mark: Mark, taken: list[Box]) -> str:
+    """A mark's name where nothing else stands, if there is such a place, which then is taken.
+
+    Corners have theirs below: their signs lie near the edges.
+    """
+    side = 10 + 0.5 * _wide(mark.name, NAME)
+    beside = [(0, 20), (0, -9), (side, 4.5), (-side, 4.5), (0, 34), (0, -23)]
+    places = [(_around(frame, mark.x, mark.y, mark.name, shift), shift) for shift in beside]
+    free = [each for each in places if _is_free(frame, each[0], taken)]
+    box, shift = places[0] if mark.corner else [*free, places[0]][0]
+    taken.append(box)
+    return _text(frame, mark.x, mark.y, mark.name, NAME, shift)
+
+
+def _around(
+    frame: Frame, x: float, y: float, text: str, shift: tuple[float, float], size: int = NAME
+) -> Box:
+    """What words take up whose middle is shifted from a point."""
+    middle, base = frame.x(x) + shift[0], frame.y(y) + shift[1]
+    half = 0.5 * max(_wide(text, size), 9)
+    return middle - half, base - 0.8 * size, middle + half, base + 0.25 * size
+
+
+def _wide(text: str, size: int) -> float:
+    return 0.58 * size * len(text)
+
+
+def _is_free(frame: Frame, box: Box, taken: Sequence[Box]) -> bool:
+    left, top, right, bottom = box
+    if left < frame.left or right > frame.left + frame.width:
+        return False
+    return all(
+        right < other[0] or left > other[2] or bottom < other[1] or top > other[3]
+        for other in taken
     )
 
 
-def _beside(mark: Mark, marks: Sequence[Mark]) -> tuple[str, float, float]:
-    """Anchor and shift of a mark's name: below corners, else above the first, below others."""
-    if mark.corner:
-        return ("middle", 0, 20)
-    first = next(each for each in marks if not each.corner)
-    return ("middle", 0, -9) if mark is first else ("middle", 0, 20)
-
-
 def _text(
-    frame: Frame, x: float, y: float, text: str, size: int, where: tuple[str, float, float]
+    frame: Frame, x: float, y: float, text: str, size: int, shift: tuple[float, float]
 ) -> str:
     """Words on a surface, with an outline of their own."""
-    anchor, dx, dy = where
-    place = f'x="{frame.x(x) + dx:.1f}" y="{frame.y(y) + dy:.1f}" text-anchor="{anchor}"'
+    place = f'x="{frame.x(x) + shift[0]:.1f}" y="{frame.y(y) + shift[1]:.1f}" text-anchor="middle"'
     outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round"'
     return (
         f'<text {place} font-size="{size}px" fill="{ON_SURFACE}" {outline} '
@@ -143,9 +175,14 @@ def _text(
 
 
 def _contours(
-    frame: Frame, x: Sequence[float], y: Sequence[float], values: Values, shared: Range
+    frame: Frame,
+    x: Sequence[float],
+    y: Sequence[float],
+    values: Values,
+    shared: Range,
+    taken: list[Box],
 ) -> list[str]:
-    """Lines, and one label for each level that is crossed, apart from each other."""
+    """Lines, and one label for each level that is crossed, where nothing else stands."""
     lines, labels = [], []
     for number, level in enumerate(shared.levels()):
         segments = contour(x, y, values, level)
@@ -157,15 +194,19 @@ def _contours(
             )
             # Labels go round, so that those of neighbouring levels do not meet.
             angle = 2 * math.pi * number * 0.381966 + 0.9
-            if at := _furthest(segments, angle, (x, y)):
-                labels.append(_text(frame, *at, f"{level:g}", TEXT, ("middle", 0, 4.5)))
+            for at in _furthest(segments, angle, (x, y)):
+                box = _around(frame, *at, f"{level:g}", BELOW, TEXT)
+                if _is_free(frame, box, taken):
+                    taken.append(box)
+                    labels.append(_text(frame, *at, f"{level:g}", TEXT, BELOW))
+                    break
     return [*lines, *labels]
 
 
 def _furthest(
     segments: Sequence[Segment], angle: float, sides: tuple[Sequence[float], Sequence[float]]
-) -> tuple[float, float] | None:
-    """The middle of the segment furthest in a direction; None where all lie at the very edge."""
+) -> list[tuple[float, float]]:
+    """The middles of the segments, those furthest in a direction first, but for the very edge's."""
     middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments]
     inside = [
         each
@@ -175,11 +216,7 @@ def _furthest(
             for at, ends in zip(each, sides, strict=True)
         )
     ]
-    return max(
-        inside,
-        key=lambda at: at[0] * math.cos(angle) + at[1] * math.sin(angle),
-        default=None,
-    )
+    return sorted(inside, key=lambda at: -at[0] * math.cos(angle) - at[1] * math.sin(angle))
 
 
 def _bar(frame: Frame, shared: Range, title: str) -> str:

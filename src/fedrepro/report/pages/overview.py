@@ -118,6 +118,7 @@ def _table_state(
         "doubted": sum(bool(cell.doubt) for cell in cells),
         "demo": demo,
         "figure": figure,
+        "again": key not in published.tables and bool(counts.get(key, Counter())["printed"]),
     }
 
 

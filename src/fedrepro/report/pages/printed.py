@@ -110,6 +110,8 @@ def computed_page(
             "agree": verdicts.count("agrees"),
             "differ": verdicts.count("differs"),
         },
+        "differing": [cell for cell in cells if cell.verdict and cell.verdict.word == "differs"],
+        "left_open": sum(cell.verdict is None for cell in cells),
         "rule": COMPUTED_RULE,
         "doubted": [cell for cell in printed if cell.doubt],
         **about(published, target.system, target.item, table),

@@ -61,10 +61,15 @@ class RowView:
 
 @dataclass
 class Stage:
-    """What was run at scale demo in one stand-in, and the rows that it stands in for."""
+    """What was run at scale demo in one stand-in, and the rows that it stands in for.
+
+    Attributes:
+        note: what it can't show.
+    """
 
     labels: list[str]
     scene: row_figures.Scene
+    note: str
 
 
 def table_page(
@@ -91,7 +96,8 @@ def table_page(
         if stage:
             stage.labels.append(row.label)
         elif table.scale == "demo" and (stand_in := scene("demo")):
-            stages.append((runs, Stage([row.label], stand_in)))
+            note = workbench.setting(stand_in.setting).note
+            stages.append((runs, Stage([row.label], stand_in, note)))
         rows.append(
             RowView(
                 row.label,
@@ -124,6 +130,7 @@ def table_page(
         "rule": rule_in_words(system.spread) if system else (),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stages": [stage for _, stage in stages],
+        "alike": _alike(table.cells),
         "stand_ins": sorted({workbench.setting(name).dataset for name in stand_ins}),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
         "follows": what_follows(workbench, target, table, published),
@@ -131,6 +138,17 @@ def table_page(
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _alike(cells: Iterable[TableCell]) -> bool:
+    """Whether cells of one row that ask for different runs have the same ones at scale demo."""
+    found: dict[tuple[int, frozenset[Run]], set[frozenset[Run]]] = {}
+    for cell in cells:
+        if cell.demo:
+            stand_in = frozenset(cell.demo.run_of(run) for run in cell.demo.runs)
+            asked = frozenset(cell.paper.run_of(run) for run in cell.paper.runs)
+            found.setdefault((cell.row, stand_in), set()).add(asked)
+    return any(len(asked) > 1 for asked in found.values())
 
 
 def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], list[int], list[int]]:

@@ -66,7 +66,7 @@ def environment(folder: Path) -> jinja2.Environment:
     made.filters |= {
         "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
         "prose": prose, "powers": powers, "svg": Markup, "plain": plain, "words": words,
-        "figure": figure,
+        "figure": figure, "spelt": spelt,
     }  # fmt: skip
     return made
 
@@ -82,6 +82,13 @@ def compile_all(root: Path) -> None:
 def number(value: float | None, decimals: int = 2) -> str:
     """A value with its decimals, or a dash."""
     return "–" if value is None else f"{value:.{decimals}f}".replace("-", MINUS)
+
+
+def spelt(count: int) -> str:
+    """A small count as a word."""
+    names = "no one two three four five six seven eight nine ten eleven twelve"
+    small = dict(enumerate(names.split()))
+    return small.get(count, str(count))
 
 
 def signed(value: float | None, decimals: int = 2) -> str:

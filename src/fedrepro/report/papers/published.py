@@ -19,6 +19,7 @@ from fedrepro.report.papers.insight import Insight
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
+from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
 Entry = TypeVar("Entry", bound=Typed)
@@ -293,11 +294,12 @@ def label_of(item: str, table: str = "") -> str:
 
 
 def load(root: Path = Path()) -> Published:
-    """Read all that is committed about the papers.
+    """Read all that is committed about the papers; without such a folder, what the package has.
 
     Raises:
         UserError: when a file is missing or wrong.
     """
+    root = own_or_packaged(root, PAPERS).parents[1]
     folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER)}
     cells: list[PrintedCell] = []
     systems: dict[str, System] = {}
