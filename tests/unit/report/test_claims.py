@@ -82,6 +82,23 @@ def test_the_furthest_against_a_claim_comes_first(papers: Published) -> None:
     assert leads == sorted(leads)
 
 
+def test_what_is_counted_decides_without_seeds(papers: Published) -> None:
+    """FedGO's overhead: at most a tenth of FedAvg's operations, which no chance changes."""
+    claim = claim_of(papers, "fedgo-overhead")
+    pairs = pairs_of(claim, papers)
+    cells = [cell for pair in pairs for cell in (pair.left, pair.right)]
+    counted = {
+        (cell.system, cell.table, Printed.of(cell).name): float(cell.mean or 0) for cell in cells
+    }
+    found = judge_claim(claim, pairs, {}, counted)
+    assert (found.word, len(found.computed)) == ("holds", len(pairs))
+    assert found.overall is not None and (found.overall.seeds, found.overall.p) == (0, None)
+    first = pairs[0].left
+    more = {(first.system, first.table, Printed.of(first).name): 1e12}
+    assert judge_claim(claim, pairs, {}, counted | more).word == "does not hold"
+    assert judge_claim(claim, pairs, {}).word == "not computed"
+
+
 def test_central_training_is_no_rival(papers: Published) -> None:
     claim = claim_of(papers, "fedgo-accuracy")
     rivals = {pair.right.method for pair in pairs_of(claim, papers)}

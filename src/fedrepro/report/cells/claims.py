@@ -8,19 +8,24 @@ differences that do not vary, nothing is decided.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
+from fedrepro.config.targets import ComputedTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import computed
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
 from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.pairs import Pair
-from fedrepro.report.papers.published import PrintedCell
+from fedrepro.report.papers.pairs import Pair, leads
+from fedrepro.report.papers.published import PrintedCell, Published
 
 Word = Literal["holds", "does not hold", "undecided", "not computed"]
 WORDS: tuple[Word, ...] = ("holds", "does not hold", "undecided", "not computed")
 LEVEL = 0.05
 
 CellIndex = Mapping[tuple[str, str, tuple[str, ...]], TableCell]
+Counted = Mapping[tuple[str, str, tuple[str, ...]], float]
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class PairedTest:
     """Leads over paired seeds: their mean, its 95 % interval by Student's t, a two-sided p.
 
     Attributes:
-        seeds: how many pairs.
+        seeds: how many pairs; 0 where both numbers are computed without chance.
         low, high, p: None where a t test says nothing.
     """
 
@@ -100,17 +105,38 @@ def released_index(answers: Mapping[tuple[str, str], Mapping[Name, Both]]) -> Ce
     }
 
 
-def judge_claim(claim: Claim, pairs: Sequence[Pair], index: CellIndex) -> Finding:
-    """Hold a claim against the runs that there are."""
-    leads = [_leads(claim, pair, index) for pair in pairs]
-    tests = [PairedTest.of(list(each.values()), claim.by) if each else None for each in leads]
+def counted_index(workbench: Workbench, published: Published) -> Counted:
+    """What is counted or calculated for printed cells, without training."""
+    return {
+        (target.system, cell.printed.table, Printed.of(cell.printed).name): cell.value
+        for target in workbench.targets().values()
+        if isinstance(target, ComputedTarget)
+        for cell in computed.compute(workbench, target, published)
+        if cell.value is not None
+    }
+
+
+def judge_claim(
+    claim: Claim, pairs: Sequence[Pair], index: CellIndex, counted: Counted = MappingProxyType({})
+) -> Finding:
+    """Hold a claim against the runs that there are, and what is counted without any."""
+    certain = [_counted_lead(claim, pair, counted) for pair in pairs]
+    by_seed = [_leads(claim, pair, index) for pair in pairs]
+    tests = [
+        PairedTest(0, lead, None, None, None)
+        if lead is not None
+        else (PairedTest.of(list(each.values()), claim.by) if each else None)
+        for lead, each in zip(certain, by_seed, strict=True)
+    ]
     corrected = iter(holm([test.p for test in tests if test and test.p is not None]))
     comparisons = []
     for pair, test in zip(pairs, tests, strict=True):
         p = next(corrected) if test and test.p is not None else None
         comparisons.append(Comparison(pair, _word(claim, test, p), test, p))
-    computed = [each for each in leads if each]
-    overall = _overall(claim, computed)
+    overall = _overall(claim, [each for each in by_seed if each])
+    found = [lead for lead in certain if lead is not None]
+    if found and overall is None:
+        overall = PairedTest(0, math.fsum(found) / len(found), None, None, None)
     word, why = _conclusion(claim, comparisons, overall)
     return Finding(word, why, overall, tuple(comparisons))
 
@@ -130,6 +156,15 @@ def _leads(claim: Claim, pair: Pair, index: CellIndex) -> dict[int, float]:
     return {seed: claim.sign * (sides[0][seed] - sides[1][seed]) for seed in seeds}
 
 
+def _counted_lead(claim: Claim, pair: Pair, counted: Counted) -> float | None:
+    sides = [
+        counted.get((cell.system, cell.table, Printed.of(cell).name))
+        for cell in (pair.left, pair.right)
+    ]
+    left, right = sides
+    return None if left is None or right is None else claim.sign * (left - right)
+
+
 def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
     cell = index.get((printed.system, printed.table, Printed.of(printed).name))
     verdict = cell.verdict if cell else None
@@ -142,6 +177,8 @@ def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
 def _word(claim: Claim, test: PairedTest | None, p: float | None) -> Word:
     if test is None:
         return "not computed"
+    if test.seeds == 0:
+        return "holds" if leads(claim, test.lead, 0.0) else "does not hold"
     if p is None or p > LEVEL:
         return "undecided"
     return "holds" if test.lead > claim.by else "does not hold"

@@ -10,7 +10,9 @@ from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import (
     WORDS,
     CellIndex,
+    Counted,
     Finding,
+    counted_index,
     index_of,
     judge_claim,
     released_index,
@@ -41,7 +43,7 @@ class ClaimView:
     def facts(self) -> dict[str, str | int]:
         """As a row: its verdicts, how many comparisons they rest on, and our mean lead."""
         overall = self.ours.overall
-        lead = f"{overall.lead:+.2f}" if overall else ""
+        lead = f"{overall.lead:{'+.2f' if abs(overall.lead) < 1e5 else '+.3g'}}" if overall else ""
         if overall and overall.low is not None:
             lead += f" [{overall.low:+.2f}, {overall.high:+.2f}]"
         return {
@@ -66,9 +68,9 @@ def views_of(
     workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
 ) -> list[ClaimView]:
     """All claims, judged by some tables."""
-    index = index_of(tables.values())
+    index, counted = index_of(tables.values()), counted_index(workbench, published)
     released = released_index(answers_by_table(workbench, tables, published))
-    return [_view(claim, published, index, released) for claim in published.claims]
+    return [_view(claim, published, index, released, counted) for claim in published.claims]
 
 
 def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, Any]:
@@ -93,13 +95,19 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     }
 
 
-def _view(claim: Claim, published: Published, index: CellIndex, released: CellIndex) -> ClaimView:
+def _view(
+    claim: Claim,
+    published: Published,
+    index: CellIndex,
+    released: CellIndex,
+    counted: Counted,
+) -> ClaimView:
     pairs = pairs_of(claim, published)
     labels = {key: cells[0].table for key, cells in published.tables.items() if cells}
     return ClaimView(
         claim,
         judge_printed(claim, pairs),
-        judge_claim(claim, pairs, index),
+        judge_claim(claim, pairs, index, counted),
         judge_claim(claim, pairs, released),
         tuple(
             (f"{claim.system}/{item}.html", label_of(item, labels.get((claim.system, item), "")))
