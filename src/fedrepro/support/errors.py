@@ -53,9 +53,10 @@ def brief(value: object) -> str:
 
 def nearest(value: object, choices: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for the choice most like ``value``, or nothing."""
-    if len(str(value)) > LONGEST:  # no slip of the finger, and slow to compare
+    text = value if isinstance(value, str) else brief(value)
+    if len(text) > LONGEST:  # no slip of the finger, and slow to compare
         return ""
-    close = get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
+    close = get_close_matches(text, list(choices), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
