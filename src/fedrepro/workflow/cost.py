@@ -1,4 +1,4 @@
-"""What targets cost before they are made: jobs, steps, hours, disk, memory, downloads.
+"""What runs take before they are made: steps, seconds, disk, memory.
 
 Amounts of work follow from the experiment files and the partitions; where a partition is not there
 yet, from how many samples and clients the catalogue says a data set has (``holds``), which is an
@@ -6,29 +6,21 @@ estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.ra
 """
 
 import json
-import math
-import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from graphlib import TopologicalSorter
-from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Setting
-from fedrepro.config.targets import FigureTarget, Run, SearchTarget, Target
+from fedrepro.config.targets import Run, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.catalogue.entries import Fetched, RawFile
-from fedrepro.data.dataset import PREPARED
-from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
 from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
-from fedrepro.support.errors import bad_value
 from fedrepro.workflow.amounts import (
     Data,
     Shares,
@@ -37,12 +29,10 @@ from fedrepro.workflow.amounts import (
     data_of,
     estimated_shares,
 )
-from fedrepro.workflow.resources import Estimate
 
 MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
 ITSELF = MethodRate(1.0, pooled=False, mixes=False)  # of what is not measured beside FedAvg
-AROUND = 0.9  # seconds of a core around a run: its start, its files, its table; seen in the demo
 ROW = 100  # bytes of a client's row in clients.parquet, at most
 
 
@@ -71,73 +61,12 @@ class RunCost:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A sum over runs, each counted once.
-
-    Attributes:
-        kind: "table", "figure", "method", "system" or "all".
-        done: runs that are there, which nothing is counted for.
-        steps, hours: of the others, as far as known; of one process after another.
-        wall: hours of a clock, with as many at a time as the machine has cores for.
-        unknown: how many of the others have no hours.
-        memory: of the largest, in bytes.
-    """
-
-    kind: str
-    name: str
-    runs: int
-    done: int
-    steps: float
-    hours: float
-    wall: float
-    unknown: int
-    disk: float
-    memory: float
-
-    @classmethod
-    def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "Line":
-        costs = list(costs)
-        left = [cost for cost in costs if not cost.done]
-        return cls(
-            kind,
-            name,
-            len(costs),
-            len(costs) - len(left),
-            math.fsum(cost.steps or 0 for cost in left),
-            math.fsum(cost.seconds or 0 for cost in left) / 3600,
-            wall / 3600,
-            sum(cost.seconds is None for cost in left),
-            math.fsum(cost.disk for cost in left),
-            max((cost.memory for cost in left), default=0),
-        )
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A data set that is not prepared, and what it takes to have it.
-
-    Attributes:
-        fetch: "downloaded", "to download" or "your own files"; the last are nobody's to fetch.
-        download: bytes to fetch, as far as the catalogue knows.
-        unsized: files whose size it does not know.
-        disk: bytes when it is prepared; None where unknown.
-    """
-
-    name: str
-    runs: int
-    fetch: str
-    download: int
-    unsized: int
-    disk: int | None
-
-
-class Bill:
-    """What some targets cost.
+class Prices:
+    """What the runs of some targets take, each run once.
 
     Args:
         bench: the experiment files; results are looked for in its root.
-        targets: each run that several of them need is counted once.
+        targets: what is wanted.
 
     Attributes:
         unmeasured: why a workload or method has no rate, by its key.
@@ -161,10 +90,10 @@ class Bill:
             run = waiting.pop()
             if run not in found:
                 found[run] = None
-                waiting += self._first(run)
+                waiting += self.first(run)
         return tuple(found)
 
-    def _first(self, run: Run) -> list[Run]:
+    def first(self, run: Run) -> list[Run]:
         """What the workflow makes before a run: what it is given, and its trunk."""
         if run not in self._firsts:
             trunk = self.bench.trunk_of(run)
@@ -383,118 +312,6 @@ class Bill:
         kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
         return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 
-    def lines(self, costs: Mapping[Run, RunCost], start: float = 0.0) -> list[Line]:
-        """Tables and figures, methods, systems, all; a run that several share counts in each.
-
-        Args:
-            start: seconds of starting that are in each run's.
-        """
-        groups = [
-            (
-                _kind_of(target),
-                f"{target.system}/{target.item}",
-                [costs[run] for run in target.runs],
-            )
-            for target in self.targets
-        ]
-        methods: dict[str, list[RunCost]] = {}
-        systems: dict[str, list[RunCost]] = {}
-        for run, cost in costs.items():
-            system = run.setting.partition("/")[0]
-            methods.setdefault(f"{system} {run.method}", []).append(cost)
-            systems.setdefault(system, []).append(cost)
-        groups += [("method", name, methods[name]) for name in sorted(methods)]
-        groups += [("system", name, each) for name, each in systems.items()]
-        groups.append(("all", "all", list(costs.values())))
-        return [Line.of(*group, self.wall_seconds(group[2], start)) for group in groups]
-
-    @property
-    def at_once(self) -> int:
-        """How many runs this machine does at a time."""
-        return max(1, (os.cpu_count() or 1) // self.bench.config.threads)
-
-    def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
-        """Seconds of a clock that runs take, a core each.
-
-        Args:
-            start: seconds of starting that are in each run's; Snakemake starts runs from a process
-                that has imported everything, so that :data:`AROUND` counts instead.
-        """
-        seconds = {
-            cost.run: max(0.0, cost.seconds - start) + AROUND
-            for cost in costs
-            if cost.seconds is not None
-        }
-        after = {run: [each for each in self._first(run) if each in seconds] for run in seconds}
-        return makespan(seconds, after, self.at_once)
-
-    def missing(self) -> list[Missing]:
-        """The data sets of the runs that are left that are not prepared."""
-        counts: dict[str, int] = {}
-        for run in self.left:
-            name = self.bench.setting(run.setting).dataset
-            counts[name] = counts.get(name, 0) + 1
-        seen: set[str] = set()
-        return [
-            self._missing(name, runs, seen)
-            for name, runs in sorted(counts.items())
-            if not (self.bench.root / PREPARED / name / "meta.json").exists()
-        ]
-
-    def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
-        """A file that two data sets share is fetched for the first; ``seen`` has its checksum."""
-        spec, data = self.bench.datasets[name], self.data(name)
-        disk = data.sample_bytes * (data.train + data.test) if data else None
-        if not isinstance(spec, Fetched):
-            return Missing(name, runs, "your own files", 0, 0, disk)
-        if (self.bench.root / DOWNLOADS / name / RECORD).exists():
-            return Missing(name, runs, "downloaded", 0, 0, disk)
-        new = [file for file in spec.raw_files if _checksum(file) not in seen]
-        seen.update(map(_checksum, new))
-        sizes = [_size(file) for file in new]
-        known = [size for size in sizes if size is not None]
-        return Missing(name, runs, "to download", sum(known), len(sizes) - len(known), disk)
-
-    def jobs(self) -> dict[str, int]:
-        """How many jobs are left, but those of tables and pages, which take seconds."""
-        missing = self.missing()
-        partitions = {self.bench.setting(run.setting).partition_path(run.seed) for run in self.left}
-        analyses = {path for target in self.targets for path in target.analyses}
-        analyses.update(target.study for target in self.targets if target.study)
-        return {
-            "download": sum(each.fetch != "downloaded" for each in missing),
-            "prepare": len(missing),
-            "partition": _absent(self.bench.root, partitions),
-            "run": len(self.left),
-            "analysis": _absent(self.bench.root, analyses),
-        }
-
-    def as_json(self, rates: Rates, costs: Mapping[Run, RunCost]) -> dict[str, Any]:
-        """All of it, for scripts."""
-        left = [cost for cost in costs.values() if not cost.done]
-        why: dict[str, int] = {}
-        for cost in left:
-            if cost.why:
-                why[cost.why] = why.get(cost.why, 0) + 1
-        return {
-            "machine": rates.machine,
-            "at_once": self.at_once,
-            "jobs": self.jobs(),
-            "lines": [asdict(line) for line in self.lines(costs, rates.start_seconds or 0.0)],
-            "estimated_partitions": sum(not cost.counted for cost in left),
-            "side_by_side": sum(cost.side_by_side for cost in left),
-            "without_hours": why,
-            "missing": [asdict(each) for each in self.missing()],
-        }
-
-    def estimates(self, costs: Mapping[Run, RunCost]) -> dict[str, Estimate]:
-        """What to ask a cluster for, by the hash of a run's description, as far as known."""
-        return {
-            fingerprint.of_config(self.spec(cost.run)): Estimate.of(cost.memory, cost.seconds)
-            for cost in costs.values()
-            if cost.seconds is not None
-        }
-
 
 @dataclass(frozen=True)
 class _Teaching:
@@ -534,79 +351,3 @@ class _About:
     like_fedavg: bool
     teaching: _Teaching | None
     number: int | None
-
-
-def makespan(
-    seconds: Mapping[Run, float], after: Mapping[Run, Collection[Run]], at_once: int
-) -> float:
-    """When all jobs are over, if of those that can begin the one with the longest way to go does.
-
-    Args:
-        seconds: of each job. after: those that each waits for, which are among them.
-    """
-    followers: dict[Run, list[Run]] = {run: [] for run in seconds}
-    for run, firsts in after.items():
-        for first in firsts:
-            followers[first].append(run)
-    order = tuple(TopologicalSorter(after).static_order())
-    ahead: dict[Run, float] = {}
-    for run in reversed(order):
-        ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
-    waits = {run: len(after[run]) for run in seconds}
-    number = {run: place for place, run in enumerate(order)}  # between equals
-    ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
-    heapify(ready)
-    running: list[tuple[float, int, Run]] = []
-    now = 0.0
-    while ready or running:
-        while ready and len(running) < at_once:
-            _, _, run = heappop(ready)
-            heappush(running, (now + seconds[run], number[run], run))
-        now, _, done = heappop(running)
-        for run in followers[done]:
-            waits[run] -= 1
-            if not waits[run]:
-                heappush(ready, (-ahead[run], number[run], run))
-    return now
-
-
-def _kind_of(target: Target) -> str:
-    match target:
-        case FigureTarget():
-            return "figure"
-        case SearchTarget():
-            return "search"
-    return "table"
-
-
-def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:
-    """The targets called ``SYSTEM`` or ``SYSTEM/ITEM``; without a name, all.
-
-    Raises:
-        UserError: for a name that is none, with the nearest one.
-    """
-    every = bench.targets(scale)
-    found: dict[tuple[str, str], Target] = {}
-    for name in names:
-        system, _, item = name.partition("/")
-        matching = {key: each for key, each in every.items() if key in ((system, item),)}
-        if not item:
-            matching = {key: each for key, each in every.items() if key[0] == system}
-        if not matching:
-            known = [*bench.experiments, *("/".join(key) for key in every)]
-            wanted = "a system or SYSTEM/ITEM, such as ima or ima/table_1"
-            raise bad_value("the command line", "TARGET", name, wanted, known)
-        found |= matching
-    return list((found or every).values())
-
-
-def _size(file: RawFile) -> int | None:
-    return file.packed.size if file.packed else file.size
-
-
-def _checksum(file: RawFile) -> str:
-    return str(file.sha256 or file.md5)
-
-
-def _absent(root: Path, paths: Iterable[Path]) -> int:
-    return sum(not (root / path).exists() for path in paths)

@@ -18,7 +18,9 @@ from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.trunk import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.amounts import Data, Shares, estimated_shares
-from fedrepro.workflow.cost import Bill, Line, chosen, makespan
+from fedrepro.workflow.bill import Bill, Line, chosen
+from fedrepro.workflow.cost import Prices
+from fedrepro.workflow.schedule import makespan
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -75,12 +77,12 @@ GIVEN = """\
 
 
 def bill_of(bench: Workbench, *names: str) -> Bill:
-    return Bill(bench, chosen(bench, names, None))
+    return Bill(Prices(bench, chosen(bench, names, None)))
 
 
 def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], Line]:
     bill = bill_of(bench)
-    return {(line.kind, line.name): line for line in bill.lines(bill.costs(rates))}
+    return {(line.kind, line.name): line for line in bill.lines(bill.prices.costs(rates))}
 
 
 def test_sums_count_shared_runs_once(bench: Workbench, rates: Rates) -> None:
@@ -135,15 +137,15 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     text = text.replace(columns, columns.replace("fedavg", "ima+fedavg"))
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     bench, tail = load(bench.root), Run("ima/tiny", "ima+fedavg", 1)
-    found = Bill(bench, chosen(bench, ("ima/table_2",), None))
-    costs = found.costs(rates)
+    found = Bill(Prices(bench, chosen(bench, ("ima/table_2",), None)))
+    costs = found.prices.costs(rates)
     assert {run: cost.steps for run, cost in costs.items()} == {tail: 20, AVERAGE: 80}
     # Its model and one that it keeps for the tail, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
-    assert found.taken_over(tail, left=()) == 0  # it is finished and has kept nothing
+    assert found.prices.taken_over(tail, left=()) == 0  # it is finished and has kept nothing
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
-    assert found.taken_over(tail, left=()) == 2
+    assert found.prices.taken_over(tail, left=()) == 2
     sharing = sharing_of(bench, AVERAGE, print)
     assert sharing.rounds == {3} and sharing.trunk is None
     assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"
@@ -188,9 +190,9 @@ def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) ->
     made = make_partition(labels, None, setting.partition, 1)  # 62 or 63 samples each
     made.save(bench.root / setting.partition_path(1))
     bill = bill_of(bench)
-    cost = bill.cost(AVERAGE, rates)
+    cost = bill.prices.cost(AVERAGE, rates)
     assert cost.counted and cost.steps == 2 * 2 * 1
-    assert bill.as_json(rates, bill.costs(rates))["estimated_partitions"] == 0
+    assert bill.as_json(rates, bill.prices.costs(rates))["estimated_partitions"] == 0
 
 
 def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: Rates) -> None:
@@ -206,10 +208,10 @@ def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: R
     # round 800 samples of 4 clients at 11 mixtures.
     samples, scores = 2 * 1_800 + 11 * 800, 2 * 5 + 11 * 4
     expected = 32 * 0.5 + 4 * 0.25 + samples * 0.001 + scores * 0.1 + 3
-    assert bill.cost(AVERAGE, rates).seconds == pytest.approx(expected)
+    assert bill.prices.cost(AVERAGE, rates).seconds == pytest.approx(expected)
     # One client with all 3,200 samples.
     pooled = 2 * 32 * 0.5 + 2 * 0.25 + 2 * 1_800 * 0.001 + 2 * 5 * 0.1 + 3
-    assert bill.cost(PROX, rates).seconds == pytest.approx(pooled)
+    assert bill.prices.cost(PROX, rates).seconds == pytest.approx(pooled)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
 
 def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) -> None:
     bill = bill_of(bench)
-    bill.data("mnist5k")  # as the catalogue has them, which is enough here
+    bill.prices.data("mnist5k")  # as the catalogue has them, which is enough here
     folder = bench.root / "results/data/mnist5k"
     folder.mkdir(parents=True)
     (folder / "meta.json").touch()
@@ -263,9 +265,9 @@ def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
     file = bench.root / "config/experiments/ima.yaml"
     file.write_text(yaml.safe_dump(experiment, sort_keys=False))
     bill = bill_of(load(bench.root))
-    assert [run.setting for run in bill.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
-    assert list(bill.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
-    assert [target.item for target in bill.targets] == ["table_2", "table_1"]
+    assert [run.setting for run in bill.prices.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
+    assert list(bill.prices.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
+    assert [target.item for target in bill.prices.targets] == ["table_2", "table_1"]
 
 
 def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
@@ -273,7 +275,7 @@ def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
     file = bench.root / "config/experiments/ima.yaml"
     text = EXPERIMENT.replace("    rounds: 2\n", "    rounds: 2\n    keep: {fedavg: [1, 2]}\n")
     file.write_text(text, encoding="utf-8")
-    found = bill_of(load(bench.root)).costs(rates)
+    found = bill_of(load(bench.root)).prices.costs(rates)
     assert found[AVERAGE].disk - found[PROX].disk == 2 * 3 * 4 * 7850
 
 
@@ -285,12 +287,12 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     file.write_text(f"{first}  table_2:{second}", encoding="utf-8")
     found = bill_of(load(bench.root), "ima/table_2")
     maker, images = Run("ima/maker", "wgan_gp", 1), Run("ima/images", "generated", 1)
-    assert set(found.runs) == {Run("ima/taught", "feddf", 1), images, maker}
+    assert set(found.prices.runs) == {Run("ima/taught", "feddf", 1), images, maker}
     # What trains no classifier is measured itself, what takes one is a multiple of FedAvg.
-    assert {key.partition(" batch ")[2] for key in found.workloads} == {
+    assert {key.partition(" batch ")[2] for key in found.prices.workloads} == {
         "100", "100 generated epochs 1", "100 wgan_gp epochs 1",
     }  # fmt: skip
-    assert list(found.methods()) == ["feddf epochs 1"]
+    assert list(found.prices.methods()) == ["feddf epochs 1"]
     # The server distils on 25,000 images, in 10 epochs of mini-batches of 64, after each of the two
     # rounds of all 4 clients: these, and then the student, look at them. The ensemble is scored.
     rates = Rates({}, 3.0, {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)})
@@ -299,7 +301,7 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     expected = 80 * 0.5 + 8 * 0.25 + 2.2 + 3  # as FedAvg
     expected += 2 * (10 * 391 * 0.5 * 64 / 100 + 25_000 * 5 * 0.001)
     expected += 2 * 4 * 1_000 * 0.001
-    assert found.cost(taught, rates).seconds == pytest.approx(expected)
+    assert found.prices.cost(taught, rates).seconds == pytest.approx(expected)
 
 
 def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
@@ -313,14 +315,14 @@ def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
     head, _, tail = text.rpartition("    rows:\n")
     file.write_text(f"{head}{rows}{tail}", encoding="utf-8")
     bill = bill_of(load(bench.root))
-    half = bill.cost(Run("ima/rare", "fedavg", 1), rates)
+    half = bill.prices.cost(Run("ima/rare", "fedavg", 1), rates)
     # 20 mini-batches of 50 each.
     assert half.seconds == pytest.approx(80 * 0.25 + 1 + 2.2 + 3)
-    cost = bill.cost(Run("ima/other", "fedavg", 1), rates)
+    cost = bill.prices.cost(Run("ima/other", "fedavg", 1), rates)
     key = LOGISTIC.replace("logistic", "twonn")
     assert cost.seconds is None and cost.why == f"{key}: not measured"
-    bill.unmeasured = {key: "it is too large"}
-    found = bill.as_json(rates, bill.costs(rates))
+    bill.prices.unmeasured = {key: "it is too large"}
+    found = bill.as_json(rates, bill.prices.costs(rates))
     assert found["without_hours"] == {f"{key}: it is too large": 1}
 
 
@@ -343,7 +345,7 @@ def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates
     bench = load(bench.root)
     total = lines(bench, rates)["all", "all"]
     assert (total.unknown, total.hours) == (2, 0)
-    assert bill_of(bench).workloads == {}
+    assert bill_of(bench).prices.workloads == {}
 
 
 def test_output_for_scripts(

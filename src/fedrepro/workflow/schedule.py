@@ -1,0 +1,41 @@
+"""In what time jobs that wait for each other are done, a core each."""
+
+from collections.abc import Collection, Mapping
+from graphlib import TopologicalSorter
+from heapq import heapify, heappop, heappush
+
+from fedrepro.config.targets import Run
+
+
+def makespan(
+    seconds: Mapping[Run, float], after: Mapping[Run, Collection[Run]], at_once: int
+) -> float:
+    """When all jobs are over, if of those that can begin the one with the longest way to go does.
+
+    Args:
+        seconds: of each job. after: those that each waits for, which are among them.
+    """
+    followers: dict[Run, list[Run]] = {run: [] for run in seconds}
+    for run, firsts in after.items():
+        for first in firsts:
+            followers[first].append(run)
+    order = tuple(TopologicalSorter(after).static_order())
+    ahead: dict[Run, float] = {}
+    for run in reversed(order):
+        ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
+    waits = {run: len(after[run]) for run in seconds}
+    number = {run: place for place, run in enumerate(order)}  # between equals
+    ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
+    heapify(ready)
+    running: list[tuple[float, int, Run]] = []
+    now = 0.0
+    while ready or running:
+        while ready and len(running) < at_once:
+            _, _, run = heappop(ready)
+            heappush(running, (now + seconds[run], number[run], run))
+        now, _, done = heappop(running)
+        for run in followers[done]:
+            waits[run] -= 1
+            if not waits[run]:
+                heappush(ready, (-ahead[run], number[run], run))
+    return now
