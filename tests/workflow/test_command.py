@@ -139,7 +139,7 @@ def test_methods_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert listed["fedprox"]["hyperparameters"]["mu"] == 0.01
     assert "squared" not in listed["fedprox"]["hyperparameters"]  # a divergence
-    assert "loss" in listed["fedprox"]["hooks"]
+    assert "gradient" in listed["fedprox"]["hooks"]
     assert "Li et al." in listed["fedprox"]["paper"]
     assert listed["fedavg"]["hooks"] == ["weigh", "step"]  # for its divergences only
     assert {"init", "step"} <= set(listed["ima"]["hooks"])

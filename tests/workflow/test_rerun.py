@@ -32,7 +32,9 @@ def test_a_second_call_does_nothing(finished: Project) -> None:
 
 
 def test_a_change_of_a_method_redoes_its_runs_and_their_tables(project: Project) -> None:
-    project.edit("src/fedrepro/methods/fedprox.py", "task + proximity", "task + 2 * proximity")
+    project.edit(
+        "src/fedrepro/methods/fedprox.py", 'sent["params"], mu,', 'sent["params"], 2 * mu,'
+    )
     assert project.due() == {FEDPROX} | TABLE_1 | INDEX
 
 

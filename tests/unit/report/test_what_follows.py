@@ -96,24 +96,27 @@ def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbenc
     [
         ("{c}", {}, r"says: '\{c\}': expected a name under `numbers`"),
         ("{a.mean}", {}, r"says: '\{a\.mean\}': expected printed, difference or seeds"),
-        (
-            "{a}",
-            {"numbers": {"a": {"row": ROW, "column": "FedRap"}}},
-            r"numbers\.a\.column: 'FedRap': expected a column of table_2_3.*FedRep",
-        ),
-        (
-            "{a}",
-            {"numbers": {"a": {"table": "table_2_33", "row": ROW, "column": "FedRep"}}},
-            r"numbers\.a: .*'table_2_33': expected the name of a table",
-        ),
     ],
 )
-def test_what_names_no_cell_is_one_line(
+def test_what_names_no_number_is_one_line(
     bench: Workbench, says: str, changes: dict[str, object], line: str
 ) -> None:
     write(bench.root, says, **changes)
     with pytest.raises(UserError, match=rf"^reports/papers/superfed/what_follows\.yaml: {line}"):
         follows(bench)
+
+
+@pytest.mark.parametrize(
+    "missing", [{"column": "FedRap"}, {"row": "CIFAR"}, {"table": "table_2_33"}]
+)
+def test_a_sentence_on_what_an_experiment_leaves_out_is_left_out(
+    bench: Workbench, missing: dict[str, str]
+) -> None:
+    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9643)
+    write(bench.root, "It is {a}.")
+    assert follows(bench)["sentences"] == ["It is 96.43."]
+    write(bench.root, "It is {a}.", numbers={"a": {"row": ROW, "column": "FedRep", **missing}})
+    assert not follows(bench)["sentences"]
 
 
 def test_every_sentence_of_the_papers_names_cells() -> None:

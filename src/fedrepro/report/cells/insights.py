@@ -21,16 +21,21 @@ Find = Callable[[str], tuple[TableTarget, ComputedTable]]
 def sentence(insight: Insight, find: Find) -> str | None:
     """The sentence; None where a number is missing, or it takes for granted what is not so.
 
+    A cell that the experiment file has not, or no longer, is missing, too: who leaves a row out
+    of a table need not know who speaks of it.
+
     Raises:
-        UserError: when a placeholder or an address names nothing.
+        UserError: when a placeholder names nothing.
     """
     where = PAPERS / insight.system / INSIGHTS
-    cells = {
-        name: _cell(where, insight, name, address, find)
-        for name, address in insight.numbers.items()
-    }
     asked = [*PLACEHOLDER.findall(insight.says), *insight.only_if]
     terms = {text: _terms(where, insight, text) for text in asked}
+    cells: dict[str, TableCell] = {}
+    for name, address in insight.numbers.items():
+        found = _cell(address, address.table or insight.tables[0], find)
+        if found is None:
+            return None
+        cells[name] = found
     if not all(_is_there(cells[name], of) for pair in terms.values() for name, of in pair):
         return None
     for text, bounds in insight.only_if.items():
@@ -39,21 +44,16 @@ def sentence(insight: Insight, find: Find) -> str | None:
     return PLACEHOLDER.sub(lambda found: _written(terms[found[1]], cells), insight.says)
 
 
-def _cell(where: Path, insight: Insight, name: str, address: Address, find: Find) -> TableCell:
-    item = address.table or insight.tables[0]
+def _cell(address: Address, item: str, find: Find) -> TableCell | None:
     try:
         target, table = find(item)
-    except UserError as error:
-        raise UserError(f"{where}: numbers.{name}: {error}") from None
-    labels = {"row": [row.label for row in table.rows]}
-    labels["column"] = [column.label for column in table.columns]
-    places = []
-    for key, choices in labels.items():
-        label = getattr(address, key)
-        if label not in choices:
-            raise bad_value(where, f"numbers.{name}.{key}", label, f"a {key} of {item}", choices)
-        places.append(choices.index(label))
-    return table.cells[places[0] * len(target.table.columns) + places[1]]
+    except UserError:
+        return None
+    rows, columns = ([each.label for each in kind] for kind in (table.rows, table.columns))
+    if address.row not in rows or address.column not in columns:
+        return None
+    place = rows.index(address.row) * len(target.table.columns) + columns.index(address.column)
+    return table.cells[place]
 
 
 Terms = list[tuple[str, str]]  # one number, or one less another: (name, what of it)
