@@ -34,6 +34,7 @@ reproduce: setup ## run the whole workflow at the configured scale and say where
 
 reference: setup ## compute what reports/papers/reference.yaml lists and is missing: hours, one core
 	@python scripts/reference.py --cores $(or $(CORES),1)
+	@python scripts/render_reference.py
 
 test: setup ## all tests, on two cores
 	@scripts/chromium

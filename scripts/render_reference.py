@@ -21,7 +21,7 @@ def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs alone."""
     measure = measure_of(target.table.metric_of(cell.row))
     records = (read_run(Path(), run, landed=True) for run in cell.runs(cell.methods[0]))
-    found = (tables.value_of(record, measure, 1) for record in records)
+    found = (tables.value_of(record, measure, target.table.summary) for record in records)
     return [value for value in found if value is not None]
 
 
@@ -82,7 +82,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
             if record.state == "diverged":
                 found.append((float("nan"), float("nan")))
             elif record.state == "finished":
-                number = tables.value_of(record, measure, 1)
+                number = tables.value_of(record, measure, target.table.summary)
                 assert number is not None
                 found.append((number, spread_over_clients(record, cell)))
         if not found:
@@ -108,19 +108,21 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
     return float(100 * np.nanstd(accuracies))
 
 
-def main() -> None:
+def pages() -> dict[Path, str]:
+    """The pages with the tables of today's results in them."""
     bench, papers = load(), published.load()
+    found: dict[Path, str] = {}
     for system, item in (HEART, *PERSONAL):
         target = bench.table(system, item, "paper")
         page = PAPERS / system / REFERENCE / "README.md"
         rendered = (render if (system, item) == HEART else render_personal)(target, papers)
         start, end = MARKS[0].format(item), MARKS[1]
         pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
-        text = page.read_text(encoding="utf-8")
-        text = pattern.sub(lambda found, new=rendered: f"{found[1]}{new}{found[2]}", text)
-        page.write_text(text, encoding="utf-8")
-        print(rendered)
+        text = found.get(page) or page.read_text(encoding="utf-8")
+        found[page] = pattern.sub(lambda match, new=rendered: f"{match[1]}{new}{match[2]}", text)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    for page, text in pages().items():
+        page.write_text(text, encoding="utf-8")

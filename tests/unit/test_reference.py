@@ -10,14 +10,20 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import RunRecord, landed_folder
+from fedrepro.run.results import RunRecord, landed_folder, landed_runs
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 
-found = importlib.util.spec_from_file_location("reference", ROOT / "scripts/reference.py")
-assert found and found.loader
-reference = importlib.util.module_from_spec(found)
-found.loader.exec_module(reference)
+
+def script(name: str) -> Any:
+    found = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+reference, render_reference = script("reference"), script("render_reference")
 
 SETTING = "superfed/mnist-500@released"
 
@@ -105,3 +111,16 @@ def test_the_list_is_of_rows_that_are_there(bench: Workbench) -> None:
     each = reference.validate(reference.List, reference.read_yaml(path), path).runs
     assert len(each) >= 5
     assert all(reference.runs_of(bench, rows) for rows in each)
+
+
+def test_what_was_kept_is_of_todays_configuration(bench: Workbench) -> None:
+    """Else its cells are compared with nothing; `fedrepro run` makes it again."""
+    kept = list(landed_runs(ROOT))
+    assert len(kept) > 100
+    assert [each.run for each in kept if not reference.is_current(bench, each)] == []
+
+
+def test_the_pages_beside_them_show_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for page, text in render_reference.pages().items():
+        assert page.read_text(encoding="utf-8") == text, "python scripts/render_reference.py"
