@@ -416,7 +416,7 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=40, help="mutants of each room")
+    parser.add_argument("--count", type=int, default=25, help="mutants of each room")
     parser.add_argument("--rooms", nargs="+", choices=TESTS, default=list(TESTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--report", type=Path, help="where to write what came out")

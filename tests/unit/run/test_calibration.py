@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,8 @@ def test_runs_that_differ_in_their_seed_are_one_workload() -> None:
     one, other = (replace(tiny_run.run_spec("fedcgan"), seed=seed) for seed in (1, 2))
     assert replace(SMALL, by=one) == replace(SMALL, by=other)
     assert len({replace(SMALL, by=one), replace(SMALL, by=other)}) == 1
+    begun: Any = ("EfficientNet", {"sha256": "0"})  # weights follow from the model
+    assert len({SMALL, replace(SMALL, weights=begun)}) == 1
 
 
 def test_a_start_takes_what_its_process_takes(monkeypatch: pytest.MonkeyPatch) -> None:
