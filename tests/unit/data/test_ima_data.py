@@ -67,6 +67,10 @@ def test_digit_five(protocol: int, tmp_path: Path) -> None:
         ),
         ({"USPS/test.pkl": pickle.dumps((np.zeros((2, 4, 4)), np.zeros(2)))}, "images as bytes"),
         (
+            {"USPS/test.pkl": pickle.dumps((np.zeros((2, 4, 4), np.uint8), np.zeros(3, int)))},
+            "and as many labels",
+        ),
+        (
             {"USPS/test.pkl": pickle.dumps((np.zeros((2, 4, 4, 2), np.uint8), np.zeros(2, int)))},
             "expected grey or coloured ones",
         ),
