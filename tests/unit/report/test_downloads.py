@@ -21,6 +21,7 @@ from fedrepro.report.pages.downloads import (
     as_latex,
     as_png,
     light_colours,
+    rows_as_csv,
     standalone,
 )
 from fedrepro.report.papers import published
@@ -49,6 +50,11 @@ def test_csv_has_a_line_for_each_cell(table: ComputedTable) -> None:
     assert (first["method"], first["printed"], first["ours"]) == ("FedAvg", "81.17", "81.0")
     assert (first["verdict"], first["limit"], first["seeds"]) == ("agrees", "1.0", "1")
     assert (second["printed"], second["ours"], second["verdict"]) == ("84.68", "", "")
+
+
+def test_csv_of_a_figure() -> None:
+    text = rows_as_csv(("round", "a, b"), [("1", "2.5"), ("2", "")])
+    assert text == 'round,"a, b"\n1,2.5\n2,\n'
 
 
 def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
