@@ -33,7 +33,7 @@ rule run:
     # How a run is executed does not make it another run, so it is no parameter.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
-        " --seed {wildcards.seed}" + GRAPH.execution
+        f" --seed {{wildcards.seed}}{GRAPH.execution}"
 
 
 # The loss around a run's model, for figures that ask for it.
