@@ -84,6 +84,12 @@ def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
     assert rows["superfed", "all"]["differ"] == rows["all", "released"]["agree"] == 1
 
 
+def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:
+    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9795)
+    found = follows(bench)
+    assert found["readings"][0].words["agrees"] == 1 and not found["differences"]
+
+
 def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbench) -> None:
     clients_run(bench, Run(SETTING, "fedrep", 1), 0.97)
     for bounds, there in (({"above": 0.5}, []), ({"below": 0.5}, ["So it is."])):
