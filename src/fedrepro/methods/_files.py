@@ -86,8 +86,9 @@ def _said_by_class(file: Path, cls: ast.ClassDef, key: str) -> tuple[str, ...] |
     if found is None:
         return None
     where, node = found
+    assert node.value is not None  # as only those with a value are found
     try:
-        return tuple(map(str, ast.literal_eval(node.value)))  # type: ignore[arg-type]
+        return tuple(map(str, ast.literal_eval(node.value)))
     except (ValueError, TypeError):
         raise UserError(
             f"{where}:{node.lineno}: {key}: expected a tuple of names, written out"
@@ -163,26 +164,16 @@ def _departures_of(composition: str, folder: Path | None) -> tuple[str, ...]:
     found = (
         number
         for file in module_files(composition)
-        for node in _parse(file).body
-        if isinstance(node, ast.ClassDef)
-        for number in _items_of(file, node).values()
+        for cls in _parse(file).body
+        if isinstance(cls, ast.ClassDef)
+        for _, node in _assigned(file, cls).values()
+        if (number := _item_of(node.value))
     )
-    return tuple(dict.fromkeys(filter(None, found)))
-
-
-def _items_of(file: Path, cls: ast.ClassDef) -> dict[str, str]:
-    """``item`` by field that ``divergence`` makes, "" of others: a class's and its bases' here."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.bases):
-        above = _class_called(file, base.id) if isinstance(base, ast.Name) else None
-        found |= _items_of(*above) if above else {}
-    for node in cls.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = _item_of(node.value)
-    return found
+    return tuple(dict.fromkeys(found))
 
 
 def _item_of(value: ast.expr | None) -> str:
+    """``item`` of a field that ``divergence`` makes; "" of any other."""
     if not isinstance(value, ast.Call) or ast.unparse(value.func) != "divergence":
         return ""
     named = {each.arg: each.value for each in value.keywords}

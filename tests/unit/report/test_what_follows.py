@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -55,7 +56,7 @@ def clients_run(bench: Workbench, run: Run, accuracy: float) -> None:
     frame.to_parquet(bench.root / landed_folder(run) / "clients.parquet")
 
 
-def follows(bench: Workbench) -> dict:  # type: ignore[type-arg]
+def follows(bench: Workbench) -> dict[str, Any]:
     papers = published.load(bench.root)
     target = bench.table("superfed", "table_2_3", "paper")
     return what_follows(bench, target, tables.compute(bench, target, papers), papers)
