@@ -131,8 +131,9 @@ DEALT_OUT = """
 {ratios}
 
 How many times as fast as `sequential` the rounds of `parallel` are by the wall clock, with two
-processes on two cores: medians of runs by turns. Clients are dealt out whole, so that with five of
-them in a round, no two processes can be more than 5/3 as fast as one.
+processes on two cores: medians of runs by turns. Clients are dealt out whole: "whole clients" is
+what two cores could gain with as many of them in a round as there are. "Two runs" is what this
+machine's two cores gain over one when each plays the same rounds by itself, at the same time.
 
 {machine}
 """
@@ -219,11 +220,13 @@ def parallel_section() -> str:
             f"{one['ratio']:.2f}",
             f"{min(one['ratios']):.2f} to {max(one['ratios']):.2f}",
             f"{one['at_most']:.2f}",
+            f"{one['two_at_once']:.2f}",
             f"{one['seconds_per_round']:.2g} s",
         ]
         for one in measured
     ]
-    head = ["", "ratio", "lowest to highest", "at most", "a round of `sequential`"]
+    limits = ["whole clients", "two runs"]
+    head = ["", "ratio", "lowest to highest", *limits, "a round of `sequential`"]
     return DEALT_OUT.format(ratios=table(head, rows), machine=machine_line(measured))
 
 

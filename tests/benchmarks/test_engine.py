@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.loops import WORKERS, BareLoop, EngineLoop
+from benchmarks.loops import BareLoop, EngineLoop
 from benchmarks.workloads import WORKLOADS, Workload
 from fedrepro.support.files import write_atomically
 
@@ -126,39 +126,6 @@ def test_what_stacking_gains(method: str, momentum: float, tmp_path) -> None:
         **conditions(),
     }
     record(RESULTS / "stacking.json", result)
-
-
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_dealt_out(workload: Workload, tmp_path) -> None:
-    """Wall time of rounds by two processes against the same rounds by one, taking turns."""
-    alone, dealt = (EngineLoop(workload, name, tmp_path) for name in ("sequential", "parallel"))
-    alone.run(1)
-    dealt.run(1)
-    seconds = [
-        (
-            wall_seconds(lambda: alone.run(workload.rounds)),
-            wall_seconds(lambda: dealt.run(workload.rounds)),
-        )
-        for _ in range(workload.measurements)
-    ]
-    ratios = [one / two for one, two in seconds]
-    result = {
-        "workload": workload.name,
-        "executor": "parallel",
-        "ratio": statistics.median(ratios),
-        "ratios": ratios,
-        # With whole clients: no process can do less than one, and the busiest decides.
-        "at_most": workload.cohort / -(-workload.cohort // WORKERS),
-        "seconds_per_round": statistics.median(one for one, _ in seconds) / workload.rounds,
-        **conditions(),
-    }
-    record(RESULTS / "parallel.json", result)
-
-
-def wall_seconds(action: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
 
 
 def test_start_of_a_run(tmp_path) -> None:

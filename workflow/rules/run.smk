@@ -19,12 +19,7 @@ rule run:
         "../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
     resources:
-        gpu=GRAPH.gpus,
-        # `mem`, as Snakemake allows no function of `mem_mb` to have no answer.
-        mem=GRAPH.resource("mem_mb", DEFAULTS),
-        runtime=GRAPH.resource("runtime", DEFAULTS),
-        cpus_per_task=GRAPH.resource("cpus", DEFAULTS),
-        slurm_partition=GRAPH.resource("partition", DEFAULTS),
+        **GRAPH.resources(DEFAULTS),
         # Of which an allocation has as many as are given to it: docs/cluster.md.
         slot=1,
     params:

@@ -1,8 +1,11 @@
 """Whether every method and hyperparameter that the experiment files name exists and fits."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec, Source
 from fedrepro.config.tables import wrapped
 from fedrepro.config.targets import SearchTarget
@@ -11,13 +14,29 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods import _registry as registry
 from fedrepro.methods._files import part_files
 from fedrepro.run import fingerprint
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, one_line
 from fedrepro.support.files import write_atomically
 
 # Composing imports torch, which takes two seconds: not again for what has been checked.
 MARK = Path(".snakemake/fedrepro-checked")
 
 Claim = tuple[str, str, dict[str, Hyperparameters]]  # where it is made, composition, values
+
+
+def check_methods_apart(workbench: Workbench) -> None:
+    """:func:`check_methods` in a process of its own, where something has changed.
+
+    The process ends with what PyTorch takes of memory: Snakemake, which goes on for days, need not
+    hold it.
+
+    Raises:
+        SystemExit: with the process's status, which is 2 after one line on stderr.
+    """
+    if _is_checked(workbench, _verdict(list(_claims(workbench)), list(_searched(workbench)))):
+        return
+    checked = subprocess.run([sys.executable, "-m", __name__], cwd=workbench.root, check=False)
+    if checked.returncode:
+        raise SystemExit(checked.returncode)
 
 
 def check_methods(workbench: Workbench) -> None:
@@ -28,11 +47,8 @@ def check_methods(workbench: Workbench) -> None:
     """
     claims = list(_claims(workbench))
     searched = list(_searched(workbench))
-    files = tuple(part_files().values())
-    code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
-    verdict = fingerprint.of_text(f"{code} {claims!r} {searched!r}")
-    mark = workbench.root / MARK
-    if mark.exists() and mark.read_text(encoding="utf-8") == verdict:
+    verdict = _verdict(claims, searched)
+    if _is_checked(workbench, verdict):
         return
     for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
@@ -42,8 +58,20 @@ def check_methods(workbench: Workbench) -> None:
         if number >= len(claims) and not (method.classifies or method.own_classifier):
             wanted = "a method that trains a classifier: others have no score on validation samples"
             raise UserError(f"{where}: {composition!r}: expected {wanted}")
-    with write_atomically(mark) as temporary:
+    with write_atomically(workbench.root / MARK) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
+
+
+def _verdict(claims: list[Claim], searched: list[Claim]) -> str:
+    """What is kept of claims that hold: they, and the methods' code, as a hash."""
+    files = tuple(part_files().values())
+    code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
+    return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
+
+
+def _is_checked(workbench: Workbench, verdict: str) -> bool:
+    mark = workbench.root / MARK
+    return mark.exists() and mark.read_text(encoding="utf-8") == verdict
 
 
 def check_given(workbench: Workbench) -> None:
@@ -117,3 +145,8 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
                     for candidate in trial.candidates:
                         composed = workbench.compose(setting, candidate.method)
                         yield f"{workbench.files[system]}: {where}", *composed
+
+
+if __name__ == "__main__":
+    with one_line():
+        check_methods(load())

@@ -39,11 +39,14 @@ from fedrepro.support import own
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
-from fedrepro.workflow.checks import check_given, check_methods
+from fedrepro.workflow.checks import check_given, check_methods_apart
 from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
-SNAKEMAKES = {"partition": "slurm_partition", "cpus": "cpus_per_task"}  # names of resources
+# A resource's name in a rule. `mem`, as Snakemake allows no function of `mem_mb` to have no answer.
+IN_A_RULE = {
+    "mem_mb": "mem", "runtime": "runtime", "cpus": "cpus_per_task", "partition": "slurm_partition",
+}  # fmt: skip
 
 
 def open_graph(overrides: Mapping[str, Any]) -> "Graph":
@@ -60,7 +63,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with one_line():
         bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
-        check_methods(bench)
+        check_methods_apart(bench)
         check_given(bench)
     return Graph(bench)
 
@@ -82,19 +85,35 @@ class Graph:
     def scale(self) -> str:
         return self.bench.config.scale
 
+    @property
+    def _on_gpus(self) -> bool:
+        return self.bench.config.device.startswith("cuda")
+
     def gpus(self, wildcards: Any) -> int:
         """How many a run asks a cluster for."""
-        if not self.bench.config.device.startswith("cuda"):
+        if not self._on_gpus:
             return 0
         stated = self._resources(wildcards).gpu
         return 1 if stated is None else stated
 
-    def resource(self, name: str, defaults: Any) -> Any:
-        """What answers for a run's resource, as :class:`fedrepro.config.settings.Resources` has it.
+    def resources(self, defaults: Any) -> dict[str, Any]:
+        """What runs ask a cluster for, by the names in a rule.
+
+        Of what nobody states there is nothing, and the default resources hold: a function costs
+        every one of thousands of runs half a millisecond.
 
         Args:
             defaults: a ``snakemake.resources.Resources``, of profile and command line.
         """
+        asked: dict[str, Any] = {"gpu": self.gpus if self._on_gpus else 0}
+        for name, in_a_rule in IN_A_RULE.items():
+            stated = any(getattr(each, name) is not None for each in self._resources_of.values())
+            if stated or (name in DOUBLED and self._estimates):
+                asked[in_a_rule] = self.resource(name, defaults)
+        return asked
+
+    def resource(self, name: str, defaults: Any) -> Any:
+        """What answers for a run's resource; ``name`` is that of it in experiment files."""
 
         def own(wildcards: Any) -> str | int | None:
             stated: str | int | None = getattr(self._resources(wildcards), name)
@@ -102,14 +121,15 @@ class Graph:
                 return stated
             return getattr(self._estimates.get(self.run_definition(wildcards)), name, None)
 
-        return or_default(own, name, defaults.get(SNAKEMAKES.get(name, name)))
+        as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
+        return or_default(own, name, defaults.get(as_a_default))
 
     def _resources(self, wildcards: Any) -> Resources:
         return self._resources_of[wildcards.setting]
 
     @cached_property
     def _resources_of(self) -> dict[str, Resources]:
-        """By setting: each run asks five times."""
+        """By setting."""
         default, settings = self.bench.config.resources, self.bench.settings
         return {name: setting.resources.over(default) for name, setting in settings.items()}
 

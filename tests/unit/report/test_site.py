@@ -93,6 +93,26 @@ def test_a_demo_says_what_it_cannot_show() -> None:
     assert not bench.setting("superfed/shakespeare").note
 
 
+def test_a_paper_s_own_methods_come_first() -> None:
+    """Those that the authors propose are moved to the front, plug-ins stay beside their method."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    for system, item, own, first in (
+        ("fedevg", "table_4_3", ["FedEvg"], ["FedEvg", "FedCGAN", "FedCVAE"]),
+        ("aaggff", "table_2", ["AAggFF-S"], ["AAggFF-S", "FedAvg"]),
+        (
+            "aaggff",
+            "table_7",
+            ["FedAvg + AAggFF", "FedProx + AAggFF"],
+            ["FedAvg", "FedAvg + AAggFF"],
+        ),
+    ):
+        target = bench.table(system, item, "demo")
+        made = table_page(bench, target, tables.compute(bench, target, papers), papers)
+        names = made["columns"]
+        assert [names[number] for number in sorted(made["own"])][: len(own)] == own
+        assert [names[number] for number in made["shown"]][: len(first)] == first
+
+
 def test_nothing_comes_from_elsewhere(bench: Workbench) -> None:
     for file in (bench.root / "reports/site").rglob("*"):
         if file.is_file():

@@ -12,6 +12,7 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
+from fedrepro.report.cells.measures import QUALITY
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
@@ -403,3 +404,10 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     assert rows["all", "all"]["targets"] == 4
     assert len(rows) == 39 - 2 + 5 + 2  # tables with numbers, systems, all and its other reading
     assert rows["all", "released"]["targets"] == 0
+
+
+def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:
+    rising = {name for name, (_, _, more) in QUALITY.items() if more}
+    assert {name for name in QUALITY if name.endswith("accuracy")} < rising
+    assert {"one_epoch", "test_one_epoch", "precision", "nearest"} < rising
+    assert not rising & {"accuracy_std", "one_epoch_std", "fid", "stand_in", "membership"}

@@ -6,7 +6,7 @@ from scipy import stats
 
 from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Spread
-from fedrepro.report.papers.verdict import judge, rule_in_words, tolerance
+from fedrepro.report.papers.verdict import judge, judge_computed, rule_in_words, tolerance
 
 NO_SPREAD = Spread(over="none", source="one seed")
 CLIENTS = Spread(over="clients", source="item 32")
@@ -191,3 +191,17 @@ def test_the_rule_is_said_in_words(spread: Spread) -> None:
     assert spread.source in text
     assert "scale demo has no verdict" in text
     assert ("population" in text) == (spread is FEDGO)
+
+
+@pytest.mark.parametrize(
+    ("text", "ours", "words"),
+    [("300", 303, "3.00 is more than 0"), ("0.25", 0.26, "0.0100 is at most 0.01"),
+     ("1.5e6", 1_712_345, "2.12e+05 is more than 100000")],
+)  # fmt: skip
+def test_a_computed_difference_is_told_in_the_printed_unit(
+    text: str, ours: float, words: str
+) -> None:
+    """A count and a rounded number get two digits more, a number in powers of ten three in all."""
+    decimals = len(text.partition(".")[2]) if "e" not in text else 0
+    cell = replace(printed(float(text), decimals=decimals), text=text)
+    assert judge_computed(cell, ours).why == f"The difference of {words}."

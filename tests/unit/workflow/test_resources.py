@@ -11,7 +11,7 @@ from snakemake.resources import Resources as Defaults
 from fedrepro.config.loading import load
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.graph import Graph
+from fedrepro.workflow.graph import IN_A_RULE, Graph
 from fedrepro.workflow.resources import ESTIMATES, Estimate, read_estimates, save_estimates
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
@@ -50,9 +50,17 @@ def asked(graph: Graph, attempt: int = 1) -> dict[str, Any]:
     context = {
         "input": [], "attempt": attempt, "threads": 1, "rulename": "run", "async_run": None,
     }  # fmt: skip
-    names = ("mem_mb", "runtime", "cpus", "partition")
-    found = {name: graph.resource(name, defaults)(RUN, **context) for name in names}
-    return {**found, "gpu": graph.gpus(RUN)}
+    functions = graph.resources(defaults)
+
+    def answer(name: str, in_a_rule: str) -> Any:
+        if in_a_rule in functions:
+            return functions[in_a_rule](RUN, **context)
+        default = defaults.get("mem_mb" if name == "mem_mb" else in_a_rule)  # as Snakemake does
+        return default and default.evaluate(RUN, **context).value
+
+    found = {name: answer(name, in_a_rule) for name, in_a_rule in IN_A_RULE.items()}
+    gpu = functions["gpu"]
+    return {**found, "gpu": gpu(RUN) if callable(gpu) else gpu}
 
 
 DEFAULT = {"mem_mb": 4000, "runtime": 240, "cpus": None, "partition": "cpu", "gpu": 0}
@@ -63,6 +71,13 @@ def test_what_nobody_states_is_the_profile_s(world: World) -> None:
     assert asked(world.write(), attempt=2)["mem_mb"] == 8000  # as the profile has it
     nothing = world.write().resource("mem_mb", Defaults({}))
     assert nothing(RUN, input=[], attempt=2) is None  # then the cluster's own default counts
+
+
+def test_of_what_nobody_states_there_is_no_function(world: World) -> None:
+    """Each would be asked for every one of thousands of runs."""
+    assert world.write().resources(Defaults({})) == {"gpu": 0}
+    stated = world.write("    resources: {cpus: 4}\n").resources(Defaults({}))
+    assert set(stated) == {"gpu", "cpus_per_task"}
 
 
 def test_a_setting_comes_before_the_configuration(world: World) -> None:
