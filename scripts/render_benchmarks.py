@@ -92,8 +92,8 @@ STACKED = """
 
 How many times as fast clients side by side are as one after another, CPU time by turns on W2 by
 the clients' momentum; compiling takes some {compiling:.0f} s beside it. `PAYS_FROM` in
-`engine/executors.py` follows from it: steps as FedAvg's with momentum are left one after
-another.
+`engine/executors.py` follows from it. Steps as FedAvg's with momentum are left one after another:
+most of what they gain here is lost where another run uses the same caches.
 
 {ratios}
 
