@@ -24,7 +24,7 @@ Claim = tuple[str, str, dict[str, Hyperparameters]]  # where it is made, composi
 
 
 def check_methods_apart(workbench: Workbench) -> None:
-    """:func:`check_methods` in a process of its own, where something has changed.
+    """:func:`check_methods` of the working directory in a process of its own, where needed.
 
     The process ends with what PyTorch takes of memory: Snakemake, which goes on for days, need not
     hold it.
@@ -34,7 +34,7 @@ def check_methods_apart(workbench: Workbench) -> None:
     """
     if _is_checked(workbench, _verdict(list(_claims(workbench)), list(_searched(workbench)))):
         return
-    checked = subprocess.run([sys.executable, "-m", __name__], cwd=workbench.root, check=False)
+    checked = subprocess.run([sys.executable, "-m", __name__], check=False)
     if checked.returncode:
         raise SystemExit(checked.returncode)
 
