@@ -75,7 +75,7 @@ TESTS = {
     ],
     "workflow": [
         "tests/unit/workflow", "tests/workflow/test_scales.py", "tests/workflow/test_graph.py",
-        "tests/workflow/test_failures.py",
+        "tests/workflow/test_failures.py", "tests/unit/config/test_searches.py",
     ],
 }  # fmt: skip
 # Of a drawing, what can be right or wrong is looked for, and not how it looks.

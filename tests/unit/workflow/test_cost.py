@@ -304,6 +304,38 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     assert found.prices.cost(taught, rates).seconds == pytest.approx(expected)
 
 
+def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rates) -> None:
+    """25,000 of them, where 250 were measured; whatever it takes to draw so many is counted."""
+    text = EXPERIMENT.replace("tables:", GIVEN + "tables:").replace(
+        "setting: tiny}", "setting: images}"
+    )
+    text = text.replace("{label: FedAvg, method: fedavg}", "{label: FedAvg, method: generated}")
+    (bench.root / "config/experiments/ima.yaml").write_text(text, encoding="utf-8")
+    prices, images = Prices(load(bench.root), ()), Run("ima/images", "generated", 1)
+    drawn = Bill(Prices(load(bench.root), chosen(load(bench.root), ("ima/table_2",), None))).prices
+    (key,) = (key for key in drawn.workloads if " generated " in key)
+
+    def seconds(step: float, client: float) -> float:
+        rates.models[key] = ModelRate(step, client, 0.001, 0.1, 7850, 500_000_000)
+        found = prices.cost(images, rates).seconds
+        assert found is not None
+        return found
+
+    assert seconds(1.5, 0.25) - seconds(0.5, 0.25) == pytest.approx(100)
+    assert seconds(0.5, 1.25) - seconds(0.5, 0.25) == pytest.approx(100)
+
+
+def test_a_file_of_two_data_sets_is_fetched_once(bench: Workbench) -> None:
+    text = EXPERIMENT.replace("tables:", "  other: {extends: tiny, dataset: mnist_32}\ntables:")
+    text = text.replace("dataset: mnist5k", "dataset: mnist")
+    head, _, tail = text.rpartition("setting: tiny")
+    (bench.root / "config/experiments/ima.yaml").write_text(f"{head}setting: other{tail}")
+    first, second = bill_of(load(bench.root)).missing()
+    assert (first.name, second.name) == ("mnist", "mnist_32")
+    assert first.download + first.unsized > 0
+    assert (second.download, second.unsized) == (0, 0)
+
+
 def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
     """A step of half as many samples takes half as long; what is not measured says so."""
     file = bench.root / "config/experiments/ima.yaml"
