@@ -90,6 +90,7 @@ def _is_literal(field: FieldInfo | None) -> bool:
 
 MOST_BYTES = 2**21  # of a file; the longest of ours has 40 KB
 MOST_NODES = 2 * 10**5  # values in it
+MOST_DIGITS = 1000  # of a whole number; Python writes no more than 4,300
 
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
 Whole = Annotated[int, Strict()]
@@ -117,7 +118,16 @@ class _Loader(SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_whole(self, node: yaml.ScalarNode) -> Any:
+        if len(node.value) > MOST_DIGITS:
+            raise yaml.MarkedYAMLError(
+                problem=f"a whole number of more than {MOST_DIGITS} digits",
+                problem_mark=node.start_mark,
+            )
+        return self.construct_yaml_int(node)
 
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),

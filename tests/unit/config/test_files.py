@@ -14,7 +14,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS
 from fedrepro.support.errors import UserError
-from fedrepro.support.typed_yaml import validate
+from fedrepro.support.typed_yaml import read_yaml, validate
 from support.places import ROOT
 
 IMA = Path("config/experiments/ima.yaml")
@@ -324,3 +324,14 @@ def test_seeds_are_those_that_every_generator_takes(copy: Path, seed: object) ->
     config.write_text(yaml.safe_dump({"seeds": {"demo": [seed]}}))
     with pytest.raises(UserError, match="expected a whole number from 0 to 4294967295"):
         load(copy)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "0x" + "f" * 5_000])
+def test_a_whole_number_without_end_is_one_line(tmp_path: Path, number: str) -> None:
+    """Python reads the second, but writes neither."""
+    path = tmp_path / "config.yaml"
+    path.write_text(f"scale: demo\nthreads: {number}\n", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_yaml(path, Path("config.yaml"))
+    line = "config.yaml:2:10: not valid YAML: a whole number of more than 1000 digits"
+    assert str(caught.value) == line
