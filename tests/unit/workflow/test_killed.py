@@ -1,12 +1,16 @@
 """Locks that a killed call of Snakemake has left."""
 
+import asyncio
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
+from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.support import locks
 from fedrepro.support.locks import only_one
-from fedrepro.workflow.killed import CALLS, LOCKS, forget_dead_calls
+from fedrepro.workflow.killed import CALLS, LOCKS, forget_dead_calls, keep_outlived
 
 call = forget_dead_calls.__wrapped__
 
@@ -44,3 +48,35 @@ def test_a_disk_that_refuses_is_one_line(lock: Path, capsys: pytest.CaptureFixtu
         call()
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("fedrepro: ")
+
+
+def test_a_run_that_a_process_is_leaving_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not waited for: Snakemake would stand still. Without one it is put aside."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results/runs/ima/tiny/fedavg/seed1")
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").touch()
+    output = SimpleNamespace(manifest=str(folder / "manifest.json"))
+    job = SimpleNamespace(rule=SimpleNamespace(name="run"), output=output)
+
+    async def incomplete(job: object) -> bool:
+        return True
+
+    workflow = SimpleNamespace(
+        dag=SimpleNamespace(needrun_jobs=lambda: [job]),
+        persistence=SimpleNamespace(incomplete=incomplete),
+        async_run=asyncio.run,
+    )
+    with only_one(partial_of(folder)):
+        other = Thread(target=keep_outlived, args=(workflow,))
+        other.start()
+        other.join(timeout=10)
+        waits = other.is_alive()
+        assert folder.exists()
+    other.join()
+    assert not waits
+    keep_outlived(workflow)
+    assert not folder.exists()
+    assert (partial_of(folder) / FINISHED / "manifest.json").exists()
