@@ -99,8 +99,8 @@ class Graph:
     def resources(self, defaults: Any) -> dict[str, Any]:
         """What runs ask a cluster for, by the names in a rule.
 
-        Of what nobody states there is nothing, and the default resources hold: a function costs
-        every one of thousands of runs half a millisecond.
+        Of what nobody states there is nothing, and the default resources hold: functions for all
+        would make a tenth of a dry run's time.
 
         Args:
             defaults: a ``snakemake.resources.Resources``, of profile and command line.
