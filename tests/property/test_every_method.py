@@ -160,7 +160,8 @@ def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
 def test_it_learns(name: str) -> None:
     # Without momentum: SCAFFOLD's variates are not made for it (see its file).
     # The rate times pFedMe's mu must stay below 1: w moves so far towards theta.
-    world = federation(name, {"pfedme": {"mu": 1.0}}, cohort=6, rounds=16, lr=0.3, momentum=0.0)
+    quick = {"pfedme": {"mu": 1.0}, "fedadagrad": {"lr": 0.03}}
+    world = federation(name, quick, cohort=6, rounds=10, lr=0.3, momentum=0.0)
     server, owns, done = play(world)
     everyone = list(range(len(world.clients.sizes)))
     ctx, method = context_of(world, done - 1, everyone), world.method

@@ -240,6 +240,30 @@ def test_apfl_with_nothing_shared_trains_alone() -> None:
 
 
 @dataclass(frozen=True)
+class MixedAsSent(Method):
+    """A model v whose loss is that of v / 4 + 3 w / 4, where w stays what was sent."""
+
+    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+        mixed = {name: 0.75 * sent["w"][name] + 0.25 * leaf for name, leaf in theta.items()}
+        return super().loss(ctx, sent, own, mixed, batch)
+
+
+def test_apfl_released_mixes_with_the_model_as_it_was_sent() -> None:
+    """Its two models then move apart from each other; by the paper only the first step agrees."""
+    world = federation("apfl@released")
+    ctx = context_of(world, 0, [3])
+    steps = steps_of(world, ctx, 3)
+    w, v = ctx.initial, ctx.net.init(stream(5, "test"))
+    report, own = world.method.local(ctx, {"params": w}, {"local": v}, steps)
+    expected, _ = MixedAsSent().local(ctx, {"params": v, "w": w}, {}, steps)
+    assert_close(own["local"], tree.subtract(v, expected["delta"]), 1e-12)
+    assert_close(report["delta"], Method().local(ctx, {"params": w}, {}, steps)[0]["delta"], 1e-12)
+    _, by_the_paper = APFL().local(ctx, {"params": w}, {"local": v}, steps)
+    away = tree.subtract(by_the_paper["local"], own["local"])
+    assert float(tree.square_norm(away)) > 1e-6
+
+
+@dataclass(frozen=True)
 class OnQuadratic(PFedMe):
     """pFedMe on f(theta) = |theta - 1|^2 / 2, whatever the samples."""
 

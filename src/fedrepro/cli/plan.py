@@ -120,6 +120,11 @@ def _remarks(found: dict[str, Any]) -> list[str]:
             f"Estimated from the catalogue, as data are not shared out yet: "
             f"{found['estimated_partitions']:,} runs."
         )
+    if found["by_others_alike"]:
+        lines.append(
+            "By a model or method that is alike, as its own is not measured yet: "
+            f"{found['by_others_alike']:,} runs."
+        )
     if found["side_by_side"]:
         lines.append(
             f"Clients side by side, faster than measured here: {found['side_by_side']:,} runs."

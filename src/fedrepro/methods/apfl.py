@@ -5,8 +5,8 @@ every mini-batch w descends its own loss, and v the mixture's, in which w counts
 constant as in SuPerFed's experiments (0.25); the paper's rule for adapting it (eq. 10) is not used
 there. The printed pFedMe rows for CIFAR-10 are this method's (26).
 
-The code that SuPerFed's authors released keeps w in the mixture as it was received, and gives w's
-optimizer no weight decay; there is no switch for that.
+The code that SuPerFed's authors released keeps w in the mixture as it was received (26). It gives
+w's optimizer no weight decay, too; there is no switch for that.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import Method, divergence
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import bad_value
@@ -31,6 +31,9 @@ class APFL(Method):
     mixes: ClassVar[bool] = True
 
     alpha: float = 0.25
+    as_received: bool = divergence(
+        False, released=True, item="26", why="a local model is mixed with the model as it was sent"
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
@@ -43,7 +46,7 @@ class APFL(Method):
         return {"local": ctx.initial}
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        fixed = tree.apply(Tensor.detach, theta["shared"])
+        fixed = tree.apply(Tensor.detach, sent["params"] if self.as_received else theta["shared"])
         mixed = tree.mix(fixed, theta["local"], self.alpha)
         shared_loss = super().loss(ctx, sent, own, theta["shared"], batch)
         return shared_loss + super().loss(ctx, sent, own, mixed, batch)

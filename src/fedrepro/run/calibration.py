@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from fedrepro.methods import _registry as registry
 from fedrepro.models import _registry as models
 from fedrepro.run.assembly import Loaded, Plan, make_plan
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload
+from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, kin_of_method
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 
@@ -77,28 +77,18 @@ def calibrate(
     if rates.start_seconds is None:
         say("start")
         rates.start_seconds = start_seconds()
-    kin = {rate.kin for key, rate in workloads.items() if key in rates.models}
-    tasks: list[Task] = []
-    again: list[Task] = []
-    for key, workload in workloads.items():
-        if key not in rates.models:
-            # Of those that can stand in for each other, the first; the others if there is time.
-            (again if workload.kin in kin else tasks).append(
-                ([(key, workload)], *(device, threads))
-            )
-            kin.add(workload.kin)
-    # Models first: without its model's rate a method's says nothing.
-    by_epochs: dict[int, list[tuple[str, RunSpec]]] = {}
-    for key, spec in methods.items():
-        if key not in rates.methods:
-            by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
-    tasks += [
-        (group[first : first + AT_ONCE], device, threads)
-        for group in by_epochs.values()
-        for first in range(0, len(group), AT_ONCE)
-    ]
+    # One of each kin is measured first, so that nothing is left without hours; and models before
+    # methods, whose rates say nothing without theirs.
+    measured = [key for key in workloads if key in rates.models]
+    models, more_models = _one_of_each(workloads, lambda key: workloads[key].kin, measured)
+    short = sorted(methods, key=lambda key: methods[key].setting.epochs)
+    first, others = _one_of_each(short, kin_of_method, rates.methods)
+    tasks: list[Task] = [([(key, workloads[key])], device, threads) for key in models]
+    tasks += _grouped([(key, methods[key]) for key in first], device, threads)
+    tasks += _grouped([(key, methods[key]) for key in others], device, threads)
+    tasks += [([(key, workloads[key])], device, threads) for key in more_models]
     failed: dict[str, str] = {}
-    for key, found in _in_children([*tasks, *again], device, threads, until):
+    for key, found in _in_children(tasks, device, threads, until):
         say(key)
         match found:
             case ModelRate():
@@ -108,6 +98,32 @@ def calibrate(
             case _:
                 failed[key] = found
     return failed
+
+
+def _one_of_each(
+    keys: Iterable[str], kin_of: Callable[[str], object], known: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Of what is not known yet: one of each kin that none is known of, and the others."""
+    first: list[str] = []
+    others: list[str] = []
+    seen = {kin_of(key) for key in known}
+    for key in keys:
+        if key not in known:
+            (others if kin_of(key) in seen else first).append(key)
+            seen.add(kin_of(key))
+    return first, others
+
+
+def _grouped(specs: Iterable[tuple[str, RunSpec]], device: str, threads: int) -> "list[Task]":
+    """Some methods of the same local epochs at a time, which are measured beside one FedAvg."""
+    by_epochs: dict[int, list[tuple[str, RunSpec]]] = {}
+    for key, spec in specs:
+        by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
+    return [
+        (group[first : first + AT_ONCE], device, threads)
+        for group in by_epochs.values()
+        for first in range(0, len(group), AT_ONCE)
+    ]
 
 
 def start_seconds() -> float:

@@ -10,7 +10,6 @@ trained), ``run/scoring.py`` (what is recorded), its model's module and its meth
 carries a run out or describes it is not imported by those: runner, checkpoint, manifest, memory.
 """
 
-import ast
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
+from fedrepro.run.syntax import syntax_of
 from fedrepro.support import own
 
 PACKAGE = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:
 
 def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
     """The fingerprint of some files and of all that they import from this package."""
-    lines = sorted(f"{_shown(path)} {_digest(path)}" for path in closure(starts, outside))
+    lines = sorted(f"{_shown(path)} {syntax_of(path).digest}" for path in closure(starts, outside))
     return of_text("\n".join(lines))
 
 
@@ -153,8 +153,10 @@ def module_path(name: str) -> Path:
 
 def _find(name: str) -> Path | None:
     first, *rest = name.split(".")
-    path = PACKAGE.joinpath(*rest).with_suffix(".py")
-    return path if first == PACKAGE.name and rest and path.is_file() else None
+    if first != PACKAGE.name or not rest:
+        return None
+    path = Path(f"{PACKAGE.joinpath(*rest)}.py")
+    return path if path.is_file() else None
 
 
 @cache
@@ -164,41 +166,15 @@ def _shown(path: Path) -> str:
 
 
 @cache
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes(), filename=str(path))
-
-
-@cache
 def _imported(path: Path) -> tuple[Path, ...]:
     """The files of this package that a file's import statements, wherever they stand, run."""
     return tuple(sorted({file for name in _imported_names(path) if (file := _find(name))}))
 
 
 def _imported_names(path: Path) -> Iterator[str]:
-    for node in ast.walk(_parse(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            source = node.module or ""
-            if node.level and path.is_relative_to(PACKAGE):
-                above = (PACKAGE.name, *path.relative_to(PACKAGE).parts)[: -node.level]
-                source = ".".join([*above, *([node.module] if node.module else [])])
-            yield source
-            yield from (f"{source}.{alias.name}" for alias in node.names)
-
-
-@cache
-def _digest(path: Path) -> str:
-    """The hash of a file's syntax tree without what is there for a person."""
-    return of_text(ast.dump(_NoText().visit(_parse(path))))
-
-
-class _NoText(ast.NodeTransformer):
-    """Drops docstrings, and what raised errors say."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else node
-
-    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
-        return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, None)
+    for level, name in syntax_of(path).names:
+        if level and path.is_relative_to(PACKAGE):
+            above = (PACKAGE.name, *path.relative_to(PACKAGE).parts)[:-level]
+            yield ".".join([*above, *([name] if name else [])])
+        else:
+            yield name

@@ -86,6 +86,22 @@ def key_of_method(spec: RunSpec) -> str:
     )
 
 
+def kin_of_method(key: str) -> str:
+    """What the keys of methods have in common that can stand in for each other.
+
+    They differ in their readings (paper or released code), options and local epochs.
+    """
+    return "+".join(part.partition("@")[0] for part in _composition(key).split("+"))
+
+
+def _composition(key: str) -> str:
+    return key.partition(" ")[0]
+
+
+def _epochs(key: str) -> int:
+    return int(key.rpartition(" ")[2])
+
+
 @dataclass(frozen=True)
 class ModelRate:
     """What FedAvg costs with a model.
@@ -141,6 +157,17 @@ class Rates:
         text = json.dumps(self.machine, sort_keys=True)
         device = str(self.machine["device"]).replace(":", "")
         return FOLDER / f"{device}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+
+    def method_like(self, key: str) -> MethodRate | None:
+        """A method's rate, or that of the one most like it of its kin; None where there is none."""
+
+        def unlike(other: str) -> tuple[bool, bool, int]:
+            another = _composition(other) != _composition(key)
+            return other != key, another, abs(_epochs(other) - _epochs(key))
+
+        kin = (other for other in self.methods if kin_of_method(other) == kin_of_method(key))
+        nearest = min(kin, key=unlike, default=None)
+        return self.methods[nearest] if nearest else None
 
     def save(self, root: Path) -> None:
         """Write ``results/calibration/<device>-<machine>.json``."""

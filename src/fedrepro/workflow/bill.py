@@ -194,6 +194,7 @@ class Bill:
             "lines": [asdict(line) for line in self.lines(costs, rates.start_seconds or 0.0)],
             "estimated_partitions": sum(not cost.counted for cost in left),
             "side_by_side": sum(cost.side_by_side for cost in left),
+            "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
         }

@@ -47,6 +47,7 @@ class RunCost:
         disk: bytes of its files. memory: bytes of its process.
         counted: whether the clients' sizes are known and not estimated.
         side_by_side: clients run side by side, which is faster than the rates say.
+        measured: whether its seconds are by its own model and method, not by some that are alike.
         why: it has no seconds.
     """
 
@@ -58,6 +59,7 @@ class RunCost:
     memory: float = 0
     counted: bool = True
     side_by_side: bool = False
+    measured: bool = True
     why: str = ""
 
 
@@ -238,7 +240,8 @@ class Prices:
                 run, False, counted=False, why=f"data set {setting.dataset}: unknown {what}"
             )
         about, key = self._about(spec), key_of_method(spec)
-        rate, method = self._rate(workload, rates), rates.methods.get(key)
+        rate, method = self._rate(workload, rates), rates.method_like(key)
+        measured = workload.key in rates.models and (bool(workload.by) or key in rates.methods)
         method = ITSELF if workload.by else method
         pooled = method.pooled if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
@@ -280,6 +283,7 @@ class Prices:
             + FLOAT * rate.parameters * clients,
             shares.counted,
             self._is_side_by_side(spec, steps / rounds * setting.rounds),
+            measured,
         )
 
     def _kept_models(self, run: Run, clients: int) -> int:

@@ -53,6 +53,20 @@ def test_nothing_is_begun_after_the_limit() -> None:
     assert not rates.models and not rates.methods
 
 
+def test_one_of_each_kin_is_measured_first() -> None:
+    """Of methods the one with the fewest epochs; those that are known are not measured again."""
+    rates, said = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0), list[str]()
+    keys = ("fedavg epochs 9", "fedprox epochs 9", "fedprox@released epochs 2", "fedprox epochs 5")
+    methods = {key: tiny_run.run_spec(key.split()[0], epochs=int(key[-1])) for key in keys}
+    twins = [replace(SMALL, batch_size=size) for size in (5, 9)]
+    workloads = {each.key: each for each in twins}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration.os, "cpu_count", lambda: 1)  # in order
+        assert calibrate(rates, workloads, methods, 100, said.append) == {}
+    assert said[:3] == [twins[0].key, keys[2], keys[0]]
+    assert set(said[3:]) == {twins[1].key, keys[1], keys[3]}
+
+
 def test_a_factor_is_by_fedavg_of_the_same_epochs() -> None:
     """FedAvg's own seconds are taken from those given, where they are known."""
     assert measure_method(tiny_run.run_spec(), "cpu", 1, {2: 1e6}).factor < 1e-3

@@ -11,6 +11,7 @@ import pytest
 from fedrepro.config.run_spec import Execution
 from fedrepro.config.settings import later
 from fedrepro.run import fingerprint
+from fedrepro.run.syntax import Syntax, read_syntax, syntax_of
 from fedrepro.support.typed_yaml import Typed
 from support.places import ROOT
 from support.tiny_run import run_spec
@@ -45,7 +46,7 @@ def changed(root: Path, file: str, text: str) -> bool:
     """Whether the fingerprint of the module `start` changes when a file gets a new text."""
 
     def now() -> str:
-        for cached in (fingerprint._parse, fingerprint._imported, fingerprint._digest):
+        for cached in (syntax_of, fingerprint._imported):
             cached.cache_clear()
         return fingerprint.of_module("fedrepro.start")
 
@@ -167,16 +168,13 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
 def test_runs_that_a_changed_line_redoes(
     file: str, redone: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse = fingerprint._parse.__wrapped__
-
-    def with_a_line(path: Path) -> ast.Module:
-        module = parse(path)
+    def with_a_line(path: Path) -> Syntax:
         if path == fingerprint.PACKAGE / f"{file}.py":
-            module.body.append(ast.parse("a_line = 1").body[0])
-        return module
+            return read_syntax(path.read_bytes() + b"\na_line = 1\n", path)
+        return syntax_of(path)
 
     def codes() -> set[tuple[str, str]]:
-        for cached in (fingerprint._imported, fingerprint._digest, fingerprint._of_code):
+        for cached in (fingerprint._imported, fingerprint._of_code):
             cached.cache_clear()
         runs = {
             name: run_spec(name, model="superfed_twocnn")
@@ -185,7 +183,7 @@ def test_runs_that_a_changed_line_redoes(
         return {(name, fingerprint.of_code(spec)) for name, spec in runs.items()}
 
     before = codes()
-    monkeypatch.setattr(fingerprint, "_parse", with_a_line)
+    monkeypatch.setattr(fingerprint, "syntax_of", with_a_line)
     try:
         assert {name for name, _ in codes() - before} == redone
     finally:

@@ -14,6 +14,7 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.run import fingerprint
+from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.trunk import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
@@ -356,6 +357,45 @@ def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
     bill.prices.unmeasured = {key: "it is too large"}
     found = bill.as_json(rates, bill.prices.costs(rates))
     assert found["without_hours"] == {f"{key}: it is too large": 1}
+
+
+def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prox = rates.methods.pop("fedprox epochs 1")
+    rates.methods["fedprox epochs 9"] = prox
+    bill = bill_of(bench)
+    costs = bill.prices.costs(rates)
+    assert costs[PROX].seconds == pytest.approx(PROX_SECONDS)
+    assert not costs[PROX].measured and costs[AVERAGE].measured
+    assert bill.as_json(rates, costs)["by_others_alike"] == 1
+    rates.save(bench.root)
+    no_time = "fedrepro.run.calibration.calibrate"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(no_time, lambda rates, workloads, methods, limit: {"fedprox epochs 1": LATER})
+        assert main(["plan", "ima/table_1"]) == 0
+    told = capsys.readouterr()
+    assert "By a model or method that is alike, as its own is not measured yet: 1 runs." in told.out
+    assert "1 not measured yet: call again" in told.err
+    assert "Without hours" not in told.out
+
+
+def test_the_method_most_alike_stands_in() -> None:
+    keys = ("ditto epochs 1", "ditto@released epochs 5", "ditto epochs 9", "ima+ditto epochs 5")
+    rates = Rates(
+        {}, None, {}, {key: MethodRate(float(i), False, False) for i, key in enumerate(keys)}
+    )
+
+    def like(key: str) -> str | None:
+        found = rates.method_like(key)
+        return keys[int(found.factor)] if found else None
+
+    assert like("ditto epochs 9") == "ditto epochs 9"
+    assert like("ditto ditto.personal_epochs=2 epochs 4") == "ditto epochs 1"
+    assert like("ditto epochs 6") == "ditto epochs 9"
+    assert like("ditto@released epochs 9") == "ditto@released epochs 5"
+    assert like("ima@released+ditto@released epochs 1") == "ima+ditto epochs 5"
+    assert like("fedavg epochs 5") is None
 
 
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:

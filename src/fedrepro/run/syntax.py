@@ -1,0 +1,120 @@
+"""What files of code import and do, read once and remembered by their bytes.
+
+To parse all code that pages and methods are made by takes a second, at every start of Snakemake.
+"""
+
+import ast
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+# In the working directory: the hash of the second line, and what is remembered.
+REMEMBERED = Path(".snakemake/fedrepro-code")
+
+
+class Syntax(NamedTuple):
+    """What counts of a file of code.
+
+    Attributes:
+        names: that its import statements, wherever they stand, may load: how many folders up they
+            are sought from (0: from the top), and the dotted name from there.
+        digest: the hash of its syntax tree without what is there for a person.
+    """
+
+    names: tuple[tuple[int, str], ...]
+    digest: str
+
+
+@cache
+def syntax_of(path: Path) -> Syntax:
+    """What counts of a file.
+
+    Raises:
+        SyntaxError: if it is none of Python.
+    """
+    code = path.read_bytes()
+    known, key = _remembered(), _hash(code)
+    if key not in known:
+        known[key] = read_syntax(code, path)
+        _new.add(key)
+    _used.add(key)
+    return known[key]
+
+
+def read_syntax(code: bytes, path: Path) -> Syntax:
+    """What counts of some code, without looking at what is remembered."""
+    module = ast.parse(code, filename=str(path))
+    names = tuple(dict.fromkeys(_imported(module)))
+    return Syntax(names, _hash(ast.dump(_NoText().visit(module)).encode()))
+
+
+def remember() -> None:
+    """Keep what this process has found, for the next one; where that can't be written, never mind.
+
+    What it did not come across is forgotten: code that is no more.
+    """
+    if not _new:
+        return
+    found = {key: _remembered()[key] for key in sorted(_used)}
+    text = json.dumps({"by": _reader(), "found": found})
+    with suppress(UserError), write_atomically(REMEMBERED) as temporary:
+        temporary.write_text(f"{_hash(text.encode())}\n{text}\n", encoding="utf-8")
+    _new.clear()
+
+
+_new: set[str] = set()
+_used: set[str] = set()
+
+
+@cache
+def _remembered() -> dict[str, Syntax]:
+    """By the hash of a file's bytes; nothing where that is missing, damaged or another reader's."""
+    try:
+        seal, text = REMEMBERED.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return {}
+    if seal != _hash(text.encode()) or (kept := json.loads(text))["by"] != _reader():
+        return {}
+    return {
+        key: Syntax(tuple((level, name) for level, name in names), digest)
+        for key, (names, digest) in kept["found"].items()
+    }
+
+
+@cache
+def _reader() -> str:
+    """Trees differ between versions of Python, and what is read of them with this file."""
+    return f"{sys.version} {_hash(Path(__file__).read_bytes())}"
+
+
+def _hash(code: bytes) -> str:
+    return hashlib.sha256(code).hexdigest()
+
+
+def _imported(module: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = f"{node.module}." if node.module else ""
+            yield node.level, node.module or ""
+            yield from ((node.level, f"{above}{alias.name}") for alias in node.names)
+
+
+class _NoText(ast.NodeTransformer):
+    """Drops docstrings, and what raised errors say."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise(node.exc.func if isinstance(node.exc, ast.Call) else node.exc, None)

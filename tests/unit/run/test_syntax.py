@@ -1,0 +1,79 @@
+"""What was read of code is remembered by its bytes, and by nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from fedrepro.run import syntax
+from fedrepro.run.syntax import REMEMBERED, Syntax, remember, syntax_of
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and a process that has not read anything."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(syntax, "_new", set())
+    monkeypatch.setattr(syntax, "_used", set())
+    forget()
+    return tmp_path
+
+
+def forget() -> None:
+    """What a new process knows."""
+    syntax_of.cache_clear()
+    syntax._remembered.cache_clear()
+    syntax._new.clear()
+    syntax._used.clear()
+
+
+def read(code: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Syntax, bool]:
+    """What counts of some code, as a new process finds it; and whether that parsed anything."""
+    forget()
+    parsed: list[bytes] = []
+    parse = syntax.ast.parse
+
+    def seen(code: bytes, filename: str) -> object:
+        parsed.append(code)
+        return parse(code, filename=filename)
+
+    Path("code.py").write_text(code)
+    with monkeypatch.context() as patch:
+        patch.setattr(syntax.ast, "parse", seen)
+        found = syntax_of(Path("code.py"))
+        remember()
+    return found, bool(parsed)
+
+
+ONE, OTHER = "from .a import b\nx = 1\n", "import a\nx = 2\n"
+
+
+def test_code_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, parsed = read(ONE, monkeypatch)
+    assert parsed and first.names == ((1, "a"), (1, "a.b"))
+    assert read(ONE, monkeypatch) == (first, False)
+    other, parsed = read(OTHER, monkeypatch)
+    assert parsed and other.names == ((0, "a"),) and other.digest != first.digest
+    assert read(OTHER, monkeypatch) == (other, False)
+    assert read(ONE, monkeypatch) == (first, True)  # it was no more
+
+
+@pytest.mark.parametrize("text", ["", "{}", "0\n{}\n", "a\nb\nc", "\xff"])
+def test_what_is_damaged_is_read_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(ONE, monkeypatch)[0]
+    REMEMBERED.write_text(text, encoding="latin-1")
+    assert read(ONE, monkeypatch) == (whole, True)
+    wrong = REMEMBERED.read_text(encoding="utf-8").replace(whole.digest, "0" * 64)
+    REMEMBERED.write_text(wrong, encoding="utf-8")
+    assert read(ONE, monkeypatch) == (whole, True)
+
+
+def test_so_is_what_another_python_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(ONE, monkeypatch)[0]
+    monkeypatch.setattr(syntax, "_reader", lambda: "another")
+    assert read(ONE, monkeypatch) == (whole, True)
+
+
+def test_where_nothing_can_be_kept_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    REMEMBERED.parent.write_text("a file where the folder should be")
+    whole = read(ONE, monkeypatch)[0]
+    assert read(ONE, monkeypatch) == (whole, True)
