@@ -6,10 +6,11 @@ figures as an idle one; else they are seconds of a clock.
 
 import hashlib
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,29 @@ class Workload:
         return f"{name} {self.method}".rstrip()
 
     @property
+    def pixels(self) -> int:
+        """Of an image; 1 for what is none."""
+        return math.prod(self.shape[1:]) if self.numbers == "bytes" else 1
+
+    @property
     def kin(self) -> tuple[str, tuple[int, ...], str, str]:
         """What those have in common that can stand in for each other.
 
-        They differ in their mini-batches, whose time follows from their size, and in how many
-        classes the last layer has.
+        They differ in their mini-batches and in the size of images, whose time follows from these,
+        and in how many classes the last layer has.
         """
-        return self.model, self.shape, self.numbers, self.method.partition(" ")[0]
+        shape = () if self.numbers == "bytes" else self.shape
+        return self.model, shape, self.numbers, self.method.partition(" ")[0]
+
+    def from_kin(self, other: "Workload", rate: "ModelRate") -> "ModelRate":
+        """What this takes, by the rate of another of its kin."""
+        larger = self.pixels / other.pixels
+        return replace(
+            rate,
+            step_seconds=rate.step_seconds * larger * self.batch_size / other.batch_size,
+            sample_seconds=rate.sample_seconds * larger,
+            memory_bytes=round(rate.memory_bytes * max(1.0, larger)),  # rather too much
+        )
 
 
 SERVERS = ("server_", "decay")  # hyperparameters that clients have nothing to do with

@@ -181,20 +181,17 @@ class Prices:
         return self._abouts[key]
 
     def _rate(self, workload: Workload, rates: Rates) -> ModelRate | None:
-        """A workload's rate, or that of the nearest mini-batch that was measured of its kin."""
+        """A workload's rate, or what follows from that of the one most like it of its kin."""
         if workload.key in rates.models:
             return rates.models[workload.key]
-        kin = [
-            other
-            for key, other in self.workloads.items()
-            if other.kin == workload.kin and key in rates.models
-        ]
-        if not kin:
-            return None
-        nearest = min(kin, key=lambda other: abs(other.batch_size - workload.batch_size))
-        rate = rates.models[nearest.key]
-        ratio = workload.batch_size / nearest.batch_size
-        return replace(rate, step_seconds=rate.step_seconds * ratio)
+
+        def unlike(other: Workload) -> tuple[int, int]:
+            return abs(other.pixels - workload.pixels), abs(other.batch_size - workload.batch_size)
+
+        kin = (other for other in self.workloads.values() if other.kin == workload.kin)
+        measured = (other for other in kin if other.key in rates.models)
+        nearest = min(measured, key=unlike, default=None)
+        return workload.from_kin(nearest, rates.models[nearest.key]) if nearest else None
 
     def _unlabelled(self, spec: RunSpec) -> int | None:
         """How many samples a server distils on; None where nobody says."""

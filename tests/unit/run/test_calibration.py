@@ -10,7 +10,7 @@ import pytest
 
 from fedrepro.run import calibration
 from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
-from fedrepro.run.rates import Rates, Workload, key_of_method, stored
+from fedrepro.run.rates import ModelRate, Rates, Workload, key_of_method, stored
 from support import tiny_run
 
 SMALL = Workload("logistic", (4,), "features", 3, "classification", 5)
@@ -117,11 +117,21 @@ def test_what_is_given_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(rates.methods) == set(methods)
 
 
-def test_kin_differ_in_mini_batch_and_classes_only() -> None:
+def test_kin_differ_in_mini_batch_classes_and_the_size_of_images_only() -> None:
     kin = (replace(SMALL, batch_size=9), replace(SMALL, classes=4))
     others = (replace(SMALL, shape=(5,)), replace(SMALL, model="twonn"), replace(SMALL, method="x"))
     assert {each.kin for each in kin} == {SMALL.kin}
     assert SMALL.kin not in {each.kin for each in others}
+    image = replace(SMALL, shape=(1, 8, 8), numbers="bytes")
+    assert replace(image, shape=(3, 32, 32)).kin == image.kin != SMALL.kin
+
+
+def test_images_of_four_times_the_pixels_take_four_times_as_long() -> None:
+    small = replace(SMALL, shape=(1, 8, 8), numbers="bytes", batch_size=10)
+    large = replace(small, shape=(3, 16, 16), batch_size=5)
+    rate = ModelRate(1.0, 0.5, 0.25, 0.125, 7, 1000)
+    assert large.from_kin(small, rate) == ModelRate(2.0, 0.5, 1.0, 0.125, 7, 4000)
+    assert small.from_kin(large, rate) == ModelRate(0.5, 0.5, 0.0625, 0.125, 7, 1000)
 
 
 def test_methods_share_what_does_not_change_their_work() -> None:
