@@ -5,7 +5,7 @@ your own is searched too (:mod:`fedrepro.support.own`).
 """
 
 import ast
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,17 @@ SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
 
 def part_files() -> dict[str, Path]:
     """Name -> file of everything that a composition can name, without importing any."""
-    packaged = {
+    return {**_packaged(), **own.files_of("methods")}
+
+
+@cache
+def _packaged() -> dict[str, Path]:
+    return {
         file.stem: file
         for folder in (METHODS, SERVER_OPTIMIZERS)
         for file in sorted(folder.glob("*.py"))
         if not file.stem.startswith("_") and file not in SHARED
     }
-    return {**packaged, **own.files_of("methods")}
 
 
 def split(composition: str) -> list[tuple[str, bool]]:

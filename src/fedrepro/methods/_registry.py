@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,7 @@ def _import(file: Path) -> ModuleType:
     return own.import_file("methods", file)
 
 
+@cache  # thousands of runs are composed in a process, and its modules stay as they are
 def _part(file: Path) -> Part:
     from fedrepro.engine.method import Method, Wrapper
     from fedrepro.methods.server.base import ServerOptimizer

@@ -1,6 +1,9 @@
 """Weights learned elsewhere as tensors. Reading them runs nothing that a file says."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from safetensors.torch import load as from_safetensors
@@ -9,6 +12,16 @@ from torch import Tensor, nn
 from fedrepro.models._registry import LearnedWeights
 from fedrepro.support.errors import UserError
 
+_untrained = ContextVar("untrained", default=False)
+
+
+@contextmanager
+def untrained() -> Iterator[None]:
+    """Meanwhile models keep the weights they are built with: how fast they are needs no others."""
+    token = _untrained.set(True)
+    yield
+    _untrained.reset(token)
+
 
 def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, prefix: str) -> None:
     """Give ``module``, of the model ``name``, the weights whose names begin with ``prefix``.
@@ -16,6 +29,8 @@ def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, pref
     Raises:
         UserError: when there are none, or the file does not hold these weights.
     """
+    if _untrained.get():
+        return
     if weights is None:
         raise UserError(f"config/datasets.yaml: weights.{name}: missing: expected an entry")
     try:

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -33,6 +32,7 @@ from fedrepro.engine.method import name_of
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.methods import _registry as registry
 from fedrepro.models import _registry as models
+from fedrepro.models.weights import untrained
 from fedrepro.run.assembly import Loaded, Plan, make_plan
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, kin_of_method
@@ -45,6 +45,7 @@ ENOUGH = 0.15  # seconds of one measurement
 SLOW = 4.0  # seconds of what is done once only: less may be PyTorch's own first time
 REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
 ROUNDS = 3  # of a method: the last is one that IMA averages in
+EARLY = 0.6  # of the limit, within which that begins without which the bill is whole, too
 AT_ONCE = 8  # methods of the same epochs that are measured by one process
 # What a method is given while it is measured beside FedAvg.
 MAKERS = {"generator": "wgan_gp_small", "discriminators": "discriminator_small"}
@@ -83,12 +84,14 @@ def calibrate(
     models, more_models = _one_of_each(workloads, lambda key: workloads[key].kin, measured)
     short = sorted(methods, key=lambda key: methods[key].setting.epochs)
     first, others = _one_of_each(short, kin_of_method, rates.methods)
-    tasks: list[Task] = [([(key, workloads[key])], device, threads) for key in models]
-    tasks += _grouped([(key, methods[key]) for key in first], device, threads)
-    tasks += _grouped([(key, methods[key]) for key in others], device, threads)
-    tasks += [([(key, workloads[key])], device, threads) for key in more_models]
+    wanted: list[Wanted] = [[(key, workloads[key])] for key in models]
+    wanted += _grouped([(key, methods[key]) for key in first])
+    tasks: list[Task] = [(each, device, threads, until) for each in wanted]
+    more = _grouped([(key, methods[key]) for key in others])
+    more += [[(key, workloads[key])] for key in more_models]
+    tasks += [(each, device, threads, until - (1 - EARLY) * limit) for each in more]
     failed: dict[str, str] = {}
-    for key, found in _in_children(tasks, device, threads, until):
+    for key, found in _in_children(tasks, device, threads):
         say(key)
         match found:
             case ModelRate():
@@ -114,13 +117,13 @@ def _one_of_each(
     return first, others
 
 
-def _grouped(specs: Iterable[tuple[str, RunSpec]], device: str, threads: int) -> "list[Task]":
+def _grouped(specs: Iterable[tuple[str, RunSpec]]) -> "list[Wanted]":
     """Some methods of the same local epochs at a time, which are measured beside one FedAvg."""
-    by_epochs: dict[int, list[tuple[str, RunSpec]]] = {}
+    by_epochs: dict[int, Wanted] = {}
     for key, spec in specs:
         by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
     return [
-        (group[first : first + AT_ONCE], device, threads)
+        group[first : first + AT_ONCE]
         for group in by_epochs.values()
         for first in range(0, len(group), AT_ONCE)
     ]
@@ -134,14 +137,12 @@ def start_seconds() -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-# Workloads, or runs of methods with the same epochs, by key; device and threads.
-Task = tuple[Sequence[tuple[str, "Workload | RunSpec"]], str, int]
+Wanted = list[tuple[str, "Workload | RunSpec"]]  # or runs of methods with the same epochs, by key
+Task = tuple[Wanted, str, int, float]  # device, threads, and the second after which not to begin
 Found = ModelRate | MethodRate | str  # a text: why not
 
 
-def _in_children(
-    tasks: Sequence[Task], device: str, threads: int, until: float
-) -> Iterator[tuple[str, Found]]:
+def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[tuple[str, Found]]:
     """What was found, as many at a time as runs would be.
 
     Each in a process of its own, so that its peak of memory is its own.
@@ -151,12 +152,12 @@ def _in_children(
     workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
     with context.Pool(min(workers, max(1, len(tasks))), maxtasksperchild=1) as pool:
-        for found in pool.imap_unordered(partial(_measure, until), tasks):
+        for found in pool.imap_unordered(_measure, tasks):
             yield from found
 
 
-def _measure(until: float, task: Task) -> list[tuple[str, Found]]:
-    wanted, device, threads = task
+def _measure(task: Task) -> list[tuple[str, Found]]:
+    wanted, device, threads, until = task
     torch.set_num_threads(threads)
     plain: dict[int, float] = {}
     found: list[tuple[str, Found]] = []
@@ -180,7 +181,7 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
     """FedAvg's rounds of one client, with one step and with several; and two evaluations.
 
     Raises:
-        UserError: when the model can't be built: pre-trained ones need their weights.
+        UserError: when the model can't be built, such as one of a package that is not there.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -340,12 +341,11 @@ def random_plan(
         scaling=workload.by.setting.scaling if workload.by else None,
     )
     execution = Execution("sequential", device, threads)
-    spec = RunSpec(
-        setting, composition, composition, hyperparameters, 1, execution, workload.weights
-    )
+    spec = RunSpec(setting, composition, composition, hyperparameters, 1, execution)
     needs = registry.compose(composition, hyperparameters)[0].needs
     given = {need: _made_up(need, workload, train, clients) for need in needs}
-    return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
+    with untrained():
+        return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
 
 
 def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Loaded:

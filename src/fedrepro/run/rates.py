@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
@@ -33,7 +32,6 @@ class Workload:
         numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
         by: a run that is measured itself, as its method trains something else than a classifier, or
             more.
-        weights: those that the model starts from, if any.
     """
 
     model: str
@@ -44,7 +42,6 @@ class Workload:
     batch_size: int
     by: RunSpec | None = field(default=None, compare=False)
     method: str = ""  # the key of that run's method
-    weights: tuple[str, Weights] | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

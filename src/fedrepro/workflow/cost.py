@@ -153,7 +153,7 @@ class Prices:
             return None
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
-        plain = Workload(setting.model, *shape, task, setting.batch_size, weights=spec.weights)
+        plain = Workload(setting.model, *shape, task, setting.batch_size)
         if self._about(spec).like_fedavg:
             return plain
         return replace(plain, by=spec, method=key_of_method(spec))

@@ -4,13 +4,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from fedrepro.models._registry import build
 from fedrepro.run import calibration
 from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
 from fedrepro.run.rates import ModelRate, Rates, Workload, key_of_method, stored
+from fedrepro.support.errors import UserError
 from support import tiny_run
 
 SMALL = Workload("logistic", (4,), "features", 3, "classification", 5)
@@ -67,6 +68,24 @@ def test_one_of_each_kin_is_measured_first() -> None:
     assert set(said[3:]) == {twins[1].key, keys[1], keys[3]}
 
 
+def test_what_is_not_needed_for_a_whole_bill_is_not_begun_late() -> None:
+    rates = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0)
+    workloads = {each.key: each for each in (SMALL, replace(SMALL, batch_size=9))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "EARLY", -1.0)
+        failed = calibrate(rates, workloads, {"fedavg epochs 1": tiny_run.run_spec()}, 100)
+    assert failed == {list(workloads)[1]: LATER}
+    assert rates.models.keys() == {SMALL.key} and rates.methods
+
+
+def test_a_model_that_starts_from_learned_weights_is_measured_without_them() -> None:
+    images = Workload("efficientnet_b0", (3, 32, 32), "bytes", 8, "classification", 2)
+    found = calibration.measure_model(images, "cpu", 1)
+    assert found.step_seconds > 0 and found.parameters > 4_509_316  # buffers, too
+    with pytest.raises(UserError, match="missing"):
+        build("efficientnet_b0", (3, 32, 32), 8)
+
+
 def test_a_factor_is_by_fedavg_of_the_same_epochs() -> None:
     """FedAvg's own seconds are taken from those given, where they are known."""
     assert measure_method(tiny_run.run_spec(), "cpu", 1, {2: 1e6}).factor < 1e-3
@@ -85,8 +104,6 @@ def test_runs_that_differ_in_their_seed_are_one_workload() -> None:
     one, other = (replace(tiny_run.run_spec("fedcgan"), seed=seed) for seed in (1, 2))
     assert replace(SMALL, by=one) == replace(SMALL, by=other)
     assert len({replace(SMALL, by=one), replace(SMALL, by=other)}) == 1
-    begun: Any = ("EfficientNet", {"sha256": "0"})  # weights follow from the model
-    assert len({SMALL, replace(SMALL, weights=begun)}) == 1
 
 
 def test_a_start_takes_what_its_process_takes(monkeypatch: pytest.MonkeyPatch) -> None:
