@@ -45,7 +45,7 @@ ENOUGH = 0.15  # seconds of one measurement
 SLOW = 4.0  # seconds of what is done once only: less may be PyTorch's own first time
 REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
 ROUNDS = 3  # of a method: the last is one that IMA averages in
-EARLY = 0.6  # of the limit, within which that begins without which the bill is whole, too
+EARLY = 0.6  # of the limit, after which no model is begun that another stands in for
 AT_ONCE = 8  # methods of the same epochs that are measured by one process
 # What a method is given while it is measured beside FedAvg.
 MAKERS = {"generator": "wgan_gp_small", "discriminators": "discriminator_small"}
@@ -86,10 +86,10 @@ def calibrate(
     first, others = _one_of_each(short, kin_of_method, rates.methods)
     wanted: list[Wanted] = [[(key, workloads[key])] for key in models]
     wanted += _grouped([(key, methods[key]) for key in first])
+    wanted += _grouped([(key, methods[key]) for key in others])
     tasks: list[Task] = [(each, device, threads, until) for each in wanted]
-    more = _grouped([(key, methods[key]) for key in others])
-    more += [[(key, workloads[key])] for key in more_models]
-    tasks += [(each, device, threads, until - (1 - EARLY) * limit) for each in more]
+    early = until - (1 - EARLY) * limit
+    tasks += [([(key, workloads[key])], device, threads, early) for key in more_models]
     failed: dict[str, str] = {}
     for key, found in _in_children(tasks, device, threads):
         say(key)

@@ -175,9 +175,12 @@ class Rates:
     def method_like(self, key: str) -> MethodRate | None:
         """A method's rate, or that of the one most like it of its kin; None where there is none."""
 
-        def unlike(other: str) -> tuple[bool, bool, int]:
+        if key in self.methods:
+            return self.methods[key]
+
+        def unlike(other: str) -> tuple[bool, int]:
             another = _composition(other) != _composition(key)
-            return other != key, another, abs(_epochs(other) - _epochs(key))
+            return another, abs(_epochs(other) - _epochs(key))
 
         kin = (other for other in self.methods if kin_of_method(other) == kin_of_method(key))
         nearest = min(kin, key=unlike, default=None)
