@@ -174,7 +174,6 @@ class Rates:
 
     def method_like(self, key: str) -> MethodRate | None:
         """A method's rate, or that of the one most like it of its kin; None where there is none."""
-
         if key in self.methods:
             return self.methods[key]
 
