@@ -1,9 +1,12 @@
 """Locks that a killed call of Snakemake has left."""
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,12 @@ from fedrepro.support.locks import only_one
 from fedrepro.workflow.killed import CALLS, LOCKS, forget_dead_calls, keep_outlived
 
 call = forget_dead_calls.__wrapped__
+
+
+def apart(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Its result, by a loop in a thread of its own: in this one a browser's may be running."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture
@@ -67,7 +76,7 @@ def test_a_run_that_a_process_is_leaving_is_left_alone(
     workflow = SimpleNamespace(
         dag=SimpleNamespace(needrun_jobs=lambda: [job]),
         persistence=SimpleNamespace(incomplete=incomplete),
-        async_run=asyncio.run,
+        async_run=apart,
     )
     with only_one(partial_of(folder)):
         other = Thread(target=keep_outlived, args=(workflow,))
