@@ -19,8 +19,10 @@ _untrained = ContextVar("untrained", default=False)
 def untrained() -> Iterator[None]:
     """Meanwhile models keep the weights they are built with: how fast they are needs no others."""
     token = _untrained.set(True)
-    yield
-    _untrained.reset(token)
+    try:
+        yield
+    finally:
+        _untrained.reset(token)
 
 
 def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, prefix: str) -> None:

@@ -81,15 +81,15 @@ def calibrate(
     # One of each kin is measured first, so that nothing is left without hours; and models before
     # methods, whose rates say nothing without theirs.
     measured = [key for key in workloads if key in rates.models]
-    models, more_models = _one_of_each(workloads, lambda key: workloads[key].kin, measured)
+    first_models, other_models = _one_of_each(workloads, lambda key: workloads[key].kin, measured)
     short = sorted(methods, key=lambda key: methods[key].setting.epochs)
-    first, others = _one_of_each(short, kin_of_method, rates.methods)
-    wanted: list[Wanted] = [[(key, workloads[key])] for key in models]
-    wanted += _grouped([(key, methods[key]) for key in first])
-    wanted += _grouped([(key, methods[key]) for key in others])
+    first_methods, other_methods = _one_of_each(short, kin_of_method, rates.methods)
+    wanted: list[Wanted] = [[(key, workloads[key])] for key in first_models]
+    wanted += _grouped([(key, methods[key]) for key in first_methods])
+    wanted += _grouped([(key, methods[key]) for key in other_methods])
     tasks: list[Task] = [(each, device, threads, until) for each in wanted]
     early = until - (1 - EARLY) * limit
-    tasks += [([(key, workloads[key])], device, threads, early) for key in more_models]
+    tasks += [([(key, workloads[key])], device, threads, early) for key in other_models]
     failed: dict[str, str] = {}
     for key, found in _in_children(tasks, device, threads):
         say(key)

@@ -205,6 +205,8 @@ def stored(root: Path, device: str, threads: int) -> Rates:
         rates.start_seconds = found["start_seconds"]
         rates.models = {key: ModelRate(**each) for key, each in found["models"].items()}
         rates.methods = {key: MethodRate(**each) for key, each in found["methods"].items()}
+        for key in rates.methods:
+            _epochs(key)  # which it must name
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.models._registry import build
+from fedrepro.models.weights import untrained
 from fedrepro.run import calibration
 from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
 from fedrepro.run.rates import ModelRate, Rates, Workload, key_of_method, stored
@@ -26,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> None:
     rates, said = stored(tmp_path, "cpu", 1), list[str]()
-    methods = {"central": tiny_run.run_spec("central"), "mm": tiny_run.run_spec("superfed_mm")}
+    methods = {f"{name} epochs 2": tiny_run.run_spec(name) for name in ("central", "superfed_mm")}
     wordy = Workload("stacked_lstm", (4,), "words", 9, "next_word", 2)
     unknown = Workload("next_char_lstm", (1, 2, 2), "bytes", 3, "classification", 2)
     wanted = {each.key: each for each in (SMALL, wordy, unknown)}
@@ -35,8 +36,9 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> Non
     assert rates.models[SMALL.key].parameters == 4 * 3 + 3
     assert all(0 < rate.step_seconds < 1 for rate in rates.models.values())
     assert all(rate.memory_bytes > 2**26 for rate in rates.models.values())
-    assert rates.methods["central"].pooled and not rates.methods["mm"].pooled
-    assert rates.methods["mm"].mixes and not rates.methods["central"].mixes
+    central, mixed = (rates.methods[key] for key in methods)
+    assert central.pooled and not mixed.pooled
+    assert mixed.mixes and not central.mixes
     rates.save(tmp_path)
     again = stored(tmp_path, "cpu", 1)
     assert again == rates
@@ -83,6 +85,10 @@ def test_a_model_that_starts_from_learned_weights_is_measured_without_them() -> 
     found = calibration.measure_model(images, "cpu", 1)
     assert found.step_seconds > 0 and found.parameters > 4_509_316  # buffers, too
     with pytest.raises(UserError, match="missing"):
+        build("efficientnet_b0", (3, 32, 32), 8)
+    with pytest.raises(UserError, match="input shape"), untrained():
+        build("efficientnet_b0", (32,), 8)
+    with pytest.raises(UserError, match="missing"):  # nor after what went wrong meanwhile
         build("efficientnet_b0", (3, 32, 32), 8)
 
 

@@ -439,6 +439,8 @@ def test_a_target_that_is_none(bench: Workbench) -> None:
 
 
 def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:
-    (bench.root / rates.path).write_text("{}")
-    with pytest.raises(UserError, match=r"calibration/cpu-.*\.json: damaged: .*: delete it"):
-        stored(bench.root, "cpu", 1)
+    path = bench.root / rates.path
+    for text in ("{}", path.read_text().replace("epochs 1", "epochs l")):
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"calibration/cpu-.*\.json: damaged: .*: delete it"):
+            stored(bench.root, "cpu", 1)
