@@ -11,7 +11,7 @@ from fedrepro.models._registry import build
 from fedrepro.models.weights import untrained
 from fedrepro.run import calibration
 from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
-from fedrepro.run.rates import ModelRate, Rates, Workload, key_of_method, stored
+from fedrepro.run.rates import MethodRate, ModelRate, Rates, Workload, key_of_method, stored
 from fedrepro.support.errors import UserError
 from support import tiny_run
 
@@ -163,3 +163,21 @@ def test_methods_share_what_does_not_change_their_work() -> None:
         for mu in (0.1, 1.0)
     )
     assert key_of_method(mild) == key_of_method(strong) == "fedprox fedprox.unused=true epochs 2"
+
+
+def test_the_method_most_alike_stands_in() -> None:
+    keys = ("ditto epochs 1", "ditto@released epochs 5", "ditto epochs 9", "ima+ditto epochs 5")
+    rates = Rates(
+        {}, None, {}, {key: MethodRate(float(i), False, False) for i, key in enumerate(keys)}
+    )
+
+    def like(key: str) -> str | None:
+        found = rates.method_like(key)
+        return keys[int(found.factor)] if found else None
+
+    assert like("ditto epochs 9") == "ditto epochs 9"
+    assert like("ditto ditto.personal_epochs=2 epochs 4") == "ditto epochs 1"
+    assert like("ditto epochs 6") == "ditto epochs 9"
+    assert like("ditto@released epochs 9") == "ditto@released epochs 5"
+    assert like("ima@released+ditto@released epochs 1") == "ima+ditto epochs 5"
+    assert like("fedavg epochs 5") is None

@@ -380,24 +380,6 @@ def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
     assert "Without hours" not in told.out
 
 
-def test_the_method_most_alike_stands_in() -> None:
-    keys = ("ditto epochs 1", "ditto@released epochs 5", "ditto epochs 9", "ima+ditto epochs 5")
-    rates = Rates(
-        {}, None, {}, {key: MethodRate(float(i), False, False) for i, key in enumerate(keys)}
-    )
-
-    def like(key: str) -> str | None:
-        found = rates.method_like(key)
-        return keys[int(found.factor)] if found else None
-
-    assert like("ditto epochs 9") == "ditto epochs 9"
-    assert like("ditto ditto.personal_epochs=2 epochs 4") == "ditto epochs 1"
-    assert like("ditto epochs 6") == "ditto epochs 9"
-    assert like("ditto@released epochs 9") == "ditto@released epochs 5"
-    assert like("ima@released+ditto@released epochs 1") == "ima+ditto epochs 5"
-    assert like("fedavg epochs 5") is None
-
-
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:
     """On two: first and third begin, the second when the third is over, the last after both."""
     jobs = [Run("ima/tiny", name, 1) for name in ("one", "two", "three", "four")]
