@@ -76,6 +76,12 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
     )
 
 
+def awaited(bench: Workbench, wanted: Wanted, runs: Iterable[Run]) -> list[Run]:
+    """Those that everything at scale paper waits for: whose data are not a stand-in's, or there."""
+    made = bench.table(*wanted.table.split("/", 1), "paper").awaited
+    return [run for run in runs if run in made]
+
+
 def is_current(bench: Workbench, record: RunRecord) -> bool:
     """Whether a result is there, of today's configuration."""
     run = record.run
@@ -168,14 +174,18 @@ def main(arguments: argparse.Namespace) -> None:
     bench, wanted = load(), validate(List, read_yaml(LIST), LIST).runs
     groups: list[tuple[Wanted, list[Run]]] = []
     planned: set[Run] = set()
+    absent: set[str] = set()
     for each in wanted:
-        left = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
+        wanting = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
+        left = awaited(bench, each, wanting)
         planned.update(left)
         groups.append((each, left))
+        absent.update({each.title} if wanting and not left else ())
     records = (read_run(Path(), run) for each in wanted for run in runs_of(bench, each))
     timed = [record for record in (*landed_runs(Path()), *records) if record.timing]
     for each, left in groups:
-        print(f"{each.title}: {in_words(bench, left, timed) if left else 'all there'}")
+        nothing = "its data are not there" if each.title in absent else "all there"
+        print(f"{each.title}: {in_words(bench, left, timed) if left else nothing}")
     print(f"All of it: {in_words(bench, [run for _, left in groups for run in left], timed)}.")
     if arguments.plan:
         return

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,17 @@ def test_the_runs_of_some_columns(bench: Workbench) -> None:
     assert [run.method for run in runs] == ["superfed_mm@released", "superfed_lm@released"]
     with pytest.raises(UserError, match=r"reference.yaml: columns: 'FedAv': expected columns of"):
         reference.runs_of(bench, rows.model_copy(update={"columns": "FedAv"}))
+
+
+def test_runs_in_a_stand_in_that_is_not_there_are_left_out(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench = replace(bench, root=tmp_path)
+    for rows, made in (("MNIST, 50 clients, rel*", 15), ("CIFAR-10 from JPEG, *", 0)):
+        runs = reference.runs_of(bench, wanted(rows, 1))
+        assert len(runs) == 15
+        assert len(reference.awaited(bench, wanted(rows, 1), runs)) == made
 
 
 def timed(setting: str, method: str, seconds: float) -> RunRecord:

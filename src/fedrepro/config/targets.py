@@ -1,6 +1,6 @@
 """What follows from tables and figures at a scale: pages, and the runs that they need."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,8 @@ class Cell:
 
     Attributes:
         rivals: the methods without the row's wrapper, where the cell is a speed-up over them.
+        awaited: whether its table waits for its runs: not for those in data that stand in for
+            others and are not there. What runs there are it shows all the same.
     """
 
     row: RowOfTable
@@ -58,6 +60,7 @@ class Cell:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     rivals: tuple[str, ...] = ()
+    awaited: bool = True
 
     def runs(self, method: str) -> tuple[Run, ...]:
         """One run per seed of one of the cell's methods."""
@@ -78,8 +81,13 @@ class Target:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Every run that the page needs, each once."""
+        """Every run that the page shows, each once."""
         return ()
+
+    @property
+    def awaited(self) -> tuple[Run, ...]:
+        """Those of its runs that the page waits for."""
+        return self.runs
 
     @property
     def study(self) -> Path | None:
@@ -158,24 +166,29 @@ class TableTarget(Target):
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        found = (
-            run
-            for cell in self.cells
-            for name in (*cell.methods, *cell.rivals)
-            for run in cell.runs(name)
-        )
-        return tuple(dict.fromkeys(found))
+        return _runs_of(self.cells)
+
+    @cached_property
+    def awaited(self) -> tuple[Run, ...]:
+        return _runs_of(cell for cell in self.cells if cell.awaited)
 
     @property
     def analyses(self) -> tuple[Path, ...]:
         judged = (
             run.analysis("quality")
             for cell in self.cells
-            if isinstance(self.table.metric_of(cell.row), Quality)
+            if cell.awaited and isinstance(self.table.metric_of(cell.row), Quality)
             for name in cell.methods
             for run in cell.runs(name)
         )
         return tuple(dict.fromkeys(judged))
+
+
+def _runs_of(cells: Iterable[Cell]) -> tuple[Run, ...]:
+    found = (
+        run for cell in cells for name in (*cell.methods, *cell.rivals) for run in cell.runs(name)
+    )
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,10 @@ from fedrepro.config.targets import (
     Trial,
 )
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
+from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
+from fedrepro.data.fetching.raw_files import is_there
 from fedrepro.methods._files import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
@@ -170,6 +172,17 @@ class Workbench:
         """Whether a setting's data set is there."""
         dataset = self.setting(setting).dataset
         return (self.root / "results/data" / dataset / "meta.json").exists()
+
+    def stands_in_for(self, setting: str) -> str | None:
+        """The data set for which a setting's own one stands in."""
+        return self.datasets[self.setting(setting).dataset].stands_in_for
+
+    def _is_awaited(self, setting: str) -> bool:
+        """False where data that stand in for others are nobody's to fetch, and not there."""
+        spec = self.datasets[self.setting(setting).dataset]
+        if spec.stands_in_for is None or not isinstance(spec, Own):
+            return True
+        return is_there(spec, self.config.data.archives) or self.is_prepared(setting)
 
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale; ``own`` are those that a figure has instead."""
@@ -376,14 +389,16 @@ class Workbench:
             for column in table.columns:
                 alone, metric = column.methods_at(scale), table.metric_of(row, column)
                 faster = isinstance(metric, RoundsTo) and metric.speed_up
+                setting = f"{system}/{table.setting_of(row, column, scale)}"
                 cells.append(
                     Cell(
                         row,
                         column,
-                        f"{system}/{table.setting_of(row, column, scale)}",
+                        setting,
                         wrapped(row.around, alone),
                         self.seeds(scale, system),
                         alone if faster else (),
+                        self._is_awaited(setting),
                     )
                 )
         return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))

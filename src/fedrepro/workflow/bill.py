@@ -99,7 +99,7 @@ class Bill:
             (
                 _kind_of(target),
                 f"{target.system}/{target.item}",
-                [costs[run] for run in target.runs],
+                [costs[run] for run in target.awaited],
             )
             for target in self.prices.targets
         ]

@@ -76,7 +76,7 @@ class Prices:
 
     def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
         self.bench = bench
-        self.targets = [target for target in targets if target.runs]
+        self.targets = [target for target in targets if target.awaited]
         self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], Shares] = {}
@@ -87,7 +87,7 @@ class Prices:
     def runs(self) -> tuple[Run, ...]:
         """All runs, each once, and those that the workflow makes first: trunks, what is given."""
         found: dict[Run, None] = {}
-        waiting = [run for target in reversed(self.targets) for run in reversed(target.runs)]
+        waiting = [run for target in reversed(self.targets) for run in reversed(target.awaited)]
         while waiting:
             run = waiting.pop()
             if run not in found:
@@ -297,7 +297,7 @@ class Prices:
         found: dict[Run, set[int]] = {}
         left = set(self.left)
         targets = (target for scale in SCALES for target in self.bench.targets(scale).values())
-        for run in {run for target in targets for run in target.runs}:
+        for run in {run for target in targets for run in target.awaited}:
             trunk = self.bench.trunk_of(run)
             if trunk in left and (shared := shared_rounds(self.bench, run)):
                 found.setdefault(trunk, set()).add(shared)

@@ -308,7 +308,7 @@ class Graph:
         return files + [str(path) for path in table.analyses]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
-        return [f"{run.folder}/{name}" for run in target.runs for name in names]
+        return [f"{run.folder}/{name}" for run in target.awaited for name in names]
 
     def target(self, wildcards: Any) -> Target:
         with one_line():
@@ -331,7 +331,7 @@ class Graph:
 
     def _histograms(self, table: TableTarget) -> list[str]:
         """Of the partitions of a table's settings, for the first seed."""
-        settings = dict.fromkeys(run.setting for run in table.runs)
+        settings = dict.fromkeys(run.setting for run in table.awaited)
         paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
         return [str(path.with_suffix(".json")) for path in paths]
 
@@ -380,7 +380,7 @@ class Graph:
     def results(self) -> list[str]:
         """All tables and runs: named as targets, they are made again when they are deleted."""
         targets = self.bench.targets().values()
-        runs = dict.fromkeys(run for target in targets for run in target.runs)
+        runs = dict.fromkeys(run for target in targets for run in target.awaited)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
 
 

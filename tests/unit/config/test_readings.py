@@ -11,6 +11,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import OverClients
+from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
@@ -81,6 +82,24 @@ def test_tables_ask_for_either_reading(bench: Workbench) -> None:
             assert (f"superfed/mnist-{clients}{reading}", "pfedme@released") in needed
     demo = bench.table("superfed", "table_2_3_released", "demo")
     assert {run.setting for run in demo.runs} == {"superfed/mnist5k-demo"}
+
+
+def test_what_stands_in_is_awaited_only_where_it_is_there(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench = replace(bench, root=tmp_path)
+    run = Run("superfed/cifar10_jpeg-500@released", "fedavg", 1)
+    table = bench.table("superfed", "table_2_3_released", "paper")
+    assert run in table.runs and run not in table.awaited
+    assert {each.setting for each in table.runs} - {each.setting for each in table.awaited} == {
+        run.setting
+    }
+    demo = bench.table("superfed", "table_2_3_released", "demo")
+    assert demo.awaited == demo.runs
+    Path("data").mkdir()
+    Path("data/cifar10_jpeg.parquet").touch()
+    assert run in bench.table("superfed", "table_2_3_released", "paper").awaited
 
 
 @pytest.mark.parametrize("item", ["table_2_3_released", "table_2_6_released"])

@@ -71,7 +71,11 @@ def test_no_released_key_is_without_its_place(bench: Workbench) -> None:
         for name in place["which"].split()
         for number in place["number"].split()
     }
-    also = {("superfed/cifar10-" + name, number) for number in ("22", "46") for name in STARTS}
+    also = {
+        ("superfed/" + name, number)
+        for number in ("22", "46")
+        for name in (*(f"cifar10-{start}" for start in STARTS), "cifar10_jpeg-500")
+    }
     also |= {
         (f"superfed/{data}-noise-{noise}", "25")
         for data in ("mnist", "cifar10")

@@ -359,6 +359,11 @@ def test_the_examples_in_the_documentation_are_valid(tmp_path: Path) -> None:
             "label: y, mean: [0.5]}}",
             "expected `mean` and `std` together",
         ),
+        (
+            "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
+            "label: y, stands_in_for: b}}",
+            "datasets.a.stands_in_for: 'b': expected another data set",
+        ),
     ],
 )
 def test_a_fault_in_the_catalogue_is_one_line(text: str, line: str, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
+from fedrepro.report.cells.claims import index_of
 from fedrepro.report.cells.measures import QUALITY
+from fedrepro.report.cells.readings import answers_of
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
@@ -404,6 +406,27 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     assert rows["all", "all"]["targets"] == 4
     assert len(rows) == 39 - 2 + 5 + 2  # tables with numbers, systems, all and its other reading
     assert rows["all", "released"]["targets"] == 0
+
+
+def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
+    bench: Workbench, papers: Published
+) -> None:
+    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
+    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81))
+    target = bench.table("ima", "table_1", "paper")
+    table = tables.compute(bench, target, papers)
+    first = table.cells[0]
+    assert first.printed.mean == 81.17 and first.answered is None
+    assert first.difference == pytest.approx(-0.17)
+    assert (first.verdict.word, first.verdict.limit) == ("not comparable", None)
+    assert first.verdict.why == "Trained on data that stand in for mnist."
+    assert not [*answers_of(bench, target, table, ())]
+    assert not index_of([table])
+    assert table_page(bench, target, table, papers)["counts"]["computed"] == 0
+    rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
+    counted = rows["ima", "table_1"]
+    assert {counted[key] for key in ("targets", "computed", "agree", "not_comparable")} == {0}
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:

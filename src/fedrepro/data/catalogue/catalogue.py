@@ -28,7 +28,13 @@ def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
     Raises:
         UserError: for the first fault in it.
     """
-    return validate(Catalogue, read_yaml(path), path)
+    catalogue = validate(Catalogue, read_yaml(path), path)
+    for name, spec in catalogue.datasets.items():
+        other = spec.stands_in_for
+        if other is not None and (other == name or other not in catalogue.datasets):
+            key = f"datasets.{name}.stands_in_for"
+            raise bad_value(path, key, other, "another data set of this file", catalogue.datasets)
+    return catalogue
 
 
 def load_datasets(path: Path = CATALOGUE) -> dict[str, DatasetSpec]:
@@ -48,7 +54,10 @@ def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
 
 
 # What an entry may say otherwise without the data being others.
-DESCRIPTIVE = ("title", "licence", "citation", "homepage", "urls", "mirrors", "packed", "holds")
+DESCRIPTIVE = (
+    "title", "licence", "citation", "homepage", "stands_in_for", "urls", "mirrors", "packed",
+    "holds",
+)  # fmt: skip
 
 
 def meaning_of(spec: DatasetSpec) -> Any:

@@ -124,6 +124,9 @@ class Described(Typed):
     """What every entry says.
 
     Attributes:
+        stands_in_for: the data set of which these are not quite the data. What is trained on them
+            is shown beside a printed number without a verdict, and not asked for by everything at
+            scale paper where their files are nobody's to fetch and not there.
         holds: what `fedrepro plan` takes for granted until the data are prepared.
         reader: "module:function" in data/readers of what makes arrays of its files.
         mean: subtracted from each channel of an image, after division by 255; None: neither
@@ -137,6 +140,7 @@ class Described(Typed):
     licence: str
     citation: str
     homepage: Url | None = None
+    stands_in_for: Name | None = None
     holds: Holding | None = None
     task: Literal["classification", "binary", "next_word"] = "classification"
     mean: PerChannel | None = None

@@ -78,6 +78,11 @@ def _find_own(given: str, archives: Path | None) -> Path | None:
     return next((path for path in _own_places(given, archives) if path.exists()), None)
 
 
+def is_there(spec: Own, archives: Path | None) -> bool:
+    """Whether there is something where an entry's own files are looked for."""
+    return _find_own(spec.path, archives) is not None
+
+
 def _folder_sha256(folder: Path) -> str:
     """A digest of the names and contents of all files in a folder."""
     lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in _files(folder)]

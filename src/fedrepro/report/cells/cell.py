@@ -120,6 +120,7 @@ class TableCell:
     """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed.
 
     ``selection`` says what was chosen on test data to get the number, as in the paper; or "".
+    ``stands_in_for`` is the data set for which the one of ours stands in; or "".
     """
 
     row: int
@@ -130,6 +131,12 @@ class TableCell:
     selection: str
     difference: float | None
     verdict: Verdict | None
+    stands_in_for: str = ""
+
+    @property
+    def answered(self) -> Printed | None:
+        """The printed cell, where ours is a number for it: in its own data."""
+        return None if self.stands_in_for else self.printed
 
 
 @dataclass(frozen=True)

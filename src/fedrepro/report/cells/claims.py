@@ -90,8 +90,8 @@ def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
     found: dict[tuple[str, str, tuple[str, ...]], TableCell] = {}
     for table in tables:
         for cell in table.cells:
-            if cell.printed and cell.paper.n and table.published_table:
-                found.setdefault((table.system, table.published_table, cell.printed.name), cell)
+            if cell.answered and cell.paper.n and table.published_table:
+                found.setdefault((table.system, table.published_table, cell.answered.name), cell)
     return found
 
 

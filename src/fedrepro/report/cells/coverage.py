@@ -62,9 +62,9 @@ def count(
         # Of columns that answer the same printed cell the first one counts.
         answers: dict[tuple[str, ...], dict[str, int]] = {}
         for cell in found[key].cells if key in found else ():
-            if cell.printed:
+            if cell.answered:
                 counted_once = counts_of(cell.paper.n > 0, cell.verdict)
-                answers.setdefault(cell.printed.name, counted_once)
+                answers.setdefault(cell.answered.name, counted_once)
         if key not in found:
             printed = (tables.printed_cell(target, cell, published) for cell in target.cells)
             answers = {Printed.of(cell).name: counts_of(False, None) for cell in printed if cell}
@@ -86,8 +86,8 @@ def count_released(
     for (system, item), table in found.items():
         target = workbench.table(system, item, "paper")
         for wanted, cell in zip(target.cells, table.cells, strict=True):
-            if cell.printed and released_in(workbench, target, wanted):
-                name = str(table.published_table), *cell.printed.name
+            if cell.answered and released_in(workbench, target, wanted):
+                name = str(table.published_table), *cell.answered.name
                 asked.setdefault(system, set()).add(name)
     counts = {
         system: Counter(printed=len(names), targets=len(names)) for system, names in asked.items()

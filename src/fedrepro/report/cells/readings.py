@@ -82,7 +82,7 @@ def answers_of(
             system may depart from that one's code, too.
     """
     for wanted, cell in zip(target.cells, table.cells, strict=True):
-        if cell.printed is None or not cell.paper.n:
+        if cell.answered is None or not cell.paper.n:
             continue
         released = released_in(workbench, target, wanted)
         setting = workbench.setting(wanted.setting)
@@ -100,7 +100,7 @@ def answers_of(
             wanted.row.label,
             wanted.column.label,
             cell,
-            cell.printed,
+            cell.answered,
             released,
             tuple(dict.fromkeys((*settings, *methods))),
         )

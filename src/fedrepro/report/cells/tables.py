@@ -55,7 +55,7 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         rows=tuple(rows),
         columns=tuple(TableColumn(column.label) for column in table.columns),
         cells=tuple(
-            _cell(target, divmod(index, wide), cell, found, published, residuals)
+            _cell(workbench, target, divmod(index, wide), cell, found, published, residuals)
             for index, (cell, found) in enumerate(zip(target.cells, results, strict=True))
         ),
     )
@@ -133,6 +133,7 @@ def _is_released(result: Result) -> bool:
 
 
 def _cell(
+    workbench: Workbench,
     target: TableTarget,
     place: tuple[int, int],
     cell: Cell,
@@ -145,13 +146,16 @@ def _cell(
     residual = None
     if printed and _on_own_splits(printed, paper, published):
         residual = residuals.get((printed.row, _is_released(paper)))
-    apart = measure_of(target.table.metric_of(cell.row, cell.column)).apart
-    verdict = _verdict(published, printed, paper, residual, apart)
+    other_kind = measure_of(target.table.metric_of(cell.row, cell.column)).apart
+    other_data = workbench.stands_in_for(paper.setting) or ""
+    apart = f"Trained on data that stand in for {other_data}." if other_data else ""
+    verdict = _verdict(published, printed, paper, residual, other_kind or apart)
     difference = None
-    if printed and printed.mean is not None and paper.mean is not None and verdict and not apart:
-        difference = paper.mean - printed.mean
+    if printed and printed.mean is not None and paper.mean is not None and verdict:
+        difference = None if other_kind else paper.mean - printed.mean
     shown = Printed.of(printed) if printed else None
-    return TableCell(*place, shown, paper, demo, _selection(target, cell), difference, verdict)
+    selection = _selection(target, cell)
+    return TableCell(*place, shown, paper, demo, selection, difference, verdict, other_data)
 
 
 def _selection(target: TableTarget, cell: Cell) -> str:

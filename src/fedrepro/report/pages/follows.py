@@ -71,7 +71,7 @@ def what_follows(
         if item in asked or (each.published and each.published.table in printed)
     }
     by_table = answers_by_table(workbench, bearing, published)
-    own = {cell.printed.name for cell in table.cells if cell.printed}
+    own = {cell.answered.name for cell in table.cells if cell.answered}
     here = by_table.get((target.system, table.published_table or ""), {})
     cells = [both for name, both in here.items() if name in own]
     said = (sentence(each, find) for each in published.insights_on(target.system, target.item))

@@ -241,8 +241,8 @@ def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
     found = []
     seen = set()
     for cell in cells:
-        name = cell.printed and cell.printed.name
-        if name is None or name not in seen:
+        name = cell.answered and cell.answered.name
+        if not cell.stands_in_for and (name is None or name not in seen):
             found.append(cell)
         seen.add(name)
     return found
