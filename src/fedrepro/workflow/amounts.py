@@ -42,6 +42,7 @@ class Shares:
     Attributes:
         train, test: samples of all clients together.
         steps: of all clients together, in one local epoch.
+        validation: samples that all clients together keep out of training to choose by.
     """
 
     clients: int
@@ -49,6 +50,7 @@ class Shares:
     test: int
     steps: float
     counted: bool
+    validation: int = 0
 
 
 def data_of(bench: Workbench, name: str) -> Data | None:
@@ -79,11 +81,14 @@ def counted_shares(path: Path, batch_size: int) -> Shares:
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         train = [round(math.fsum(client)) for client in about["train"]]
-        test = [round(math.fsum(client)) for client in about["test"] or []]
+        test, kept = (
+            round(math.fsum(map(math.fsum, about.get(part) or [])))
+            for part in ("test", "validation")
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged: {error}") from None
     steps = sum(-(-size // batch_size) for size in train)
-    return Shares(len(train), sum(train), sum(test), steps, True)
+    return Shares(len(train), sum(train), test, steps, True, kept)
 
 
 def estimated_shares(setting: Setting, data: Data) -> Shares | None:
@@ -102,11 +107,12 @@ def estimated_shares(setting: Setting, data: Data) -> Shares | None:
     samples -= round(samples * scheme.server)
     test = round(samples * scheme.test_fraction)
     train = samples - test
-    train -= round(train * scheme.validation)
+    kept = round(train * scheme.validation)
+    train -= kept
     even = scheme.scheme in ("iid", "shards", "paired_shards", "at_server")
     size = train / clients / setting.batch_size
     steps = clients * (math.ceil(size) if even else size + 0.5)
-    return Shares(clients, train, test, steps, False)
+    return Shares(clients, train, test, steps, False, kept)
 
 
 def cohort_size(setting: Setting, clients: int) -> int:

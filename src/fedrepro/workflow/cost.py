@@ -262,8 +262,12 @@ class Prices:
         training = steps * rate.step_seconds + rounds * clients * rate.client_seconds
         if about.number is not None:  # what draws images takes no steps
             training = (rate.step_seconds + rate.client_seconds) * about.number / DRAWN
-        scoring = (times * (data.test + held) + extra * held) * rate.sample_seconds
-        scoring += (times * ((data.test > 0) + everyone) + extra * everyone) * rate.score_seconds
+        # What clients keep out to choose by is scored wherever a model is: the shared one, theirs.
+        kept, chooses = shares.validation, shares.validation > 0
+        samples = (data.test + kept if data.test else 0) + held + (kept if everyone else 0)
+        scores = (1 + chooses) * ((data.test > 0) + everyone)
+        scoring = (times * samples + extra * held) * rate.sample_seconds
+        scoring += (times * scores + extra * everyone) * rate.score_seconds
         if about.teaching:
             distilling = about.teaching.seconds(unlabelled, clients, setting.batch_size, rate)
             # A round's clients are scored together, too.

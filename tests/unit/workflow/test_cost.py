@@ -13,12 +13,13 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Iid
 from fedrepro.run import fingerprint
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.trunk import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.amounts import Data, Shares, estimated_shares
+from fedrepro.workflow.amounts import Data, Shares, counted_shares, estimated_shares
 from fedrepro.workflow.bill import Bill, Line, chosen
 from fedrepro.workflow.cost import Prices
 from fedrepro.workflow.schedule import makespan
@@ -215,6 +216,30 @@ def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: R
     assert bill.prices.cost(PROX, rates).seconds == pytest.approx(pooled)
 
 
+def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
+    bench: Workbench, rates: Rates
+) -> None:
+    file = bench.root / "config/experiments/ima.yaml"
+    text = file.read_text().replace("clients: 4}", "clients: 4, validation: 0.25}")
+    file.write_text(text)
+    # 3,000 samples are trained on: 32 mini-batches of 100 in each round's two clients' two epochs.
+    shared = 2 * 2 * 8 * 0.5 + 4 * 0.25 + 2 * (1_000 + 1_000) * 0.001 + 2 * 2 * 0.1 + 3
+    assert bill_of(load(bench.root)).prices.cost(AVERAGE, rates).seconds == pytest.approx(shared)
+    file.write_text(
+        text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
+    )
+    own = shared + 2 * 1_000 * 0.001 + 2 * 2 * 4 * 0.1
+    assert bill_of(load(bench.root)).prices.cost(AVERAGE, rates).seconds == pytest.approx(own)
+
+
+def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
+    scheme = Iid(scheme="iid", clients=5, test_fraction=0.2, validation=0.25, stratified=False)
+    made = make_partition(np.arange(250) % 10, None, scheme, 1)
+    made.save(tmp_path / "part.npz")
+    # 50 samples each: 10 held out, 10 kept out, 30 to train on.
+    assert counted_shares(tmp_path / "part.json", 20) == Shares(5, 150, 50, 10, True, 50)
+
+
 @pytest.mark.parametrize(
     ("partition", "expected"),
     [
@@ -223,6 +248,11 @@ def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: R
         ("{scheme: natural, clients: 2, test_fraction: 0.1}", Shares(2, 180, 20, 2 * 1.4, False)),
         # What the server has, nobody trains on; or it alone does.
         ("{scheme: iid, clients: 2, server: 0.5}", Shares(2, 500, 0, 2 * 3, False)),
+        # Of 800 that are not held out a quarter is kept out.
+        (
+            "{scheme: iid, clients: 2, test_fraction: 0.2, validation: 0.25}",
+            Shares(2, 600, 200, 2 * 3, False, 200),
+        ),
         ("{scheme: at_server, share: 0.3}", Shares(1, 300, 0, 3, False)),
         ("{scheme: natural}", Shares(10, 1000, 0, 10 * 1.5, False)),
         ("{scheme: dirichlet, clients: 5, alpha: 1}", Shares(5, 1000, 0, 5 * 2.5, False)),
