@@ -76,12 +76,6 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
     )
 
 
-def awaited(bench: Workbench, wanted: Wanted, runs: Iterable[Run]) -> list[Run]:
-    """Those that everything at scale paper waits for: whose data are not a stand-in's, or there."""
-    made = bench.table(*wanted.table.split("/", 1), "paper").awaited
-    return [run for run in runs if run in made]
-
-
 def is_current(bench: Workbench, record: RunRecord) -> bool:
     """Whether a result is there, of today's configuration."""
     run = record.run
@@ -177,7 +171,7 @@ def main(arguments: argparse.Namespace) -> None:
     absent: set[str] = set()
     for each in wanted:
         wanting = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
-        left = awaited(bench, each, wanting)
+        left = [run for run in wanting if bench.is_awaited(run.setting)]
         planned.update(left)
         groups.append((each, left))
         absent.update({each.title} if wanting and not left else ())

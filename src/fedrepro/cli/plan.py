@@ -110,6 +110,11 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     ]
     if total["done"]:
         lines.append(f"Finished already and left out: {total['done']:,} runs.")
+    lines += [
+        f"Left out, as the files of {name}, which stands in for others, are not there: "
+        f"{number:,} runs."
+        for name, number in found["absent"].items()
+    ]
     reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
     lines += [f"Without hours: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
     if reasons[REASONS:]:

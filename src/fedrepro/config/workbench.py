@@ -34,7 +34,7 @@ from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.data.fetching.raw_files import is_there
+from fedrepro.data.fetching.own_files import find_own
 from fedrepro.methods._files import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed
@@ -177,12 +177,15 @@ class Workbench:
         """The data set for which a setting's own one stands in."""
         return self.datasets[self.setting(setting).dataset].stands_in_for
 
-    def _is_awaited(self, setting: str) -> bool:
-        """False where data that stand in for others are nobody's to fetch, and not there."""
+    def is_awaited(self, setting: str) -> bool:
+        """Whether tables wait for runs of a setting.
+
+        Not where its data stand in for others, are nobody's to fetch, and not there.
+        """
         spec = self.datasets[self.setting(setting).dataset]
         if spec.stands_in_for is None or not isinstance(spec, Own):
             return True
-        return is_there(spec, self.config.data.archives) or self.is_prepared(setting)
+        return find_own(spec.path, self.config.data.archives) is not None
 
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale; ``own`` are those that a figure has instead."""
@@ -398,7 +401,7 @@ class Workbench:
                         wrapped(row.around, alone),
                         self.seeds(scale, system),
                         alone if faster else (),
-                        self._is_awaited(setting),
+                        self.is_awaited(setting),
                     )
                 )
         return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))

@@ -197,6 +197,7 @@ class Bill:
             "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
+            "absent": dict(self.prices.absent),
         }
 
     def estimates(self, costs: Mapping[Run, RunCost]) -> dict[str, Estimate]:

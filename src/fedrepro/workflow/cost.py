@@ -6,6 +6,7 @@ estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.ra
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,12 +72,16 @@ class Prices:
         targets: what is wanted.
 
     Attributes:
+        absent: how many runs nothing waits for, by the data set that would have to be there.
         unmeasured: why a workload or method has no rate, by its key.
     """
 
     def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
         self.bench = bench
-        self.targets = [target for target in targets if target.awaited]
+        wanted = list(targets)
+        self.targets = [target for target in wanted if target.awaited]
+        nobodys = {run for each in wanted for run in {*each.runs}.difference(each.awaited)}
+        self.absent = Counter(bench.setting(run.setting).dataset for run in nobodys)
         self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], Shares] = {}

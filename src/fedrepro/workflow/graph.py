@@ -29,7 +29,7 @@ from fedrepro.config.workbench import CONFIG, Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
-from fedrepro.data.fetching.raw_files import state_of_own
+from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
@@ -279,9 +279,16 @@ class Graph:
             return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
-        """All that the experiment file says of a table and its runs, as a hash."""
+        """All that the experiment file says of a table and its runs, as a hash.
+
+        With what stands in for the published data, or is no longer said to.
+        """
         table = self.table(wildcards)
-        return fingerprint.of_text(f"{table.table.model_dump_json()} {self._definitions(table)}")
+        paper = self.bench.table(wildcards.system, wildcards.item, "paper")
+        settings = sorted({cell.setting for cell in paper.cells})
+        other = [name for each in settings if (name := self.bench.stands_in_for(each))]
+        text = f"{table.table.model_dump_json()} {self._definitions(table)}"
+        return fingerprint.of_text(f"{text} {other}" if other else text)
 
     def _definitions(self, target: Target) -> list[str]:
         return [

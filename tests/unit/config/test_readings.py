@@ -15,10 +15,15 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
+from fedrepro.report.cells import coverage
+from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
 from fedrepro.run.assembly import schedule
+from fedrepro.run.rates import Rates
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
+from fedrepro.workflow.bill import Bill
+from fedrepro.workflow.cost import Prices
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 from support.worlds import federation
@@ -91,15 +96,36 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
     bench = replace(bench, root=tmp_path)
     run = Run("superfed/cifar10_jpeg-500@released", "fedavg", 1)
     table = bench.table("superfed", "table_2_3_released", "paper")
-    assert run in table.runs and run not in table.awaited
-    assert {each.setting for each in table.runs} - {each.setting for each in table.awaited} == {
-        run.setting
-    }
-    demo = bench.table("superfed", "table_2_3_released", "demo")
-    assert demo.awaited == demo.runs
+    left_out = {*table.runs} - {*table.awaited}
+    assert run in left_out and {each.setting for each in left_out} == {run.setting}
+    cells = compute(bench, table, published.load(ROOT)).cells
+    standing_in = [cell for cell in cells if cell.stands_in_for]
+    assert len(standing_in) == len(table.table.columns)
+    assert {cell.stands_in_for for cell in standing_in} == {"cifar10_28"}
+    assert {cell.paper.hole for cell in standing_in} == {"its data are not there"}
+    prices = Prices(bench, [table])
+    assert prices.absent == {"cifar10_jpeg_28": len(left_out)}
+    assert prices.runs and not left_out.intersection(prices.runs)
+    assert Bill(prices).lines(prices.costs(Rates({})))[0].runs == len(table.awaited)
+    judged = bench.table("fedevg", "table_4_3", "paper")
+    nowhere = replace(judged, cells=tuple(replace(each, awaited=False) for each in judged.cells))
+    assert judged.analyses and not nowhere.analyses
     Path("data").mkdir()
     Path("data/cifar10_jpeg.parquet").touch()
     assert run in bench.table("superfed", "table_2_3_released", "paper").awaited
+
+
+def test_what_stands_in_is_no_released_reading_of_a_printed_cell(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    bench = replace(bench, root=tmp_path)
+    papers = published.load(ROOT)
+    entry = bench.datasets["mnist"].model_copy(update={"stands_in_for": "fmnist"})
+    marked = replace(bench, datasets={**bench.datasets, "mnist": entry})
+    for each, cells in ((bench, 66), (marked, 33)):
+        table = compute(each, each.table("superfed", "table_2_3_released", "paper"), papers)
+        found = coverage.count_released(each, papers, {("superfed", "table_2_3_released"): table})
+        assert found["superfed"]["printed"] == cells
 
 
 @pytest.mark.parametrize("item", ["table_2_3_released", "table_2_6_released"])

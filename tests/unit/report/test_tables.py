@@ -423,10 +423,31 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert first.verdict.why == "Trained on data that stand in for mnist."
     assert not [*answers_of(bench, target, table, ())]
     assert not index_of([table])
-    assert table_page(bench, target, table, papers)["counts"]["computed"] == 0
+    write_run(bench, Run(DEMO, "fedavg", 1), constant(0.81, 40))
+    demo = tables.compute(bench, bench.table("ima", "table_1", "demo"), papers)
+    page = table_page(bench, bench.table("ima", "table_1", "demo"), demo, papers)
+    assert {name for name, count in page["counts"].items() if count} == {"demo"}
+    assert page["follows"]["of"] == 0
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     counted = rows["ima", "table_1"]
     assert {counted[key] for key in ("targets", "computed", "agree", "not_comparable")} == {0}
+    before_it_is_made = coverage.count(bench, papers, {})
+    assert not before_it_is_made["ima", "table_1"]["targets"]
+
+
+def test_what_stands_in_has_no_say_in_the_limits_of_others(
+    bench: Workbench, papers: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed, value in ((1, 0.80), (2, 0.82), (3, 0.81)):
+        for method in ("fedavg", "ima+fedavg"):
+            write_run(bench, Run(PAPER, method, seed), constant(value + seed * len(method) / 1e4))
+    target = bench.table("ima", "table_1", "paper")
+    results = [cell.paper for cell in tables.compute(bench, target, papers).cells]
+    monkeypatch.setattr(tables, "_on_own_splits", lambda printed, result, published: result.n > 0)
+    assert tables._residuals(bench, target, results, papers)
+    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
+    assert not tables._residuals(bench, target, results, papers)
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:

@@ -124,9 +124,9 @@ class Described(Typed):
     """What every entry says.
 
     Attributes:
-        stands_in_for: the data set of which these are not quite the data. What is trained on them
-            is shown beside a printed number without a verdict, and not asked for by everything at
-            scale paper where their files are nobody's to fetch and not there.
+        stands_in_for: the data set of which these are not quite the data. In tables a number of a
+            setting that shares them out stands beside the printed one without a verdict; where
+            their files are nobody's to fetch and not there, no table waits for such runs.
         holds: what `fedrepro plan` takes for granted until the data are prepared.
         reader: "module:function" in data/readers of what makes arrays of its files.
         mean: subtracted from each channel of an image, after division by 255; None: neither

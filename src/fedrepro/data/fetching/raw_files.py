@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.data.catalogue.catalogue import CATALOGUE
-from fedrepro.data.catalogue.entries import Fetched, Own, Packed, RawFile
+from fedrepro.data.catalogue.entries import Fetched, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
 from fedrepro.data.fetching.archives import gunzip
 from fedrepro.data.fetching.http import Fetcher, SourceError
+from fedrepro.data.fetching.own_files import files_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of, write_atomically
@@ -60,9 +61,9 @@ def download(
 
 
 def _own_path(name: str, given: str, archives: Path | None) -> Path:
-    path = _find_own(given, archives)
+    path = find_own(given, archives)
     if path is None:
-        looked = " nor ".join(str(path) for path in _own_places(given, archives))
+        looked = " nor ".join(str(path) for path in own_places(given, archives))
         raise UserError(
             f"{name}: there is no {looked}: put the file there, "
             f"or change `path` of {name} in {CATALOGUE}"
@@ -70,38 +71,10 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
     return path
 
 
-def _own_places(given: str, archives: Path | None) -> list[Path]:
-    return [Path(given), *([archives / Path(given).name] if archives else [])]
-
-
-def _find_own(given: str, archives: Path | None) -> Path | None:
-    return next((path for path in _own_places(given, archives) if path.exists()), None)
-
-
-def is_there(spec: Own, archives: Path | None) -> bool:
-    """Whether there is something where an entry's own files are looked for."""
-    return _find_own(spec.path, archives) is not None
-
-
 def _folder_sha256(folder: Path) -> str:
     """A digest of the names and contents of all files in a folder."""
-    lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in _files(folder)]
+    lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in files_of(folder)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-
-
-def state_of_own(spec: Own, archives: Path | None) -> list[tuple[str, int, int]]:
-    """Name, size and time of change (ns) of each of a user's own files, if they are there.
-
-    Quick, as nothing is read: the workflow asks for it to see whether they have changed.
-    """
-    path = _find_own(spec.path, archives)
-    if path is None:
-        return []
-    return [(str(each), (at := each.stat()).st_size, at.st_mtime_ns) for each in _files(path)]
 
 
 def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:

@@ -24,6 +24,8 @@ from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.files import write_atomically
 
+NOT_RUN = "not run"
+
 
 def compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
     """All cells of a table at a scale. Runs that are missing are holes, not errors.
@@ -44,7 +46,7 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         _results(workbench, target, cell, paper_cell)
         for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
     ]
-    residuals = _residuals(target, [own for own, _ in results], published)
+    residuals = _residuals(workbench, target, [own for own, _ in results], published)
     return ComputedTable(
         system=target.system,
         item=target.item,
@@ -103,13 +105,15 @@ def _results(
 
 
 def _residuals(
-    target: TableTarget, results: Sequence[Result], published: Published
+    workbench: Workbench, target: TableTarget, results: Sequence[Result], published: Published
 ) -> dict[Group, Residual]:
     """By printed row and reading: what our methods leave over the authors' own seeds and splits."""
     values: dict[Group, list[list[float]]] = {}
     for cell, result in zip(target.cells, results, strict=True):
         printed = printed_cell(target, cell, published)
         if printed is None or not _on_own_splits(printed, result, published):
+            continue
+        if workbench.stands_in_for(result.setting):
             continue
         found = [run.value for run in result.runs_of_the_chosen if run.value is not None]
         values.setdefault((printed.row, _is_released(result)), []).append(found)
@@ -176,7 +180,9 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
 
     def of(methods: Sequence[str], metric: Metric) -> Result:
         runs = {method: cell.runs(method) for method in methods}
-        return result_of(workbench, cell.setting, runs, measure_of(metric), summary)
+        found = result_of(workbench, cell.setting, runs, measure_of(metric), summary)
+        absent = found.hole == NOT_RUN and not cell.awaited
+        return replace(found, hole="its data are not there") if absent else found
 
     if isinstance(metric, RoundsTo) and metric.speed_up:
         rounds = metric.model_copy(update={"speed_up": False})
@@ -205,7 +211,7 @@ def _speed_up(own: Result, rival: Result) -> Result:
     return replace(
         own,
         runs=runs,
-        hole=None if ours else troubles or own.hole or "not run",
+        hole=None if ours else troubles or own.hole or NOT_RUN,
         trouble=troubles if ours else "",
         n=ours.n if ours else 0,
         mean=ours.mean if ours else None,
@@ -247,7 +253,7 @@ def result_of(
         chosen=chosen,
         tried={method: estimate.mean for method, estimate in estimates.items()},
         runs=tuple(run for runs in by_method.values() for run in runs),
-        hole=None if chosen else troubles or "not run",
+        hole=None if chosen else troubles or NOT_RUN,
         trouble=troubles if chosen else "",
         n=ours.n if ours else 0,
         mean=ours.mean if ours else None,

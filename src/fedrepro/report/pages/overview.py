@@ -221,7 +221,8 @@ def cost(
         for target in workbench.targets(scale).values():
             here = [records[run] for run in target.runs if run in records]
             if here:
-                counts = {"runs": len(here), "wanted": len(target.runs)}
+                wanted = {*target.awaited, *(record.run for record in here)}
+                counts = {"runs": len(here), "wanted": len(wanted)}
                 tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
     reference = [record for record in landed if record.timing]
     groups: dict[tuple[str, str, bool], list[RunRecord]] = {}

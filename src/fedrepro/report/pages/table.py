@@ -221,15 +221,17 @@ def _runs(cells: Iterable[TableCell], scale: Scale) -> set[Run]:
     return {result.run_of(run) for result in results if result for run in result.runs if run.page}
 
 
-def _counts(cells: Iterable[TableCell]) -> dict[str, int]:
-    """Counts over cells; of columns that answer the same printed cell the first one counts."""
-    cells = _answers(cells)
-    words = [cell.verdict.word for cell in cells if cell.verdict]
+def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
+    """Counts over cells; of columns that answer the same printed cell the first one counts.
+
+    What stands in for the published data answers none.
+    """
+    answers = [cell for cell in _answers(cells) if cell.answered or not cell.printed]
+    words = [cell.verdict.word for cell in answers if cell.verdict]
     return {
-        "printed": sum(cell.printed is not None for cell in cells),
-        "computed": sum(cell.paper.n > 0 for cell in cells),
-        "demo": sum(bool(cell.demo and cell.demo.n) for cell in cells),
-        "cells": len(cells),
+        "printed": sum(cell.printed is not None for cell in answers),
+        "computed": sum(cell.paper.n > 0 for cell in answers),
+        "demo": sum(bool(cell.demo and cell.demo.n) for cell in _answers(cells)),
         "agree": words.count("agrees"),
         "weak": words.count("weak"),
         "differ": words.count("differs"),
@@ -241,8 +243,8 @@ def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
     found = []
     seen = set()
     for cell in cells:
-        name = cell.answered and cell.answered.name
-        if not cell.stands_in_for and (name is None or name not in seen):
+        name = cell.printed and (cell.printed.name, cell.stands_in_for)
+        if name is None or name not in seen:
             found.append(cell)
         seen.add(name)
     return found

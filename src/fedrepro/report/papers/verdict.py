@@ -39,7 +39,7 @@ class Verdict:
     Attributes:
         limit: what the difference was held against.
         basis: where the limit comes from; None without one. "apart": none could be, as the printed
-            number is of another kind; ours can be compared with each other.
+            number is of another kind or of other data; ours can be compared with each other.
         effect: what the paper claims between this cell and its rival, or None.
         seeds: how many of ours have a number.
     """
@@ -229,6 +229,7 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
         "Numbers that are neither percentages nor fractions, such as rounds or a loss, have our "
         "seeds' spread alone. A limit is never tighter than half a unit of the last printed digit.",
         "Not comparable are cells with a run that diverged, of the one method or the best of "
-        "several, with methods not yet run of those that the printed best is chosen from, or from "
-        "another configuration than the published one. A number at scale demo has no verdict.",
+        "several, with methods not yet run of those that the printed best is chosen from, from "
+        "another configuration than the published one, or from data that stand in for the "
+        "published ones. A number at scale demo has no verdict.",
     )

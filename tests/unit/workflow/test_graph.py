@@ -1,5 +1,6 @@
-"""What has a synthetic set judged anew."""
+"""What has something made anew."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -22,3 +23,14 @@ def test_weights_for_a_fid_count_where_one_is_asked_for(monkeypatch: pytest.Monk
             found[setting, there] = made.judge(run)
     assert found[with_fid, True] != found[with_fid, False]
     assert found["ima/fmnist-shards2", True] == found["ima/fmnist-shards2", False]
+
+
+def test_a_table_is_made_anew_when_its_data_stand_in_for_others() -> None:
+    bench = load(ROOT)
+    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    marked = replace(bench, datasets={**bench.datasets, "fmnist": entry})
+    for item, changes in (("table_1", True), ("table_3", False)):
+        for scale in ("demo", "paper"):
+            named = SimpleNamespace(system="ima", item=item, scale=scale)
+            before, after = (graph.Graph(each).table_definition(named) for each in (bench, marked))
+            assert (before != after) == changes, (item, scale)
