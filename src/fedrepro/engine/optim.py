@@ -28,6 +28,8 @@ class Optimizer(NamedTuple):
             graph, leaves of the state) -> (gradients, learning rate) -> nothing. None where only
             ``update`` exists.
         momentum: the momentum that FedNova has to know of.
+        weight_decay: times the parameters, what a step adds to their gradient, for methods that
+            take it back from some of them.
     """
 
     init: Callable[[Tree], Tree]
@@ -36,6 +38,7 @@ class Optimizer(NamedTuple):
         Callable[[list[Tensor], list[Tensor]], Callable[[list[Tensor], float], None]] | None
     ) = None
     momentum: float = 0.0
+    weight_decay: float = 0.0
 
 
 def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
@@ -81,7 +84,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
 
         return step
 
-    return Optimizer(init, update, advance, momentum)
+    return Optimizer(init, update, advance, momentum, weight_decay)
 
 
 @lru_cache
@@ -100,7 +103,7 @@ def shifted(optimizer: Optimizer) -> Optimizer:
         moved = tree.apply(lambda a, shift: a - rate * shift, change, state["shift"])
         return moved, {"inner": inner, "shift": state["shift"]}
 
-    return Optimizer(init, update, momentum=optimizer.momentum)
+    return Optimizer(init, update, None, optimizer.momentum, optimizer.weight_decay)
 
 
 def adam(
@@ -153,7 +156,7 @@ def adam(
 
         return step
 
-    return Optimizer(init, update, advance)
+    return Optimizer(init, update, advance, weight_decay=weight_decay)
 
 
 def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:

@@ -5,8 +5,8 @@ every mini-batch w descends its own loss, and v the mixture's, in which w counts
 constant as in SuPerFed's experiments (0.25); the paper's rule for adapting it (eq. 10) is not used
 there. The printed pFedMe rows for CIFAR-10 are this method's (26).
 
-The code that SuPerFed's authors released keeps w in the mixture as it was received (26). It gives
-w's optimizer no weight decay, too; there is no switch for that.
+The code that SuPerFed's authors released keeps w in the mixture as it was received, and gives w no
+weight decay (26).
 """
 
 from dataclasses import dataclass
@@ -35,6 +35,10 @@ class APFL(Method):
         False, released=True, item="26", why="a local model is mixed with the model as it was sent"
     )
 
+    decays_shared: bool = divergence(
+        True, released=False, item="26", why="the shared model has no weight decay"
+    )
+
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
             raise bad_value("method apfl", "alpha", self.alpha, "a number from 0 to 1")
@@ -49,6 +53,10 @@ class APFL(Method):
         fixed = tree.apply(Tensor.detach, sent["params"] if self.as_received else theta["shared"])
         mixed = tree.mix(fixed, theta["local"], self.alpha)
         shared_loss = super().loss(ctx, sent, own, theta["shared"], batch)
+        if not self.decays_shared:
+            # What the optimizer will add to the gradient is taken back.
+            added = ctx.optimizer.weight_decay / 2 * tree.square_norm(theta["shared"])
+            shared_loss = shared_loss - added
         return shared_loss + super().loss(ctx, sent, own, mixed, batch)
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:

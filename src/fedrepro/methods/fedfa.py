@@ -187,7 +187,8 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
 
         return step
 
-    return Optimizer(init, update, advance if inner.advance else None, inner.momentum)
+    in_place = advance if inner.advance else None
+    return Optimizer(init, update, in_place, inner.momentum, inner.weight_decay)
 
 
 def _calibration(head: Tree, anchors: Tensor, adam: Tree) -> tuple[Tree, Tree]:
