@@ -110,6 +110,10 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
     judged = bench.table("fedevg", "table_4_3", "paper")
     nowhere = replace(judged, cells=tuple(replace(each, awaited=False) for each in judged.cells))
     assert judged.analyses and not nowhere.analyses
+    # Prepared, and the file moved away since: to prepare it again would fail.
+    Path("results/data/cifar10_jpeg_28").mkdir(parents=True)
+    Path("results/data/cifar10_jpeg_28/meta.json").touch()
+    assert run not in bench.table("superfed", "table_2_3_released", "paper").awaited
     Path("data").mkdir()
     Path("data/cifar10_jpeg.parquet").touch()
     assert run in bench.table("superfed", "table_2_3_released", "paper").awaited
