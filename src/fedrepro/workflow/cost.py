@@ -306,7 +306,7 @@ class Prices:
         found: dict[Run, set[int]] = {}
         left = set(self.left)
         targets = (target for scale in SCALES for target in self.bench.targets(scale).values())
-        for run in {run for target in targets for run in target.awaited}:
+        for run in {run for target in targets for run in target.runs}:
             trunk = self.bench.trunk_of(run)
             if trunk in left and (shared := shared_rounds(self.bench, run)):
                 found.setdefault(trunk, set()).add(shared)

@@ -222,7 +222,7 @@ def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
     file = bench.root / "config/experiments/ima.yaml"
     text = file.read_text().replace("clients: 4}", "clients: 4, validation: 0.25}")
     file.write_text(text)
-    # 3,000 samples are trained on: 32 mini-batches of 100 in each round's two clients' two epochs.
+    # Each client trains on 750 samples: 8 mini-batches of 100, for two clients in two rounds.
     shared = 2 * 2 * 8 * 0.5 + 4 * 0.25 + 2 * (1_000 + 1_000) * 0.001 + 2 * 2 * 0.1 + 3
     assert bill_of(load(bench.root)).prices.cost(AVERAGE, rates).seconds == pytest.approx(shared)
     file.write_text(
