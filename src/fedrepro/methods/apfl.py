@@ -34,7 +34,6 @@ class APFL(Method):
     as_received: bool = divergence(
         False, released=True, item="26", why="a local model is mixed with the model as it was sent"
     )
-
     decays_shared: bool = divergence(
         True, released=False, item="26", why="the shared model has no weight decay"
     )
