@@ -62,7 +62,7 @@ def train(
     from fedrepro.data.partition.partition import make_partition
     from fedrepro.methods._files import needs_of
     from fedrepro.models import _registry as registry
-    from fedrepro.run import fingerprint, runner
+    from fedrepro.run import fingerprint, numerics, runner
     from fedrepro.support.typed_yaml import validate
 
     if needs := needs_of(method):
@@ -96,10 +96,13 @@ def train(
     with _threads_kept(), registry.given(name, architecture):
         if architecture:
             module = architecture(dataset.input_shape, dataset.classes)
-            code = _code_with(method, module)
+            source = _source_of(module)
+            code = fingerprint.of_text(f"{_code_around(method)} {source}")
+            ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
-            code = fingerprint.of_code(spec)
-        run.manifest.update(runner.run(spec, dataset, partition, run.folder, code))
+            code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+        numerics.refuse_changed_code()
+        run.manifest.update(runner.run(spec, dataset, partition, run.folder, code, numerics=ids))
     return run
 
 
@@ -143,15 +146,21 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
     return found
 
 
-def _code_with(composition: str, module: "nn.Module") -> str:
-    """The fingerprint of a run's code with a model that is no file's: its layers and their source.
+def _code_around(composition: str) -> str:
+    """The fingerprint of a run's code but for its model."""
+    from fedrepro.run import fingerprint
+
+    around = fingerprint.code_around_model(composition)
+    return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
+
+
+def _source_of(module: "nn.Module") -> str:
+    """The hash of a model that was given as an object: its layers and their source.
 
     Where Python has no source of a class, nothing that was kept counts as the same.
     """
     from fedrepro.run import fingerprint
 
-    around = fingerprint.code_around_model(composition)
-    code = fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
     classes = {type(each) for each in module.modules()}
     try:
         sources = sorted(
@@ -159,7 +168,7 @@ def _code_with(composition: str, module: "nn.Module") -> str:
         )
     except (OSError, TypeError):
         sources = [uuid.uuid4().hex]
-    return fingerprint.of_text(f"{code} {module} {sources}")
+    return fingerprint.of_text(f"{module} {sources}")
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     """
     from fedrepro.config.run_spec import DataSpec
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.run import assembly, fingerprint, given, runner, trunk
+    from fedrepro.run import assembly, fingerprint, given, numerics, runner, trunk
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
@@ -113,6 +113,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
             tracker.log(progress.round, progress.scores)
 
     finished = False
+    numerics.refuse_changed_code()
     try:
         manifest = runner.run(
             spec,
@@ -123,6 +124,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
             report,
             given.load(workbench.root, spec, dataset, partition),
             trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
+            numerics.of_run(spec),
         )
         finished = True
     finally:

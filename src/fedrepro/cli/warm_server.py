@@ -129,7 +129,12 @@ def _serve(listener: socket.socket) -> list[str] | None:
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:
     """Begin the command that a client asks for. Returns None, but in the fork its arguments."""
     request, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
-    if not request:  # the client was killed before it asked
+    from fedrepro.run.numerics import changed_since_the_start
+
+    # Without an answer the client starts by itself: with the files as they are now.
+    if not request or changed_since_the_start():  # or it was killed before it asked
+        for file in files:
+            os.close(file)
         selector.unregister(connection)
         connection.close()
         return None

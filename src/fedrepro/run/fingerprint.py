@@ -76,8 +76,12 @@ def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
 
 def code_around_model(composition: str) -> tuple[Path, ...]:
     """Those of them that do not define its model."""
-    named = map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring"))
-    return (*named, *module_files(composition))
+    return (*core_files(), *module_files(composition))
+
+
+def core_files() -> tuple[Path, ...]:
+    """Those of them that every run has."""
+    return tuple(map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring")))
 
 
 def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:

@@ -13,6 +13,7 @@ import torch
 from fedrepro.engine import tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan
+from fedrepro.run.numerics import Numerics
 from fedrepro.run.rates import processor
 from fedrepro.run.state import State
 from fedrepro.support.files import sha256_of
@@ -20,13 +21,14 @@ from fedrepro.support.files import sha256_of
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
-def subject(plan: Plan, code: str) -> dict[str, Any]:
+def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
     """What is known before the first round, and decides the bits of a result."""
     execution = plan.spec.execution
     return {
         "run": plan.spec.description(),
         "config_hash": fingerprint.of_config(plan.spec),
         "code": code,
+        **({"numerics": dict(numerics)} if numerics else {}),
         "executor": plan.executor,
         "device": execution.device,
         "threads": plan.threads,
@@ -36,11 +38,13 @@ def subject(plan: Plan, code: str) -> dict[str, Any]:
     }
 
 
-def describe(plan: Plan, state: State, code: str, staged: Path) -> dict[str, Any]:
+def describe(
+    plan: Plan, state: State, code: str, numerics: Numerics, staged: Path
+) -> dict[str, Any]:
     """What is the same for every such run on such a machine; ``staged`` has its other files."""
     params = plan.federation.context.net.trainable(state.server.get("params", {}))
     return {
-        **subject(plan, code),
+        **subject(plan, code, numerics),
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,

@@ -27,6 +27,7 @@ from fedrepro.run import checkpoint, fingerprint, manifest, scoring
 from fedrepro.run.assembly import Loaded, Plan, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
+from fedrepro.run.numerics import NONE, Numerics
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
@@ -66,6 +67,7 @@ def run(
     report: Report = lambda progress: None,
     given: Mapping[str, Loaded] | None = None,
     sharing: Sharing = ALONE,
+    numerics: Numerics = NONE,
 ) -> dict[str, Any]:
     """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
 
@@ -75,6 +77,8 @@ def run(
         report: told after every round that is played.
         given: what the method needs.
         sharing: rounds that it has in common with other runs; its result does not depend on them.
+        numerics: ids of the code's parts: a finished run of the same ids is not made again; without
+            them, one of the same ``code``.
 
     Returns:
         The manifest.
@@ -96,7 +100,7 @@ def run(
         except OSError as error:
             raise cannot_write(partial, error) from error
         data = data_of(plan, dataset, partition, given or {})
-        subject = manifest.subject(plan, code) | {"data": data}
+        subject = manifest.subject(plan, code, numerics) | {"data": data}
         for place in (folder, partial / FINISHED):
             before = _finished(place, subject)
             if before:
@@ -118,7 +122,8 @@ def run(
                 scoring.context_after(plan, state), state.server
             )
             facts = facts_of(product, spec, dataset, plan.outputs, partition)
-            return _finish(plan, state, code, data, partial, folder, (product.tensors, facts))
+            made = product.tensors, facts
+            return _finish(plan, state, code, numerics, data, partial, folder, made)
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -153,6 +158,8 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
     try:
         found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         wanted = json.loads(json.dumps(subject))
+        if "numerics" in wanted:  # which say more than how the code is written
+            del wanted["code"]
         same = all(found[key] == value for key, value in wanted.items())
         whole = same and all(
             sha256_of(folder / name) == sha for name, sha in found["files"].items()
@@ -268,6 +275,7 @@ def _finish(
     plan: Plan,
     state: State,
     code: str,
+    numerics: Numerics,
     data: Mapping[str, Any],
     partial: Path,
     folder: Path,
@@ -287,7 +295,7 @@ def _finish(
     save_tree(staged / MODEL, *product)
     for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
         shutil.copyfile(file, staged / file.name)
-    described = {**manifest.describe(plan, state, code, staged), "data": data}
+    described = {**manifest.describe(plan, state, code, numerics, staged), "data": data}
     described["seal"] = fingerprint.of_manifest(described)
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(plan, state))

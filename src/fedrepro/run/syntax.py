@@ -53,7 +53,22 @@ def read_syntax(code: bytes, path: Path) -> Syntax:
     """What counts of some code, without looking at what is remembered."""
     module = ast.parse(code, filename=str(path))
     names = tuple(dict.fromkeys(_imported(module)))
-    return Syntax(names, _hash(ast.dump(_NoText().visit(module)).encode()))
+    return Syntax(names, _hash(_written(_NoText().visit(module)).encode()))
+
+
+# Of a syntax tree: what says nothing about what the code does, or not in every version of Python.
+UNSAID = ("ctx", "kind", "type_comment")
+
+
+def _written(node: object) -> str:
+    """A syntax tree as text, the same in every version of Python (`ast.dump` is not)."""
+    if isinstance(node, list):
+        return f"[{','.join(map(_written, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, getattr(node, name, None)) for name in node._fields if name not in UNSAID)
+    said = (f"{name}={_written(value)}" for name, value in fields if value not in (None, []))
+    return f"{type(node).__name__}({','.join(said)})"
 
 
 def remember() -> None:

@@ -18,7 +18,7 @@ from fedrepro.config.settings import Setting
 from fedrepro.config.targets import Run, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, numerics
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
 from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
@@ -121,8 +121,8 @@ class Prices:
         record, spec = read_run(self.bench.root, run), self.spec(run)
         if record.state not in ("finished", "diverged"):
             return False
-        made_by = record.manifest.get("config_hash"), record.manifest.get("code")
-        return made_by == (fingerprint.of_config(spec), fingerprint.of_code(spec))
+        made_by = record.manifest.get("config_hash"), record.manifest.get("numerics")
+        return made_by == (fingerprint.of_config(spec), numerics.of_run(spec))
 
     def data(self, name: str) -> Data | None:
         """What a data set holds; None where nobody says."""

@@ -33,7 +33,7 @@ from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import own
 from fedrepro.support.errors import one_line
@@ -239,8 +239,7 @@ class Graph:
         setting = self.bench.setting(self.setting_of_partition(wildcards))
         files = own.files_of("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
-        module = fingerprint.module_path("fedrepro.data.partition.partition")
-        return fingerprint.of_closure([module, *theirs], fingerprint.HANDLING)
+        return numerics.of_partition(tuple(theirs))
 
     def setting_of_partition(self, wildcards: Any) -> str:
         """The first setting that shares a data set in the wanted way."""
@@ -264,7 +263,9 @@ class Graph:
         return [str(trunk.folder / "manifest.json")] if trunk else []
 
     def run_code(self, wildcards: Any) -> str:
-        return fingerprint.of_code(self._run_spec(wildcards))
+        """The ids of a run's code: a rule's parameter, at whose change it is made again."""
+        ids = numerics.of_run(self._run_spec(wildcards))
+        return " ".join(f"{part}: {each}" for part, each in ids.items())
 
     def run_definition(self, wildcards: Any) -> str:
         return fingerprint.of_config(self._run_spec(wildcards))

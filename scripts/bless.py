@@ -1,0 +1,169 @@
+"""Show that changed code gives the same numbers, and say so in src/fedrepro/run/numerics.json.
+
+Plays the golden micro-runs (:mod:`micro_runs`) with the code that was blessed last, from a checkout
+of its commit, and with the code of the working tree, on this machine. A part whose code changed and
+whose micro-runs kept every bit keeps its numerics id. One whose bits changed gets a new id, and
+CHANGELOG.md has to say so. Run it after a change and before computing anything; it takes a minute or
+two, and commits nothing.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fedrepro.run import numerics
+from fedrepro.support.errors import UserError, one_line
+from fedrepro.support.files import write_atomically
+
+ROOT = Path(__file__).parents[1]
+KEPT = ROOT / ".bless"  # what the blessed code computed on this machine, by its commit
+MARK = "**numbers**"
+Played = dict[str, dict[str, Any]]
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    with one_line():
+        return bless(arguments.check)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare, but write nothing")
+    return parser
+
+
+def bless(check: bool) -> int:
+    """Compare and write. Returns the exit status: 1 where bits changed and CHANGELOG is silent."""
+    now, known = numerics.today(), numerics.blessed()
+    changed = {part for part, code in now.items() if known.get(part, {}).get("code") != code}
+    gone = known.keys() - now.keys()
+    if not changed and not gone:
+        print("nothing to do: all code is blessed")
+        return 0
+    print(f"{len(changed)} of {len(now)} parts have changed, {len(gone)} are gone")
+    old = {part: entry["id"] for part, entry in known.items()}
+    again = changed & old.keys()
+    differing = _differing(again, _blessed_commit()) if again else {}
+    ids = {}
+    for part, code in now.items():
+        same = part in old and part not in differing
+        ids[part] = {"id": old[part] if same else code, "code": code}
+    for part in sorted(changed - old.keys()):
+        print(f"{part}: new")
+    for part, why in sorted(differing.items()):
+        print(f"{part}: other numbers: {why}")
+    if differing and not _said_in_changelog():
+        print(f"CHANGELOG.md: expected a new line with {MARK} that says what changed; not blessed")
+        return 1
+    if check:
+        return 1 if differing else 0
+    with write_atomically(numerics.FILE) as temporary:
+        temporary.write_text(json.dumps(ids, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    print(
+        f"blessed: {len(again) - len(differing)} parts keep their numbers, {len(differing)} do not"
+    )
+    return 0
+
+
+def _differing(parts: set[str], commit: str) -> dict[str, str]:
+    """Those of ``parts`` whose numbers are not shown to be the same, each with the reason."""
+    wanted = sorted(parts) if numerics.CORE not in parts else []
+    before, after = _play_commit(commit), _play(ROOT, wanted)
+    found = {}
+    for part in sorted(parts):
+        named = [name for name, each in after.items() if each["parts"][0] == part]
+        names = named or [name for name, each in after.items() if part in each["parts"]]
+        reasons = [why for name in names if (why := _difference(name, before, after))]
+        if not names:
+            found[part] = "no micro-run plays it"
+        elif reasons:
+            found[part] = "; ".join(reasons[:3]) + _files(commit) * (len(reasons) > 0)
+    return found
+
+
+def _difference(name: str, before: Played, after: Played) -> str:
+    """Where a micro-run first differs, or nothing."""
+    if name not in before:
+        return f"{name} is new"
+    one, other = before[name]["rounds"], after[name]["rounds"]
+    if one == other:
+        return ""
+    places = zip(one, other, strict=False)
+    first = next((at for at, (a, b) in enumerate(places) if a != b), min(len(one), len(other)))
+    where = "its files at the end" if first == len(other) - 1 else f"round {first + 1}"
+    return f"{name} differs from {where} on"
+
+
+def _files(commit: str) -> str:
+    """The files of code that changed since a commit, in brackets."""
+    listed = _git("diff", "--name-only", commit, "--", "src/fedrepro").split()
+    names = ", ".join(Path(file).name for file in listed[:8])
+    return f" (changed: {names}{' ...' * (len(listed) > 8)})"
+
+
+def _blessed_commit() -> str:
+    """The last commit that wrote the file of ids: its code is what they are of."""
+    place = numerics.FILE.relative_to(ROOT)
+    found = _git("log", "-1", "--format=%H", "--follow", "--", str(place)).strip()
+    if not found:
+        raise UserError(
+            f"{place}: expected it in a commit: it is what changed code is compared with"
+        )
+    return found
+
+
+def _play_commit(commit: str) -> Played:
+    """What the code of a commit computes on this machine; played once."""
+    kept = KEPT / f"{commit}.json"
+    if not kept.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            _git("worktree", "add", "--detach", "--quiet", f"{folder}/tree", commit)
+            try:
+                played = _play(Path(folder, "tree"), [])
+            finally:
+                _git("worktree", "remove", "--force", f"{folder}/tree")
+        KEPT.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(played), encoding="utf-8")
+    found: Played = json.loads(kept.read_text(encoding="utf-8"))
+    return found
+
+
+def _play(tree: Path, parts: list[str]) -> Played:
+    """What the micro-runs of a checkout compute with its code."""
+    print(f"playing the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "played.json")
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, str(tree / "scripts/micro_runs.py"), str(out), *parts]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = "\n".join(done.stderr.splitlines()[-12:])
+            raise UserError(f"scripts/micro_runs.py of {tree}: failed:\n{last}")
+        found: Played = json.loads(out.read_text(encoding="utf-8"))
+        return found
+
+
+def _said_in_changelog() -> bool:
+    """Whether CHANGELOG.md has one more line about changed numbers than the blessed code's."""
+    before = _git("show", f"{_blessed_commit()}:CHANGELOG.md").count(MARK)
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").count(MARK) > before
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise UserError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,161 @@
+"""Which code gives the same numbers: an identity of code by its bits, not by how it is written.
+
+The fingerprint of parsed code (:mod:`fedrepro.run.fingerprint`) changes with every refactoring. So
+the file beside this one says of each part of the code which *numerics id* its fingerprint has: that
+of the first code which had the same numbers. `make bless` writes it after it has played the same
+small runs with the old and the new code and compared every bit. Code that nobody has blessed has
+its fingerprint for an id, so that what it computes is never taken for something else.
+
+A run's parts are the core (what trains and what records), each part of its method, and its model.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import fedrepro
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.methods._files import part_files, split
+from fedrepro.models import _registry as models
+from fedrepro.run import fingerprint
+from fedrepro.run.syntax import syntax_of
+from fedrepro.support.errors import UserError
+
+FILE = Path(__file__).with_name("numerics.json")
+CORE = "core"
+PARTITION = "partition"
+DIGITS = 16  # of a fingerprint, which tell any two apart
+
+Numerics = Mapping[str, str]  # part -> numerics id
+NONE: Numerics = {}
+
+
+def of_run(spec: RunSpec) -> dict[str, str]:
+    """The numerics id of each part of a run's code."""
+    return of_composition(spec.composition) | {f"model {spec.setting.model}": of_model(spec)}
+
+
+def of_composition(composition: str) -> dict[str, str]:
+    """Those of all parts but the model.
+
+    Raises:
+        UserError: for a method that is none.
+    """
+    files = part_files()
+    parts = [name for name, _ in split(composition) if name in files]
+    return {CORE: _id(CORE, of_core())} | {
+        f"method {name}": of_file(f"method {name}", files[name]) for name in parts
+    }
+
+
+def of_model(spec: RunSpec) -> str:
+    """That of the model's module, and of what the registry says of it."""
+    name = spec.setting.model
+    return _id(f"model {name}", of_registered(name))
+
+
+def of_file(part: str, file: Path) -> str:
+    """That of a part whose code is sought from one file, of this package or a plug-in's."""
+    return _id(part, of_sought(file)) if _is_ours(file) else _of_plugin(file)
+
+
+def of_partition(schemes: tuple[Path, ...] = ()) -> str:
+    """That of the code which assigns samples to clients, with the files of plug-in schemes."""
+    ids = [_id(PARTITION, _partition()), *(_of_plugin(file) for file in schemes)]
+    return " ".join(ids)
+
+
+@cache
+def of_core() -> str:
+    return _short(fingerprint.of_closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN))
+
+
+@cache
+def of_sought(file: Path) -> str:
+    return _short(fingerprint.of_closure((file,), fingerprint.OUTSIDE_A_RUN))
+
+
+@cache
+def _of_plugin(file: Path) -> str:
+    """A plug-in's fingerprint: of its own code, and the ids of what it takes from this package.
+
+    So a refactoring here, once it is blessed, makes no run of a plug-in again.
+    """
+    found = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
+    core = fingerprint.closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN)
+    names = {path: name for name, path in part_files().items() if _is_ours(path)}
+    lines = []
+    for path in found - core:
+        if path in names:
+            lines.append(_id(f"method {names[path]}", of_sought(path)))
+        else:
+            lines.append(syntax_of(path).digest)
+    return _short(fingerprint.of_text(" ".join(sorted(lines))))
+
+
+@cache
+def _partition() -> str:
+    module = fingerprint.module_path("fedrepro.data.partition.partition")
+    return _short(fingerprint.of_closure((module,), fingerprint.HANDLING))
+
+
+def of_registered(name: str) -> str:
+    """The fingerprint of a model: of its module, and of what the registry says of it."""
+    entry = models.find(name)
+    layout = " channels_last" if entry.channels_last else ""
+    module = of_sought(models.module_file(name))
+    return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}"))
+
+
+def today() -> dict[str, str]:
+    """The fingerprint of every part of this package; nothing of one's own is among them."""
+    files = {name: file for name, file in part_files().items() if _is_ours(file)}
+    return {
+        CORE: of_core(),
+        PARTITION: _partition(),
+        **{f"method {name}": of_sought(file) for name, file in files.items()},
+        **{f"model {name}": of_registered(name) for name in models.MODELS},
+    }
+
+
+def _is_ours(file: Path) -> bool:
+    return file.is_relative_to(fingerprint.PACKAGE)
+
+
+def _short(digest: str) -> str:
+    return digest[:DIGITS]
+
+
+def _id(part: str, code: str) -> str:
+    """The id of a part whose fingerprint is ``code``; of code that is not blessed, that itself."""
+    entry = blessed().get(part, {})
+    return entry["id"] if entry.get("code") == code else code
+
+
+@cache
+def blessed() -> dict[str, dict[str, str]]:
+    """Part -> ``id`` and the fingerprint, ``code``, of the code that was last shown to have it."""
+    found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def refuse_changed_code() -> None:
+    """Refuse to sign with files that are no longer what this process has imported.
+
+    Raises:
+        UserError: when a file of this package has changed since the process began.
+    """
+    changed = changed_since_the_start()
+    if changed:
+        raise UserError(
+            f"{os.path.relpath(changed)}: changed after this process started, which may have "
+            "loaded the old file: run the same command again"
+        )
+
+
+def changed_since_the_start() -> str | None:
+    """A file of this package that is not as it was when this process began, if there is one."""
+    before, now = fedrepro.CODE_FILES, fedrepro.code_files()
+    return next((path for path in (*before, *now) if before.get(path) != now.get(path)), None)

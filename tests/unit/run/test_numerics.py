@@ -1,0 +1,113 @@
+"""Numerics ids: code that gives the same bits is the same code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fedrepro
+from fedrepro.run import fingerprint, numerics, runner
+from fedrepro.support.errors import UserError
+from support.tiny_run import dataset, partition, run_spec
+
+
+def test_every_part_of_the_code_is_blessed() -> None:
+    """Else say `make bless`: it shows whether the change keeps every bit."""
+    entries, now = numerics.blessed(), numerics.today()
+    assert entries.keys() == now.keys()
+    wrong = {part for part, code in now.items() if entries[part]["code"] != code}
+    assert not wrong, "changed since the last `make bless`"
+
+
+def test_a_run_has_the_ids_of_its_parts() -> None:
+    found = numerics.of_run(run_spec("ima+fedprox@released+fedadam", model="twonn"))
+    names = {"core", "method ima", "method fedprox", "method fedadam", "model twonn"}
+    assert found.keys() == names
+    assert found == {part: numerics.blessed()[part]["id"] for part in names}
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    """What is blessed, to be changed."""
+    changed = {part: dict(entry) for part, entry in numerics.blessed().items()}
+    monkeypatch.setattr(numerics, "blessed", lambda: changed)
+    return changed
+
+
+def test_blessed_code_keeps_the_id_of_the_code_before(entries: dict[str, dict[str, str]]) -> None:
+    entries["core"]["id"] = "older"
+    assert numerics.of_run(run_spec())["core"] == "older"
+
+
+def test_code_that_nobody_blessed_is_other_code(entries: dict[str, dict[str, str]]) -> None:
+    entries["method fedavg"] = {"id": "older", "code": "of before the change"}
+    found = numerics.of_run(run_spec())
+    assert found["method fedavg"] == numerics.today()["method fedavg"] != "older"
+    del entries["core"]
+    assert numerics.of_run(run_spec())["core"] == numerics.today()["core"]
+
+
+def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
+    tmp_path: Path, entries: dict[str, dict[str, str]]
+) -> None:
+    file = tmp_path / "mine.py"
+
+    def now(text: str) -> str:
+        file.write_text(text, encoding="utf-8")
+        for cached in (numerics._of_plugin, fingerprint._imported, numerics.syntax_of):
+            cached.cache_clear()
+        return numerics.of_file("method mine", file)
+
+    text = "from fedrepro.methods.fedprox import FedProx\nclass Mine(FedProx):\n    mu = 1\n"
+    before = now(text)
+    assert now(f"# a remark\n{text}") == before
+    assert now(text.replace("1", "2")) != before
+    entries["method fedprox"]["id"] = "other numbers"
+    assert now(text) != before
+    entries["method fedprox"]["id"] = numerics.today()["method fedprox"]
+    entries["core"] = {"id": "other numbers", "code": "other"}
+    assert now(text) == before  # the core is a part by itself
+
+
+def test_what_a_process_has_loaded_is_what_it_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numerics.refuse_changed_code()
+    path = str(fingerprint.PACKAGE / "engine/optim.py")
+    mtime, size = fedrepro.CODE_FILES[path]
+    monkeypatch.setitem(fedrepro.CODE_FILES, path, (mtime - 1, size))
+    with pytest.raises(UserError, match="optim.py: changed after this process started"):
+        numerics.refuse_changed_code()
+    monkeypatch.undo()
+    monkeypatch.delitem(fedrepro.CODE_FILES, path)  # a file that came later
+    with pytest.raises(UserError, match="optim.py: changed after"):
+        numerics.refuse_changed_code()
+
+
+def test_the_file_of_ids_is_small_and_sorted() -> None:
+    text = numerics.FILE.read_text(encoding="utf-8")
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True) + "\n"
+
+
+def test_a_finished_run_of_the_same_ids_is_not_made_again(tmp_path: Path) -> None:
+    played: list[int] = []
+
+    def carry_out(code: str, ids: dict[str, str]) -> int:
+        played.clear()
+        runner.run(
+            run_spec(rounds=2),
+            dataset(),
+            partition(),
+            tmp_path / "run",
+            code,
+            lambda progress: played.append(progress.round),
+            numerics=ids,
+        )
+        return len(played)
+
+    assert carry_out("as written", {"core": "1"}) == 2
+    assert carry_out("written otherwise", {"core": "1"}) == 0
+    assert carry_out("written otherwise", {"core": "2"}) == 2
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["code"], manifest["numerics"]) == ("written otherwise", {"core": "2"})
+    assert carry_out("as written", {}) == 2  # without ids the code is the identity
