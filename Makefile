@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference test test-slurm check bless chaos fuzz mutants bench bench-peers picture lock clean
+.PHONY: help setup slurm reproduce reference test test-slurm check replay bless chaos fuzz mutants bench bench-peers picture lock clean
 
 PYTHON ?=
 # The build of PyTorch: that of the lock, with CUDA, or with TORCH=cpu the one without, in the same
@@ -61,6 +61,9 @@ fuzz: setup ## the fuzzers with random examples, for about 10 minutes on one cor
 
 mutants: setup ## seed single bugs, see which the tests notice (30 minutes); writes docs/mutants.md
 	@python scripts/mutants.py --report docs/mutants.md
+
+replay: setup ## play the first rounds of the reference results with today's code, and note which agree
+	@python scripts/replay.py
 
 bless: setup ## show that changed code gives the same numbers, bit by bit; writes run/numerics.json
 	@python scripts/bless.py

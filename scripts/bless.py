@@ -3,8 +3,8 @@
 Plays the golden micro-runs (:mod:`micro_runs`) with the code that was blessed last, from a checkout
 of its commit, and with the code of the working tree, on this machine. A part whose code changed and
 whose micro-runs kept every bit keeps its numerics id. One whose bits changed gets a new id, and
-CHANGELOG.md has to say so. Run it after a change and before computing anything; it takes a minute or
-two, and commits nothing.
+CHANGELOG.md has to say so. Run it after a change and before computing anything; it takes a minute
+or two, and commits nothing.
 """
 
 import argparse

@@ -288,7 +288,9 @@ class Graph:
         paper = self.bench.table(wildcards.system, wildcards.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         other = [name for each in settings if (name := self.bench.stands_in_for(each))]
-        text = f"{table.table.model_dump_json()} {self._definitions(table)}"
+        specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
+        today = [numerics.of_run(spec) for spec in specs]  # whose numbers have a verdict
+        text = f"{table.table.model_dump_json()} {self._definitions(table)} {today}"
         return fingerprint.of_text(f"{text} {other}" if other else text)
 
     def _definitions(self, target: Target) -> list[str]:

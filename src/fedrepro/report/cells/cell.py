@@ -31,6 +31,7 @@ class CellRun:
         value: the summary of its learning curve, in printed units; None without a number.
         landed: whether it is a committed reference result.
         changed: keys in which its configuration differs from today's.
+        code: why its numbers are not known to be those of today's code, or "".
         page: its page, relative to the site; None where there is no result.
     """
 
@@ -43,6 +44,7 @@ class CellRun:
     changed: tuple[str, ...]
     folder: str
     page: str | None
+    code: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.tables import Metric, OverClients, RoundsTo, Summary
 from fedrepro.config.targets import Cell, Run, TableTarget
 from fedrepro.config.workbench import Workbench
@@ -21,6 +22,7 @@ from fedrepro.report.cells.measures import Measure, fewer, last, measure_of, unt
 from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
+from fedrepro.run.replayed import other_code
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.files import write_atomically
 
@@ -202,7 +204,8 @@ def _speed_up(own: Result, rival: Result) -> Result:
             why = other.why if other else "not run"
             return replace(run, value=None, why=f"without the wrapper {why}")
         changed = tuple(sorted({*run.changed, *other.changed}))
-        return replace(run, value=other.value / run.value, changed=changed)
+        code = run.code or other.code
+        return replace(run, value=other.value / run.value, changed=changed, code=code)
 
     runs = tuple(map(divided, own.runs))
     values = [run.value for run in runs if run.value is not None]
@@ -285,16 +288,22 @@ def _run(workbench: Workbench, record: RunRecord, measure: Measure, summary: Sum
         changed=_changed(workbench, record) if record.manifest else (),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest else None,
+        code=other_code(record, _spec_of(workbench, record)) if record.manifest else "",
     )
 
 
 def _changed(workbench: Workbench, record: RunRecord) -> tuple[str, ...]:
     """Keys in which a run's configuration differs from today's."""
-    run = record.run
-    today = workbench.run_spec(run.setting, run.method, run.seed).description()
+    today = _spec_of(workbench, record).description()
     then = record.manifest["run"]
     keys = {*today, *then}
     return tuple(sorted(key for key in keys if _plain(today.get(key)) != _plain(then.get(key))))
+
+
+def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
+    """Today's configuration of a run."""
+    run = record.run
+    return workbench.run_spec(run.setting, run.method, run.seed)
 
 
 def _plain(value: object) -> object:
@@ -337,6 +346,11 @@ def _verdict(
         return Verdict(
             "not comparable", f"The configuration has changed since, in {', '.join(changed)}."
         )
+    by_other_code = [run for run in chosen if run.value is not None and run.code]
+    if by_other_code:
+        seeds = " and ".join(str(run.seed) for run in by_other_code)
+        whose = f"Seed{'s' if len(by_other_code) > 1 else ''} {seeds}"
+        return Verdict("not comparable", f"{whose}: {by_other_code[0].code}.")
     if len(tried) < len(result.methods):
         there, wanted = len(tried), len(result.methods)
         are = "is" if there == 1 else "are"

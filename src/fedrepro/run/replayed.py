@@ -1,0 +1,106 @@
+"""Which code a run's numbers are of, in the ids of :mod:`fedrepro.run.numerics`.
+
+A run says so itself. A reference result may be older than these ids, or than a change of code that
+altered other runs' numbers: `make replay` plays its first rounds again with today's code and writes
+down, beside the results of its paper, whether they came out the same.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.targets import Run
+from fedrepro.run import numerics
+from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
+from fedrepro.support.errors import UserError
+
+NAME = "replayed.json"  # in a paper's folder of reference results
+RECORD = "rounds.parquet"  # whose first rows were compared
+
+
+class Replay(NamedTuple):
+    """What came of playing the first rounds of a reference result again.
+
+    Attributes:
+        record: SHA-256 of the rounds.parquet that was compared.
+        numerics: ids of the code that played.
+        rounds: how many were played: up to the first that was evaluated.
+        outcome: "same bits", "within 1e-06" and so on, or where it differs.
+        agrees: whether its numbers are taken for those of that code.
+    """
+
+    record: str
+    numerics: dict[str, str]
+    rounds: int
+    outcome: str
+    agrees: bool
+
+
+def place_of(run: Run) -> tuple[Path, str]:
+    """The file that a run's replay is written down in, and its name there."""
+    system, _, setting = run.setting.partition("/")
+    return PAPERS / system / REFERENCE / NAME, f"{setting}/{run.method}/seed{run.seed}"
+
+
+def read_replays(path: Path) -> dict[str, Replay]:
+    """All replays of a file, by name; none where it is not there.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    try:
+        return TypeAdapter(dict[str, Replay]).validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValidationError) as error:
+        first = str(error).partition("\n")[0]
+        raise UserError(f"{path}: damaged: {first}; `make replay` makes it again") from None
+
+
+@cache  # a table asks for each of its runs
+def _read(path: Path, _changed_at: int) -> dict[str, Replay]:
+    return read_replays(path)
+
+
+def replay_of(record: RunRecord) -> Replay | None:
+    """The replay of just this reference result, if there is one."""
+    if not record.landed:
+        return None
+    file, name = place_of(record.run)
+    path = record.root / file
+    if not path.exists():
+        return None
+    found = _read(path, path.stat().st_mtime_ns).get(name)
+    files: dict[str, Any] = record.manifest.get("files", {})
+    return found if found and found.record == files.get(RECORD) else None
+
+
+def numerics_of(record: RunRecord) -> dict[str, str]:
+    """The ids of the code that a run's numbers are of; none where nobody knows."""
+    replay = replay_of(record)
+    if replay and replay.agrees:
+        return replay.numerics
+    found = record.manifest.get("numerics")
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def other_code(record: RunRecord, today: RunSpec) -> str:
+    """In words, why a run's numbers are not known to be those of today's code; or nothing."""
+    then, now = numerics_of(record), numerics.of_run(today)
+    replay = replay_of(record)
+    if replay and not replay.agrees and replay.numerics == now:
+        return f"played again, its first rounds differ: {replay.outcome}"
+    if not then:
+        return "made before code had numerics ids, and not played again (make replay)"
+    other = sorted(part for part in {*then, *now} if then.get(part) != now.get(part))
+    return f"made by other code: {', '.join(other)}" if other else ""
+
+
+def written(replays: dict[str, Replay]) -> str:
+    """As :func:`read_replays` reads it."""
+    content = {name: replays[name]._asdict() for name in sorted(replays)}
+    return json.dumps(content, indent=1) + "\n"
