@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +301,27 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written
+
+
+def test_without_the_package_for_png_figures_are_svg(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which one line says; with it there are both, and the page links them."""
+    papers, target = published.load(bench.root), figure(bench, "figure_9")
+    give_runs(bench, target, {"mild", "strong"})
+    folder = (bench.root / target.page).parent
+    for installed, kinds in ((False, {".svg"}), (True, {".svg", ".png"})):
+        if not installed:
+            monkeypatch.setitem(sys.modules, "vl_convert", None)
+        site.write_page(bench, target, papers)
+        drawn = [path for path in folder.glob("figure_9-*") if path.stat().st_size]
+        assert {path.suffix for path in drawn} == kinds
+        text = (bench.root / target.page).read_text(encoding="utf-8")
+        assert set(re.findall(r'href="(figure_9-[^"]*)"', text)) == {path.name for path in drawn}
+        said = capsys.readouterr().err
+        assert said.endswith("pip install fedrepro[png]`\n") != installed
+        assert said.count("\n") == (not installed)
+        monkeypatch.undo()
 
 
 def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:
