@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # None where PyTorch has it no longer.
 ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
@@ -125,9 +126,10 @@ def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
 
     It fails rather than to fall back to something slow and different.
     """
+    options: dict[str, Any] = {"fullgraph": True, "dynamic": False}
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
-        return torch.compile(function, fullgraph=True, dynamic=False, recompile_limit=limit)
-    # Releases without that argument have one limit for all that is compiled.
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, limit)
-    return torch.compile(function, fullgraph=True, dynamic=False)
+        options["recompile_limit"] = limit
+    else:  # releases without that argument have one limit for all that is compiled
+        config = torch._dynamo.config
+        config.recompile_limit = max(config.recompile_limit, limit)
+    return torch.compile(function, **options)
