@@ -48,7 +48,7 @@ SAID = "said.txt"  # by the last tests, in each copy
 SEED = 1
 # Imported once, before anything is forked: all that is slow, and nothing of the package.
 WARM = (
-    "torch", "torch._dynamo", "pandas", "pyarrow.parquet", "pydantic", "altair", "jinja2",
+    "torch", "torch._dynamo", "pandas", "pyarrow.parquet", "pydantic", "jinja2",
     "safetensors.torch", "scipy.stats", "sklearn.model_selection", "PIL.Image",
 )  # fmt: skip
 # What must notice a change in a room, the quickest first, but for what waits for the compiler.

@@ -1,5 +1,6 @@
 """A small project with its own copy of the package, for tests that run Snakemake for real."""
 
+import ast
 import os
 import re
 import shutil
@@ -93,6 +94,29 @@ class Project:
         text = file.read_text(encoding="utf-8")
         assert old in text, f"{path} has changed: this test must follow"
         file.write_text(text.replace(old, new), encoding="utf-8")
+
+    def add_code(self, *modules: str) -> None:
+        """Let modules of the package define something more, whatever they say now."""
+        for module in modules:
+            with (self.root / "src/fedrepro" / module).open("a", encoding="utf-8") as file:
+                file.write("\n\ndef added() -> int:\n    return 1\n")
+
+    def reword_errors(self, *modules: str) -> None:
+        """Let modules of the package raise errors with other words, and nothing else."""
+        for module in modules:
+            file = self.root / "src/fedrepro" / module
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            raised = (each for each in ast.walk(tree) if isinstance(each, ast.Raise))
+            words = [
+                node
+                for each in raised
+                for node in ast.walk(each)
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            ]
+            assert words, f"{module} raises nothing with words"
+            for node in words:
+                node.value = f"other {node.value}"
+            file.write_text(ast.unparse(tree), encoding="utf-8")
 
     def snakemake(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call Snakemake; stderr is in stdout."""

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -111,6 +112,12 @@ def test_runs_of_a_workbench_are_found_by_name() -> None:
         fr.load("aaggff/heart", "fedavg", 77, root=ROOT)
 
 
+def lossless(method: str, seed: int, values: list[float]) -> fr.Run:
+    run = finished(method, seed, values)
+    run.rounds["loss"] = np.nan
+    return run
+
+
 def finished(method: str, seed: int, values: list[float]) -> fr.Run:
     run = fr.Run(Path(), {"run": {"method": method, "seed": seed}})
     columns = {"round": range(1, len(values) + 1), "test_accuracy": values}
@@ -125,10 +132,22 @@ def test_comparison_is_paired_by_seed() -> None:
     assert table.loc["a"].tolist() == [2, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
     assert table.loc["b", "gain"] == pytest.approx((0.0 + 0.2) / 2)
     assert fr.compare({"x": ours[0], "y": theirs})["seeds"].to_dict() == {"x": 1, "y": 2}
-    drawn = fr.plot([ours, theirs]).to_dict()
-    (rows,) = drawn["datasets"].values()
-    assert {(row["run"], row["round"], row["value"]) for row in rows} >= {("b", 3, 0.6)}
-    assert len(rows) == 12
+
+
+def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
+    ours = [finished("a", 1, [0.1, 0.5, 0.7]), finished("a", 2, [0.1, 0.3, 0.3])]
+    drawn = fr.plot({"ours <1>": ours, "theirs": finished("b", 1, [0.2, 0.6, 0.6])})
+    drawn.save(tmp_path / "curves.svg")
+    root = ElementTree.parse(tmp_path / "curves.svg").getroot()
+    assert root.get("aria-label") == (
+        "test accuracy by round: ours <1> ends at 0.5, theirs ends at 0.6."
+    )
+    words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"ours <1>", "theirs", "round", "test accuracy"} <= set(words)
+    assert "var(" not in drawn.svg  # it needs no style sheet
+    assert len(repr(drawn)) < 80  # what a notebook writes beside it
+    with pytest.raises(UserError, match="theirs: loss: no number in a round that all seeds have"):
+        fr.plot({"theirs": lossless("b", 1, [0.2])}, of="loss")
 
 
 @pytest.mark.parametrize(

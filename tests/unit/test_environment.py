@@ -10,6 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from support.places import ROOT
 
@@ -58,6 +59,34 @@ def test_the_lock_satisfies_every_dependency(project, lock, platform):
         assert wanted.specifier.contains(version, prereleases=True), (
             f"requirements.lock has {pin}, pyproject.toml wants {text}: run `make lock`"
         )
+
+
+def test_the_lock_has_nothing_that_was_taken_out(project):
+    """Below each pin stands who wants it; this project must still want what is there for it."""
+    pins = re.split(r"^(?=[a-z0-9])", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+    ours = {re.split("[=;]", pin)[0].strip() for pin in pins if "fedrepro (pyproject.toml" in pin}
+    texts = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    assert ours == {canonicalize_name(Requirement(text).name) for text in texts}
+
+
+def test_make_installs_what_the_site_and_its_models_take(project):
+    extras = project["project"]["optional-dependencies"]
+    wanted = {*extras["png"], *extras["text"], *extras["vision"]}
+    assert wanted <= set(project["dependency-groups"]["dev"])
+
+
+def test_pytorch_ends_with_the_version_that_the_tests_see(project, lock):
+    """What is not public of it may be gone, or something else, in the next one."""
+    (wanted,) = [
+        one
+        for text in project["project"]["dependencies"]
+        if (one := Requirement(text)).name == "torch"
+    ]
+    (pin,) = [pin for pin, _ in lock if pin.name == "torch"]
+    (version,) = [one.version for one in pin.specifier]
+    major, minor, *_ = Version(version).release
+    assert wanted.specifier.contains(f"{major}.{minor}.9")
+    assert not wanted.specifier.contains(f"{major}.{minor + 1}.0")
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "scripts/uv-requirements.txt"])

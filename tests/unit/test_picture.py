@@ -1,4 +1,4 @@
-"""The README's picture shows today's page."""
+"""The README's picture says what today's page says."""
 
 import importlib.util
 from pathlib import Path
@@ -16,4 +16,13 @@ def test_the_picture_in_the_readme_is_todays(tmp_path: Path) -> None:
     assert "(docs/site.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
     with Image.open(picture.PICTURE) as image:
         of = image.info[picture.KEY]
-    assert of == picture.made_from(picture.write_page(tmp_path)), "make picture"
+    page = picture.write_page(tmp_path)
+    assert of == picture.made_from(page), "make picture"
+    text = page.read_text(encoding="utf-8")
+    styled = text.replace("<table", '<table style="color: red"').replace(
+        "</head>", "<style/></head>"
+    )
+    page.write_text(styled, encoding="utf-8")
+    assert styled != text and of == picture.made_from(page)
+    page.write_text(text.replace("</h1>", " or not</h1>"), encoding="utf-8")
+    assert of != picture.made_from(page)

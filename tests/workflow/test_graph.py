@@ -288,17 +288,18 @@ def test_each_seed_and_each_way_of_sharing_has_a_partition_of_its_own(world: Pro
 
 
 def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Project) -> None:
-    world.edit("src/fedrepro/models/superfed.py", "bias=False", "bias=True")
-    world.edit("src/fedrepro/analysis/landscape.py", "_like_filters", "_as_filters")
-    world.edit("src/fedrepro/models/discriminators.py", "LeakyReLU(0.2)", "LeakyReLU(0.1)")
-    world.edit("src/fedrepro/methods/distilling/weighting.py", "unbiased=False", "unbiased=True")
+    world.add_code(
+        "models/superfed.py",
+        "analysis/landscape.py",
+        "models/discriminators.py",
+        "methods/distilling/weighting.py",
+    )
     redone = runs("b/fedavg", "b/strong") | LANDSCAPE | QUALITY | COSTS | TOY
     assert world.due() == redone | pages("heat", *DRAWN, "table_3", "costs", "toy")
 
 
 def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> None:
-    dealing = "src/fedrepro/data/partition/dealing.py"
-    world.edit(dealing, "random.permutation(samples)", "random.permutation(samples)[::-1]")
+    world.add_code("data/partition/dealing.py")
     due = world.due()
     assert partitions(*PARTITIONS) | runs(*RUNS) | LANDSCAPE | REGRETS | QUALITY <= due
     assert not any("downloads" in path or "results/data" in path for path in due)

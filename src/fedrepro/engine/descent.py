@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from fedrepro.engine import tree
+from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
@@ -95,7 +95,8 @@ def _alone(
             change, state = ctx.optimizer.update(
                 gradient(ctx, sent, own, bound, batch), state, moving, ctx.lr
             )
-            torch._foreach_add_(params, [leaf.detach() for leaf in tree.leaves_as(change, moving)])
+            for param, leaf in zip(params, tree.leaves_as(change, moving), strict=True):
+                param.add_(leaf.detach())
         return tree.copy(bound), tree.copy(state)
     state = _laid_out(tree.ordered_as(state, moving), params)
     advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
@@ -220,7 +221,5 @@ def _step(
 
 @lru_cache
 def _compiled_step() -> Callable[..., tuple[Tree, Tree]]:
-    # Imported only when wanted: the compiler costs seconds. fullgraph: fail rather than fall back
-    # to something slow and different. One compilation for every gradient of every method.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-    return torch.compile(_step, fullgraph=True, dynamic=False)
+    # Made only when wanted: the compiler costs seconds. One for every gradient of every method.
+    return internals.compiled(_step, 64)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch.func import vmap
 
-from fedrepro.engine import tree
+from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
 from fedrepro.engine.processes import Stacked, can_deal, deal
@@ -164,8 +164,7 @@ def _every_client(
 @lru_cache
 def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]]:
     # One compilation for every number of steps that a round's longest client can have.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 2 * UNROLLED)
-    return torch.compile(_every_client, fullgraph=True, dynamic=False)
+    return internals.compiled(_every_client, 2 * UNROLLED)
 
 
 def can_compile(device: str) -> bool:

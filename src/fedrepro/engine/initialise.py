@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from fedrepro.engine.tree import Tree
 
 Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers of weights and a bias
+BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 def _drawn(leaf: Tensor, draw: Callable[[Tensor], object]) -> None:
@@ -112,7 +113,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
             _normal(layer.weight, 0.0, 1.0, rng)
         elif isinstance(layer, nn.RNNBase):
             _recurrent(layer, rng)
-        elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.modules.batchnorm._BatchNorm):
+        elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | BatchNorm):
             layer.reset_parameters()  # ones, zeros and fresh statistics: no randomness
         elif next(layer.parameters(recurse=False), None) is not None:
             raise TypeError(f"no initial weights known for {type(layer).__name__}")

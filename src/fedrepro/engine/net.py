@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedrepro.engine import tree
-from fedrepro.engine.initialise import initialise
+from fedrepro.engine import internals, tree
+from fedrepro.engine.initialise import BatchNorm, initialise
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, bad_value
+
+Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
+AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
 
 
 class Net:
@@ -183,8 +185,7 @@ class Net:
     @property
     def mixes_samples(self) -> bool:
         """Whether a sample's output depends on the other samples of its mini-batch."""
-        normalisers = nn.modules.batchnorm._BatchNorm
-        return any(isinstance(layer, normalisers) for layer in self.module.modules())
+        return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
 
     @property
     def moves_buffers(self) -> bool:
@@ -198,9 +199,8 @@ class Net:
         """
         if isinstance(theta, dict) and theta.keys() == self._bound.keys():
             with torch.no_grad():
-                torch._foreach_copy_(
-                    tree.leaves(self._bound), [theta[name] for name in self._bound]
-                )
+                for name, leaf in self._bound.items():
+                    leaf.copy_(theta[name])
             return self._bound
         free = self._laid_out(tree.copy(theta))
         for leaf in tree.leaves(self.trainable(free)):
@@ -239,7 +239,7 @@ def _draws(layer: nn.Module) -> bool:
     torchvision's StochasticDepth and timm's DropPath are known by their names, as neither package
     need be there. DistilBERT's attention draws by itself, but has a layer of dropout as well.
     """
-    if isinstance(layer, nn.modules.dropout._DropoutNd):
+    if isinstance(layer, Dropout | AlphaDropout):
         return layer.p > 0
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
@@ -265,14 +265,14 @@ def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
     every = tree.leaves(theta)
     wanted = [leaf for leaf in every if leaf.requires_grad]
     if not wanted:
-        if torch.compiler.is_compiling() or _is_mapped():  # clients side by side
+        if torch.compiler.is_compiling() or internals.is_mapped():  # clients side by side
             return torch.func.grad(loss)(theta)
         free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), theta)
         return differentiate(loss, free)
     if not torch.is_grad_enabled():  # on the server
         with torch.enable_grad():
             return differentiate(loss, theta)
-    found = _backward(loss(theta), tuple(wanted))
+    found = internals.backward(loss(theta), tuple(wanted))
     gradients = [
         torch.zeros_like(leaf) if gradient is None else gradient
         for leaf, gradient in zip(wanted, found, strict=True)
@@ -280,35 +280,6 @@ def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
     if len(wanted) == len(every):
         return tree.rebuild(theta, iter(gradients))
     return _rebuild_trainable(theta, dict(zip(map(id, wanted), gradients, strict=True)))
-
-
-def _is_mapped() -> bool:
-    """Whether this is called inside a transformation of torch.func."""
-    level: int = torch._C._functorch.maybe_current_level() or 0
-    return level > 0
-
-
-def _backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    """``torch.autograd.grad(loss, wanted, allow_unused=True)`` without its checks of arguments.
-
-    They take 35 us of every step, as long as the arithmetic of a small model.
-    """
-    engine = torch.autograd.Variable._execution_engine
-    found: tuple[Tensor | None, ...] = engine.run_backward(
-        (loss,),
-        (_one(loss.dtype, loss.device),),
-        False,  # keep the graph
-        False,  # make a graph of the gradient
-        wanted,
-        True,  # allow what the loss does not depend on
-        accumulate_grad=False,
-    )
-    return found
-
-
-@lru_cache
-def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.ones((), dtype=dtype, device=device)
 
 
 def _rebuild_trainable(theta: Tree, gradients: dict[int, Tensor]) -> Tree:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedrepro.engine import tree
+from fedrepro.engine import internals, tree
 from fedrepro.engine.tree import Tree
 
 Rate = float | Tensor
@@ -64,22 +64,17 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
             for param in params
         ]
 
-        # One pass over memory, where separate operations need ten.
         def step(gradients: list[Tensor], rate: float) -> None:
-            torch._fused_sgd_(
+            internals.move_by_sgd(
                 params,
                 [
                     gradient.contiguous(memory_format=form)
                     for gradient, form in zip(gradients, formats, strict=True)
                 ],
                 velocity,
-                weight_decay=weight_decay,
+                rate=rate,
                 momentum=momentum,
-                lr=rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-                is_first_step=False,
+                weight_decay=weight_decay,
             )
 
         return step
@@ -139,20 +134,24 @@ def adam(
         each = len(params)
         m, v, steps = state[:each], state[each : 2 * each], state[-1]
         taken = float(steps)
+        add, add_, mul_, lerp_ = map(internals.each, ("add", "add_", "mul_", "lerp_"))
+        sqrt, div_, addcmul_, addcdiv_ = map(
+            internals.each, ("sqrt", "div_", "addcmul_", "addcdiv_")
+        )
 
         def step(gradients: list[Tensor], rate: float) -> None:
             nonlocal taken
             taken += 1
             steps.fill_(taken)
             if weight_decay:
-                gradients = list(torch._foreach_add(gradients, params, alpha=weight_decay))
-            torch._foreach_lerp_(m, gradients, 1 - beta1)
-            torch._foreach_mul_(v, beta2)
-            torch._foreach_addcmul_(v, gradients, gradients, 1 - beta2)
-            lengths = torch._foreach_sqrt(v)
-            torch._foreach_div_(lengths, math.sqrt(1 - beta2**taken))
-            torch._foreach_add_(lengths, epsilon)
-            torch._foreach_addcdiv_(params, m, lengths, -rate / (1 - beta1**taken))
+                gradients = list(add(gradients, params, alpha=weight_decay))
+            lerp_(m, gradients, 1 - beta1)
+            mul_(v, beta2)
+            addcmul_(v, gradients, gradients, value=1 - beta2)
+            lengths = list(sqrt(v))
+            div_(lengths, math.sqrt(1 - beta2**taken))
+            add_(lengths, epsilon)
+            addcdiv_(params, m, lengths, value=-rate / (1 - beta1**taken))
 
         return step
 

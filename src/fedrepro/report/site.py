@@ -1,6 +1,7 @@
 """The site: static pages that open from disk, without network and without scripts."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fedrepro.report.pages.downloads import (
     as_csv,
     as_latex,
     as_png,
+    has_png,
     light_colours,
     rows_as_csv,
     standalone,
@@ -60,7 +62,8 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         records, template = runs_of(workbench.root, table), "table.html.j2"
     elif isinstance(target, FigureTarget):
         content = figure_page(workbench, target, published)
-        _write_figure(renderer, page, content["drawn"])
+        content["png"] = has_png()
+        _write_figure(renderer, page, content["drawn"], png=content["png"])
         records, template = content["records"], "figure.html.j2"
     elif isinstance(target, SearchTarget):
         content = search_page(workbench, target, published)
@@ -98,8 +101,11 @@ def _write_downloads(
     renderer.write_text(page.with_suffix(".json"), table.to_json())
 
 
-def _write_figure(renderer: Renderer, page: Path, drawn: Drawn) -> None:
+def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:
     """A figure's panels as files of their own, and its numbers, beside its page."""
+    if not png:
+        line = "drawn as SVG; PNG files take `pip install fedrepro[png]`"
+        print(f"fedrepro: {SITE / page}: {line}", file=sys.stderr)
     sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
     colours = light_colours(sheet)
     for number, panel in enumerate(drawn.panels, start=1):
@@ -107,7 +113,8 @@ def _write_figure(renderer: Renderer, page: Path, drawn: Drawn) -> None:
             svg = standalone(panel.svg, colours)
             place = page.with_name(f"{page.stem}-{number}.svg")
             renderer.write_text(place, svg)
-            renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
+            if png:
+                renderer.write_bytes(place.with_suffix(".png"), as_png(svg))
     if drawn.rows:
         renderer.write_text(page.with_suffix(".csv"), rows_as_csv(drawn.header, drawn.rows))
 

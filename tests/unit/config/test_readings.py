@@ -1,6 +1,5 @@
 """A setting's released reading: what it holds, how one asks for it, what a run of it does."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,12 +140,6 @@ def test_released_settings_are_measured_as_released(bench: Workbench, item: str)
         assert isinstance(metric, OverClients)
         assert metric.of.endswith("_batch") == row.setting.endswith("@released"), row.label
         assert (metric.over_clients, metric.weighted) == ("average", False)
-
-
-def test_the_workflow_s_folders_may_be_named_so(bench: Workbench) -> None:
-    rules = (ROOT / "workflow/rules/common.smk").read_text(encoding="utf-8")
-    found = re.search(r'setting=r"(.*)"', rules)
-    assert found and all(re.fullmatch(found[1], name) for name in bench.settings)
 
 
 def asked_for(bench: Workbench, name: str) -> str:

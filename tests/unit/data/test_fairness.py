@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from sklearn.model_selection import train_test_split
 
 from fedrepro.data.catalogue.catalogue import load_datasets
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -103,7 +104,6 @@ def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:
 
 
 def test_natural_clients_are_split_as_by_scikit_learn() -> None:
-    sklearn = pytest.importorskip("sklearn.model_selection")
     random = np.random.RandomState(0)
     for seed in range(30):
         groups = np.repeat([0, 1], random.randint(10, 200, 2))
@@ -114,7 +114,7 @@ def test_natural_clients_are_split_as_by_scikit_learn() -> None:
         assert made.test is not None
         for group in (0, 1):
             mine = np.flatnonzero(groups == group)
-            _, test = sklearn.train_test_split(
+            _, test = train_test_split(
                 mine, test_size=0.2, random_state=seed, stratify=labels[mine]
             )
             assert made.test[group].tolist() == sorted(test.tolist())

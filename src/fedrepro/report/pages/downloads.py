@@ -121,18 +121,32 @@ def light_colours(style_sheet: str) -> dict[str, str]:
     return dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6});", block))
 
 
-def standalone(svg: str, colours: Mapping[str, str]) -> str:
-    """A chart of a page as a file of its own: with its colours, its size and a ground."""
+def standalone(svg: str, colours: Mapping[str, str], scale: float = 1.0) -> str:
+    """A chart of a page as a file of its own: with its colours, its size and a ground.
+
+    Args:
+        scale: how large it is shown, of its own size.
+    """
     coloured = re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]], svg)
     width, height = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
     ground = f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
     head, _, rest = coloured.partition(">")
     head = re.sub(r' style="[^"]*"', "", head)
-    return f'{head} width="{width}" height="{height}">{ground}{rest}\n'
+    shown, tall = round(scale * int(width)), round(scale * int(height))
+    return f'{head} width="{shown}" height="{tall}">{ground}{rest}\n'
+
+
+def has_png() -> bool:
+    """Whether :func:`as_png` has the package that it needs, which is the extra ``png``."""
+    try:
+        import vl_convert  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def as_png(svg: str) -> bytes:
-    """A standalone chart in twice its size."""
+    """A standalone chart in twice its size; where :func:`has_png`."""
     import vl_convert
 
     return bytes(vl_convert.svg_to_png(svg, scale=2))

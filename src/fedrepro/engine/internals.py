@@ -1,0 +1,135 @@
+"""What is taken from PyTorch's internals because it is faster, each with its public counterpart.
+
+Internals may go without notice. Where PyTorch has one no longer, its public counterpart serves: to
+the same bits unless the docstring says otherwise. `pyproject.toml` admits no version that the tests
+have not seen, in which an internal could mean something else.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# None where PyTorch has it no longer.
+ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
+LEVEL = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", None)
+FUSED_SGD = getattr(torch, "_fused_sgd_", None)
+
+
+def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """``torch.autograd.grad(loss, wanted, allow_unused=True)`` without its checks of arguments.
+
+    They take 35 us of every step, as long as the arithmetic of a small model.
+
+    Args:
+        loss: a scalar.
+        wanted: leaves of its graph, which is freed.
+
+    Returns:
+        The gradient of each, None where ``loss`` does not depend on it.
+    """
+    if ENGINE is None:
+        return torch.autograd.grad(loss, wanted, allow_unused=True)
+    found: tuple[Tensor | None, ...] = ENGINE.run_backward(
+        (loss,),
+        (_one(loss.dtype, loss.device),),
+        False,  # keep the graph
+        False,  # make a graph of the gradient
+        wanted,
+        True,  # allow what the loss does not depend on
+        accumulate_grad=False,
+    )
+    return found
+
+
+@lru_cache
+def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones((), dtype=dtype, device=device)
+
+
+def is_mapped() -> bool:
+    """Whether this is called inside a transformation of torch.func."""
+    if LEVEL is not None:
+        return (LEVEL() or 0) > 0
+    try:
+        torch.empty(()).requires_grad_()  # refused inside of one
+    except RuntimeError:
+        return True
+    return False
+
+
+def each(operation: str) -> Callable[..., list[Tensor]]:
+    """A tensor's method for lists of tensors in one call, such as ``each("add_")(ones, others)``.
+
+    The lists are of one length; all other arguments are the same for every tensor.
+    """
+    together: Callable[..., list[Tensor]] | None = getattr(torch, f"_foreach_{operation}", None)
+    return together or partial(_one_by_one, operation)
+
+
+def _one_by_one(operation: str, *arguments: Any, **options: Any) -> list[Tensor]:
+    lists = [argument for argument in arguments if isinstance(argument, list)]
+    scalars = [argument for argument in arguments if not isinstance(argument, list)]
+    return [
+        getattr(tensor, operation)(*others, *scalars, **options)
+        for tensor, *others in zip(*lists, strict=True)
+    ]
+
+
+def move_by_sgd(
+    params: list[Tensor],
+    gradients: list[Tensor],
+    velocity: list[Tensor],
+    *,
+    rate: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """A step of stochastic gradient descent in place, in one pass over memory.
+
+    The public counterpart takes up to four, and with momentum rounds otherwise in the last bits.
+
+    Args:
+        gradients: each with the strides of its parameter.
+        velocity: moved with the parameters; empty without ``momentum``.
+    """
+    if FUSED_SGD is not None:
+        FUSED_SGD(
+            params,
+            gradients,
+            velocity,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+        return
+    for place, (param, gradient) in enumerate(zip(params, gradients, strict=True)):
+        if weight_decay:
+            gradient = gradient.add(param, alpha=weight_decay)
+        if momentum:
+            gradient = velocity[place].mul_(momentum).add_(gradient)
+        param.add_(gradient, alpha=-rate)
+
+
+def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
+    """``function`` as one kernel for each kind of arguments, at most ``limit`` of them.
+
+    It fails rather than to fall back to something slow and different.
+    """
+    options: dict[str, Any] = {"fullgraph": True, "dynamic": False}
+    if "recompile_limit" in inspect.signature(torch.compile).parameters:
+        options["recompile_limit"] = limit
+    else:  # releases without that argument have one limit for all that is compiled
+        config = torch._dynamo.config
+        config.recompile_limit = max(config.recompile_limit, limit)
+    return torch.compile(function, **options)

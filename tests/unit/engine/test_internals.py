@@ -1,0 +1,129 @@
+"""What PyTorch's internals do, its public functions do where a version has no such internals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from fedrepro.engine import internals, tree
+from fedrepro.engine.net import differentiate
+from fedrepro.engine.optim import Optimizer, adam, sgd
+from fedrepro.support.rng import stream
+from support.worlds import assert_close, federation, play
+
+FOREACH = ("add", "add_", "mul_", "lerp_", "sqrt", "div_", "addcmul_", "addcdiv_")
+
+
+def gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch as it would be without any of the names that are not public."""
+    for name in ("ENGINE", "LEVEL", "FUSED_SGD"):
+        assert getattr(internals, name) is not None  # this version has it
+        monkeypatch.setattr(internals, name, None)
+    for name in FOREACH:
+        monkeypatch.delattr(torch, f"_foreach_{name}")
+
+
+def test_gradients_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = stream(1, "internals")
+    theta = {"w": torch.randn(5, 3, generator=rng).requires_grad_(), "unused": torch.ones(2)}
+    theta["unused"].requires_grad_()
+    x = torch.randn(7, 5, generator=rng)
+
+    def gradient() -> dict[str, Tensor]:
+        return differentiate(lambda theta: (x @ theta["w"]).tanh().square().sum(), theta)
+
+    before = gradient()
+    gone(monkeypatch)
+    after = gradient()
+    assert all(torch.equal(before[name], after[name]) for name in theta)
+    assert before["w"].abs().sum() > 0 and not before["unused"].any()
+
+
+def test_a_transformation_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inside() -> list[bool]:
+        seen = []
+
+        def look(x: Tensor) -> Tensor:
+            seen.append(internals.is_mapped())
+            return (x * x).sum()
+
+        vmap(look)(torch.ones(3))
+        torch.func.grad(look)(torch.ones(3))
+        look(torch.ones(3, requires_grad=True))
+        with torch.no_grad():
+            look(torch.ones(3))
+        return seen
+
+    assert inside() == [True, True, False, False]
+    gone(monkeypatch)
+    assert inside() == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "tolerance"),
+    [
+        (adam(0.5, 0.9), 0.0),
+        (adam(0.9, 0.99, 0.01), 0.0),
+        (sgd(), 0.0),
+        (sgd(0.9, 0.01), 1e-12),  # a fused step rounds a product and a sum at once
+    ],
+)
+def test_steps_in_place_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, optimizer: Optimizer, tolerance: float
+) -> None:
+    rng = stream(2, "internals")
+    shapes = {"w": (9, 4), "b": (3,)}
+
+    def draw() -> dict[str, Tensor]:
+        return {
+            name: torch.randn(shape, generator=rng, dtype=torch.float64)
+            for name, shape in shapes.items()
+        }
+
+    start, gradients = draw(), [draw() for _ in range(6)]
+
+    def moved() -> list[Tensor]:
+        params, state = tree.copy(start), optimizer.init(start)
+        assert optimizer.advance is not None
+        advance = optimizer.advance(tree.leaves(params), tree.leaves(state))
+        for gradient in gradients:
+            advance(tree.leaves_as(gradient, params), 0.1)
+        return [*tree.leaves(params), *tree.leaves(state)]
+
+    before = moved()
+    gone(monkeypatch)
+    assert not torch.equal(before[0], start["w"])
+    for one, other in zip(before, moved(), strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_the_compiler_is_asked_for_as_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an argument, or in releases that have none by what is configured for all."""
+    asked: list[int | None] = []
+
+    def new(function: Callable[..., Any], *, recompile_limit: int, **options: bool) -> Any:
+        asked.append(recompile_limit)
+        assert options == {"fullgraph": True, "dynamic": False}
+        return function
+
+    def old(function: Callable[..., Any], *, fullgraph: bool, dynamic: bool) -> Any:
+        assert fullgraph and not dynamic
+        asked.append(torch._dynamo.config.recompile_limit)
+        return function
+
+    with torch._dynamo.config.patch(recompile_limit=5):
+        for compiler in (new, old):
+            monkeypatch.setattr(torch, "compile", compiler)
+            assert internals.compiled(abs, 40)(-1) == 1
+    assert asked == [40, 40]
+
+
+@pytest.mark.parametrize("name", ["fedavg", "scaffold", "apfl"])
+def test_whole_rounds_need_no_internals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = federation(name)
+    before = play(world)[0]
+    gone(monkeypatch)
+    assert_close(play(world)[0], before, 1e-12)
