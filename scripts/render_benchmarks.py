@@ -56,16 +56,17 @@ it (W1, W4); the bare loop uses PyTorch's default layout.
 BESIDE_OTHERS = """
 ## Comparison with other simulators
 
-The same measure, taken alternately in one call of `make bench-peers`. Each framework runs in its own
-process with the same PyTorch and is used through its public interface (`tests/benchmarks/peers`):
-FedAvg with the same model, tensors in memory and the same number of steps, without tests or records.
+The same measure, taken alternately in one call of `make bench-peers`. Each framework runs in its
+own process with the same PyTorch and is used through its public interface
+(`tests/benchmarks/peers`): FedAvg with the same model, tensors in memory and the same number of
+steps, without tests or records.
 
 {ratios}
 
-The second table compares a complete task, from the command to the accuracy after {rounds} rounds, with each
-framework's own loading, testing after every round and logging: {task_title}. Data and partition are
-the same for all; downloads and installation are not counted. Each framework samples its own clients,
-which affects the accuracy.
+The second table compares a complete task, from the command to the accuracy after {rounds} rounds,
+with each framework's own loading, testing after every round and logging: {task_title}. Data and
+partition are the same for all; downloads and installation are not counted. Each framework samples
+its own clients, which affects the accuracy.
 
 {task}
 {missing}
@@ -75,14 +76,14 @@ which affects the accuracy.
 BFLOAT16 = """
 ## bfloat16 training
 
-Settings with `precision: bfloat16` compute the products of convolutions and matrices with 8 bits of
-precision. The rows "bfloat16" above use it, on a processor with{native} instructions for it. {title}:
-the table shows test accuracy, the mean of the last {rounds} rounds.
+Settings with `precision: bfloat16` compute the products of convolutions and matrices with 8 bits
+of precision. The rows "bfloat16" above use it, on a processor with{native} instructions for it.
+{title}: the table shows test accuracy, the mean of the last {rounds} rounds.
 
 {accuracies}
 
-bfloat16 differs from float32 by {difference:+.2f} points over {count} seeds, 95 % interval ± {half_width:.2f}
-(paired t), and takes {cpu:.2f} of its CPU time.
+bfloat16 differs from float32 by {difference:+.2f} points over {count} seeds, 95 % interval ±
+{half_width:.2f} (paired t), and takes {cpu:.2f} of its CPU time.
 
 {machine}
 """
@@ -103,10 +104,10 @@ because most of their gain is lost when another run uses the same caches.
 WHERE = """
 ## Where a run spends its time
 
-Shares of the CPU time of complete runs at scale paper, extrapolated from a few rounds on random data
-of the real sizes (`tests/benchmarks/shares.py`): what happens in every round or evaluation counts as
-often as in the complete run. "Evaluation" includes that of all clients at the end. "Store" covers
-checkpoints, clients' states and the finished folder. "Start" covers the imports.
+Shares of the CPU time of complete runs at scale paper, extrapolated from a few rounds on random
+data of the real sizes (`tests/benchmarks/shares.py`): what happens in every round or evaluation
+counts as often as in the complete run. "Evaluation" includes that of all clients at the end.
+"Store" covers checkpoints, clients' states and the finished folder. "Start" covers the imports.
 
 {shares}
 
@@ -116,12 +117,13 @@ checkpoints, clients' states and the finished folder. "Start" covers the imports
 """
 
 OF_REPRODUCE = """\
-The jobs of the last `make reproduce` in this folder, as recorded by Snakemake. Several run at a time.
+The jobs of the last `make reproduce` in this folder, as recorded by Snakemake. Several run at a
+time.
 
 {jobs}
 
-The rounds of runs took {training:,.0f} s of CPU time, {share:.0%} of these {seconds:,.0f} s: training and
-evaluation, without starts, data and records.\
+The rounds of runs took {training:,.0f} s of CPU time, {share:.0%} of these {seconds:,.0f} s:
+training and evaluation, without starts, data and records.\
 """
 
 DEALT_OUT = """
@@ -129,8 +131,8 @@ DEALT_OUT = """
 
 {ratios}
 
-How many times as fast `parallel` rounds are as `sequential` ones in wall time, with two processes on
-two cores: medians of runs measured alternately. Each client is trained by one process; "whole
+How many times as fast `parallel` rounds are as `sequential` ones in wall time, with two processes
+on two cores: medians of runs measured alternately. Each client is trained by one process; "whole
 clients" is the most that two cores can gain with that number of clients per round. "Two runs" is
 what this machine's two cores gain over one core when each runs the same rounds separately, at the
 same time.
@@ -143,9 +145,9 @@ DECISIONS = """
 
 {decisions}
 
-Each rule computes the mixing coefficients of one round from synthetic losses. CPU time is the median of
-15 such steps on one core; memory is the peak of one step, including the old and the new state
-(`tests/benchmarks/test_aggregation.py`). AAggFF-D is linear in the number of clients.
+Each rule computes the mixing coefficients of one round from synthetic losses. CPU time is the
+median of 15 such steps on one core; memory is the peak of one step, including the old and the new
+state (`tests/benchmarks/test_aggregation.py`). AAggFF-D is linear in the number of clients.
 
 {replay}
 
@@ -233,7 +235,9 @@ def parallel_section() -> str:
 def peers_section() -> str:
     """Other simulators on the same workloads; says so where they are not measured."""
     if not PEERS.exists():
-        return "\n## Comparison with other simulators\n\nNot measured here: run `make bench-peers`.\n"
+        return (
+            "\n## Comparison with other simulators\n\nNot measured here: run `make bench-peers`.\n"
+        )
     one = json.loads(PEERS.read_text())
     ratios = {(each["framework"], each["workload"]): each["ratio"] for each in one["rounds"]}
 
