@@ -9,7 +9,7 @@
 include: "workflow/Snakefile"
 
 
-# The default target of an included file does not count.
+# Snakemake ignores the default target of an included file, so this repeats it.
 rule everything:
     default_target: True
     input:

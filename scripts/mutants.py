@@ -395,12 +395,13 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
     lines = [
         "# Seeded bugs",
         "",
-        "Written by `make mutants`: single changes of the package, each run against the tests of",
-        f"its room (`scripts/mutants.py`). A sample, drawn with seed {SEED}. What a test noticed",
-        "is not tried again while the changed file is the same; what none did is, at each call.",
-        "How drawings look (colours, sizes, ticks) is left out: it is neither right nor wrong.",
+        "`make mutants` writes this page (`scripts/mutants.py`). It changes one thing in a package",
+        "at a time and runs that package's tests. The changes are a sample, drawn with seed",
+        f"{SEED}. A change that a test noticed is tried again only after its file has changed; one",
+        "that no test noticed is tried in every call. The look of drawings (colours, sizes, ticks)",
+        "is left out, because tests do not define it.",
         "",
-        "| room | possible | tried | noticed when first tried | noticed now | rate |",
+        "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",
     ]
     rows = [

@@ -34,15 +34,15 @@ FRAMEWORKS = {
 TEXT = """\
 # Benchmarks
 
-Rendered by `make bench` and `make bench-peers` from `results/bench/*.json`; not typed.
+`make bench` and `make bench-peers` render this page from `results/bench/*.json`; do not edit it.
 
-Each workload is trained by FedAvg twice in the same process, by turns: by the engine and by a bare
-PyTorch loop (one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps, one thread:
-`tests/benchmarks/loops.py`). A figure is the median ratio of their steps per CPU second: 1.00 is as
-fast as the bare loop, more is faster. The vectorised executor stacks clients and compiles the
-stacked step; compiling happens once per run and is not counted. Neither side evaluates or records.
-The engine lays convolutional networks that gain from it (W1, W4) out with their channels last; the
-bare loop has them as PyTorch makes them.
+FedAvg trains each workload alternately with the engine and with a bare PyTorch loop, in the same
+process. The bare loop has one `nn.Module`, one `torch.optim.SGD`, tensors in memory, the same steps
+and one thread (`tests/benchmarks/loops.py`). Each figure is the median ratio of their steps per CPU
+second: 1.00 is as fast as the bare loop, more is faster. The vectorised executor stacks clients and
+compiles the stacked step; compilation happens once per run and is not counted. Neither side
+evaluates or records. The engine uses channels-last layout for convolutional networks that gain from
+it (W1, W4); the bare loop uses PyTorch's default layout.
 
 {titles}
 
@@ -54,18 +54,19 @@ bare loop has them as PyTorch makes them.
 {start}{peers}{precision}{stacking}{parallel}{shares}{store}{aggregation}"""
 
 BESIDE_OTHERS = """
-## Beside other simulators
+## Comparison with other simulators
 
-The same measure, all by turns in one call of `make bench-peers`: each framework in a process of its
-own with the same PyTorch, driven by its public interface (`tests/benchmarks/peers`), with FedAvg,
-the same model, tensors in memory and the same number of steps, without tests or records.
+The same measure, taken alternately in one call of `make bench-peers`. Each framework runs in its
+own process with the same PyTorch and is used through its public interface
+(`tests/benchmarks/peers`): FedAvg with the same model, tensors in memory and the same number of
+steps, without tests or records.
 
 {ratios}
 
-And a whole task, from the command to the accuracy after {rounds} rounds, with each framework's own
-loading, testing after every round and logging: {task_title}. Data and partition are the same for
-all; fetching and installing are not counted. Who trains with which clients is each one's own draw,
-and so is a part of the accuracy.
+The second table compares a complete task, from the command to the accuracy after {rounds} rounds,
+with each framework's own loading, testing after every round and logging: {task_title}. Data and
+partition are the same for all; downloads and installation are not counted. Each framework samples
+its own clients, which affects the accuracy.
 
 {task}
 {missing}
@@ -73,27 +74,27 @@ and so is a part of the accuracy.
 """
 
 BFLOAT16 = """
-## Fewer bits
+## bfloat16 training
 
-Settings with `precision: bfloat16` train with the products of convolutions and matrices in 8
-bits of precision; the rows "bfloat16" above are theirs, on a processor with{native}
-instructions for it. {title}: test accuracy, mean of the last {rounds} rounds.
+Settings with `precision: bfloat16` compute the products of convolutions and matrices with 8 bits
+of precision. The rows "bfloat16" above use it, on a processor with{native} instructions for it.
+{title}: the table shows test accuracy, the mean of the last {rounds} rounds.
 
 {accuracies}
 
-In bfloat16 {difference:+.2f} points over {count} seeds, 95 % interval ± {half_width:.2f}
-(paired t); CPU time {cpu:.2f} of float32's.
+bfloat16 differs from float32 by {difference:+.2f} points over {count} seeds, 95 % interval ±
+{half_width:.2f} (paired t), and takes {cpu:.2f} of its CPU time.
 
 {machine}
 """
 
 STACKED = """
-## Which runs are stacked
+## Which runs are vectorised
 
-How many times as fast clients side by side are as one after another, CPU time by turns on W2 by
-the clients' momentum; compiling takes some {compiling:.0f} s beside it. `PAYS_FROM` in
-`engine/executors.py` follows from it. Steps as FedAvg's with momentum are left one after another:
-most of what they gain here is lost where another run uses the same caches.
+How many times as fast stacked clients are as sequential ones, in CPU time measured alternately on
+W2, by the clients' momentum; compilation takes about {compiling:.0f} s more. `PAYS_FROM` in
+`engine/executors.py` follows from these numbers. Steps like FedAvg's with momentum stay sequential,
+because most of their gain is lost when another run uses the same caches.
 
 {ratios}
 
@@ -101,12 +102,12 @@ most of what they gain here is lost where another run uses the same caches.
 """
 
 WHERE = """
-## Where the time of a run goes
+## Where a run spends its time
 
-Shares of the CPU time of whole runs at scale paper, of which a few rounds are played on random
-data of the real sizes (`tests/benchmarks/shares.py`): what is done every round or at every
-evaluation counts as often as in the whole run. "Evaluation" includes all clients' at the end,
-"store" checkpoints, clients' states and the finished folder, "start" the imports.
+Shares of the CPU time of complete runs at scale paper, extrapolated from a few rounds on random
+data of the real sizes (`tests/benchmarks/shares.py`): what happens in every round or evaluation
+counts as often as in the complete run. "Evaluation" includes that of all clients at the end.
+"Store" covers checkpoints, clients' states and the finished folder. "Start" covers the imports.
 
 {shares}
 
@@ -116,13 +117,13 @@ evaluation counts as often as in the whole run. "Evaluation" includes all client
 """
 
 OF_REPRODUCE = """\
-The jobs of the last `make reproduce` in this folder, of which several run at a time, as Snakemake
-wrote them down:
+The jobs of the last `make reproduce` in this folder, as recorded by Snakemake. Several run at a
+time.
 
 {jobs}
 
-Of these {seconds:,.0f} s the rounds of runs took {training:,.0f} s of CPU time, {share:.0%}: that
-is training and evaluation, without starts, data and records.\
+The rounds of runs took {training:,.0f} s of CPU time, {share:.0%} of these {seconds:,.0f} s:
+training and evaluation, without starts, data and records.\
 """
 
 DEALT_OUT = """
@@ -130,22 +131,23 @@ DEALT_OUT = """
 
 {ratios}
 
-How many times as fast as `sequential` the rounds of `parallel` are by the wall clock, with two
-processes on two cores: medians of runs by turns. Clients are dealt out whole: "whole clients" is
-what two cores could gain with as many of them in a round as there are. "Two runs" is what this
-machine's two cores gain over one when each plays the same rounds by itself, at the same time.
+How many times as fast `parallel` rounds are as `sequential` ones in wall time, with two processes
+on two cores: medians of runs measured alternately. Each client is trained by one process; "whole
+clients" is the most that two cores can gain with that number of clients per round. "Two runs" is
+what this machine's two cores gain over one core when each runs the same rounds separately, at the
+same time.
 
 {machine}
 """
 
 DECISIONS = """
-## One decision on mixing coefficients
+## Cost of one adaptive weighting
 
 {decisions}
 
-CPU time is the median of 15 decisions on synthetic losses on one core; memory is the most that one
-decision takes, both states counted (`tests/benchmarks/test_aggregation.py`). AAggFF-D is linear in
-the number of clients.
+Each rule computes the mixing coefficients of one round from synthetic losses. CPU time is the
+median of 15 such steps on one core; memory is the peak of one step, including the old and the new
+state (`tests/benchmarks/test_aggregation.py`). AAggFF-D is linear in the number of clients.
 
 {replay}
 
@@ -202,8 +204,8 @@ def start_line() -> str:
         return ""
     start = json.loads(START.read_text())
     return (
-        f"\nFrom the command to the end of a run's first round, in a new process "
-        f"(`{start['command']}`, data prepared): {start['seconds']:.1f} s of wall time, "
+        f"\nFrom the command to the end of the first round, in a new process with prepared data "
+        f"(`{start['command']}`): {start['seconds']:.1f} s of wall time and "
         f"{start['cpu_seconds']:.1f} s of CPU time, medians of {len(start['measurements'])} "
         f"(load {start['machine']['load']:.1f} on {start['machine']['cores']} cores).\n"
     )
@@ -226,14 +228,16 @@ def parallel_section() -> str:
         for one in measured
     ]
     limits = ["whole clients", "two runs"]
-    head = ["", "ratio", "lowest to highest", *limits, "a round of `sequential`"]
+    head = ["", "ratio", "lowest to highest", *limits, "one `sequential` round"]
     return DEALT_OUT.format(ratios=table(head, rows), machine=machine_line(measured))
 
 
 def peers_section() -> str:
     """Other simulators on the same workloads; says so where they are not measured."""
     if not PEERS.exists():
-        return "\n## Beside other simulators\n\nNot measured here: `make bench-peers` does it.\n"
+        return (
+            "\n## Comparison with other simulators\n\nNot measured here: run `make bench-peers`.\n"
+        )
     one = json.loads(PEERS.read_text())
     ratios = {(each["framework"], each["workload"]): each["ratio"] for each in one["rounds"]}
 
@@ -331,7 +335,7 @@ def reproduce_lines() -> str:
     """What the time of `make reproduce` goes into; says so where it has not been."""
     one = json.loads(REPRODUCE.read_text()) if REPRODUCE.exists() else {}
     if not one.get("jobs") or not one["training"]:
-        return "The shares of `make reproduce` are missing: it has not been in this folder."
+        return "The shares of `make reproduce` are missing: it has not been run in this folder."
     seconds = sum(taken for _, taken in one["jobs"].values())
     by_time = sorted(one["jobs"].items(), key=lambda job: -job[1][1])
     rows = [
@@ -353,12 +357,12 @@ def store_section() -> str:
     (one,) = json.loads(STORE.read_text())
     return (
         "\n## Personal models of many clients\n\n"
-        f"{one['clients']:,} clients, each with a model of its own of {one['parameters']:,} "
-        f"parameters, {one['bytes_of_states'] / 1e9:.1f} GB on disk, ten clients in a round "
-        "(SuPerFed, `tests/benchmarks/client_states.py`): at most "
-        f"{one['peak_memory_bytes'] / 1e9:.2f} GB of memory; a round takes "
-        f"{one['seconds_per_round']:.1f} s, of which reading and writing the models is "
-        f"{one['share_of_the_store']:.0%}.\n"
+        f"SuPerFed with {one['clients']:,} clients, each with its own model of "
+        f"{one['parameters']:,} parameters, {one['bytes_of_states'] / 1e9:.1f} GB on disk, ten "
+        "clients per round (`tests/benchmarks/client_states.py`): a run needs at most "
+        f"{one['peak_memory_bytes'] / 1e9:.2f} GB of memory. A round takes "
+        f"{one['seconds_per_round']:.1f} s, {one['share_of_the_store']:.0%} of it for reading and "
+        "writing the models.\n"
     )
 
 
@@ -389,7 +393,7 @@ def aggregation_section() -> str:
             f"{int(rounds):,} rounds of {int(clients):,} clients, replayed by {one['executor']}: "
             f"{one['seconds']:.0f} s of CPU time."
         )
-    head = ["rule", "clients", "taking part", "CPU time", "memory"]
+    head = ["rule", "clients", "per round", "CPU time", "memory"]
     return DECISIONS.format(
         decisions=table(head, rows), replay="\n".join(lines), machine=machine_line(measured)
     )
@@ -397,7 +401,7 @@ def aggregation_section() -> str:
 
 def main() -> None:
     if not ENGINE.exists():
-        print(f"{ENGINE} is missing: `make bench` measures it; {PAGE} stays as it is")
+        print(f"{ENGINE} is missing: run `make bench`. {PAGE} is unchanged")
         print(peers_section())
         return
     measured = sorted(
@@ -421,7 +425,7 @@ def main() -> None:
     )
     PAGE.write_text(page)
     print(page[page.index("|") :])
-    print(f"{PAGE} is rendered anew")
+    print(f"rendered {PAGE}")
 
 
 if __name__ == "__main__":

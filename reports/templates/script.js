@@ -1,4 +1,4 @@
-// Sorting, filtering and searching. Without it nothing is missing but these.
+// Sorting, filtering and searching. Everything else works without JavaScript.
 (() => {
   "use strict";
   const make = (tag, parts = {}, ...inside) => {
@@ -53,7 +53,7 @@
   if (tables.length) {
     const method = make("input", { type: "search", placeholder: "such as FedAvg" });
     const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["weak", "\u2248 compatible but weak"],
-      ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "without one"]].map(
+      ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "no verdict"]].map(
       ([key, name]) => make("option", { value: key }, name)));
     const apply = () => tables.forEach(table => filter(table, method.value, verdict.value));
     method.addEventListener("input", apply);
@@ -64,7 +64,7 @@
     place.before(tools);
   }
 
-  // Search: the list of all pages is a script of its own, as a page from disk may fetch nothing else.
+  // Search: the list of all pages is a separate script, because a page opened from disk cannot fetch data.
   const up = document.documentElement.dataset.up, nav = document.querySelector(".masthead .wrap");
   const field = make("input", { type: "search", placeholder: "Search", ariaLabel: "Search the site" });
   const list = make("ul", { hidden: true });

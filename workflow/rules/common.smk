@@ -12,8 +12,7 @@ from snakemake.resources import Resources
 if workflow.is_main_process:
     forget_dead_calls()
 
-# The graph is millions of objects that all stay: to look for garbage among them takes a tenth of the
-# time.
+# The graph is millions of long-lived objects. Searching them for garbage took a tenth of the time.
 gc.set_threshold(50_000)
 
 GRAPH = open_graph(config)

@@ -13,8 +13,8 @@ rule partition:
         "../envs/fedrepro.yaml"
     params:
         code=GRAPH.partition_code,
-        # That the function takes `output` keeps the name from being compared with the last run's:
-        # which of several settings it is does not matter.
+        # Because the function takes `output`, Snakemake does not compare its value with the last
+        # run's. Any of the settings that share the partition may be named.
         setting=lambda wildcards, output: GRAPH.setting_of_partition(wildcards),
     shell:
         "fedrepro --log {log} partition {params.setting} --seed {wildcards.seed}"

@@ -1,5 +1,5 @@
-# Tables of numbers, then pages that show them; figures are drawn from the runs and from what was
-# analysed in them. All of it only reads what other rules have computed.
+# Tables of numbers, then the pages that show them. Figures are drawn from runs and from their analyses.
+# These rules only read what other rules have computed.
 
 
 rule table:
@@ -25,7 +25,7 @@ rule page:
         GRAPH.inputs_of_page,
     output:
         "reports/site/{system}/{item}.html",
-        # For `snakemake --report`, which takes single files.
+        # For `snakemake --report`, which needs self-contained files.
         report(
             "results/report/{system}/{item}.html",
             caption="../report/page.rst",

@@ -4,8 +4,8 @@
 rule run:
     input:
         GRAPH.inputs_of_run,
-        # To wait for. Not as `ancient`: of a run that waits for another that is made again,
-        # Snakemake then overlooks what else has changed.
+        # The parent run, so that this run waits for it. Not marked `ancient`: while the parent is
+        # being made again, Snakemake would then overlook other changes of this run's inputs.
         trunk=GRAPH.trunk_of_run,
     output:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
@@ -20,18 +20,18 @@ rule run:
     threads: GRAPH.bench.config.threads
     resources:
         **GRAPH.resources(DEFAULTS),
-        # Of which an allocation has as many as are given to it: docs/cluster.md.
+        # An allocation shared by several runs limits how many of them run at a time: docs/cluster.md.
         slot=1,
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,
-    # How a run is executed does not make it another run, so it is no parameter.
+    # How a run is executed is not part of its identity, so it is not a parameter.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         f" --seed {{wildcards.seed}}{GRAPH.execution}"
 
 
-# The loss around a run's model, for figures that ask for it.
+# The loss around a run's model, for figures that show it.
 rule landscape:
     input:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
@@ -45,14 +45,14 @@ rule landscape:
         "../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
     params:
-        # Asked for only where there is such a figure.
+        # Evaluated only if there is such a figure.
         code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
     shell:
         "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"
 
 
-# The loss through models that a run kept, likewise: on a line, or on a plane.
+# The loss on a line or plane through models that a run kept, also for figures.
 rule landscape_through:
     input:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
@@ -72,7 +72,7 @@ rule landscape_through:
         " --seed {wildcards.seed} {params.arguments}"
 
 
-# The terms of the expected loss, over runs that differ in their seed.
+# The terms of the expected loss, over runs with different seeds.
 rule decompose:
     input:
         GRAPH.runs_of_seeds,
@@ -93,7 +93,7 @@ rule decompose:
         " --seeds {params.seeds} --samples {wildcards.samples}"
 
 
-# The regret of a run's decisions, for figures that ask for it.
+# The regret of a run's mixing coefficients, for figures that show it.
 rule regret:
     input:
         "results/runs/{setting}/{method}/seed{seed}/manifest.json",
@@ -110,8 +110,8 @@ rule regret:
         " --seed {wildcards.seed}"
 
 
-# What the synthetic set of a run is worth, for tables and figures that ask for it. How it is judged
-# is no part of the run.
+# The quality of a run's synthetic set, for tables and figures that show it. How it is evaluated is not
+# part of the run's identity.
 rule quality:
     input:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",

@@ -1,4 +1,4 @@
-# What is computed for a paper without a run, such as the costs of methods: the same at both scales.
+# Results for a paper that need no run, such as the costs of methods. They are the same at both scales.
 
 
 rule study:

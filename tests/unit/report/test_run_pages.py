@@ -121,7 +121,7 @@ def test_its_losses_are_curves_with_words_and_it_has_no_accuracy(bench: Workbenc
 def test_who_is_given_a_run_names_it(bench: Workbench) -> None:
     write_all(bench)
     text = page_of(bench, FEDGO)
-    assert "Given discriminators:" in text
+    assert "Inputs: discriminators:" in text
     assert "../../../../runs/fedgo/digits-critics-demo/discriminators/seed1.html" in text
     assert "Distillation loss by round" in text and "it ends at 0.0012." in text
     assert "the Kullback-Leibler divergence" in text

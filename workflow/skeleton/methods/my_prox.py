@@ -1,7 +1,7 @@
-"""A method of your own: one frozen dataclass, and the hooks in which it differs from FedAvg.
+"""Your own method: one frozen dataclass, and the hooks in which it differs from FedAvg.
 
-It is called as this file. It composes with wrappers and server optimizers (`ima+my_prox`,
-`my_prox+fedadam`); `fedrepro.engine.method.Method` has all hooks, each with what it may do.
+Its name is the name of this file. It composes with wrappers and server optimizers (`ima+my_prox`,
+`my_prox+fedadam`). `fedrepro.engine.method.Method` documents all hooks.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from fedrepro.engine.tree import Tree
 
 @dataclass(frozen=True)
 class MyProx(Method):
-    """Mine: a proximal term keeps clients near the sent model (as FedProx)."""
+    """Mine: a proximal term keeps clients near the global model (as in FedProx)."""
 
-    mu: float = 0.01  # a hyperparameter, which config/experiments/*.yaml may set
+    mu: float = 0.01  # a hyperparameter; config/experiments/*.yaml may set it
 
     def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
         """The loss of a mini-batch at parameters ``theta``; ``sent`` is what the server sent."""

@@ -1,4 +1,4 @@
-"""A model of your own: a function of this file's name."""
+"""Your own model: a function with the name of this file."""
 
 import math
 
@@ -6,8 +6,8 @@ from torch import nn
 
 from fedrepro.models.classifier import Classifier
 
-# It decides how clients are run, not what comes out: linear, mlp, convolutional (where there is no
-# such line), recurrent or transformer.
+# Affects only how clients are executed, not the result: linear, mlp, convolutional (the default),
+# recurrent or transformer.
 FAMILY = "mlp"
 
 
@@ -15,12 +15,12 @@ def small_mlp(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """One hidden layer.
 
     Args:
-        input_shape: of one sample, such as (1, 28, 28) or (15,).
-        outputs: classes, or 1 for a binary task.
+        input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
+        outputs: the number of classes, or 1 for a binary task.
 
     Returns:
-        A body and a head, as personalised methods keep the head apart. Other methods take any
-        module. Weights are drawn later, from the run's seed.
+        A body and a head, because personalised methods treat the head separately. Other methods
+        accept any module. Weights are drawn later, from the run's seed.
     """
     body = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 32), nn.ReLU())
     return Classifier(body, nn.Linear(32, outputs))
