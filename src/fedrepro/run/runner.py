@@ -104,6 +104,7 @@ def run(
                     _replace(place, folder)
                 checkpoint.discard(partial)
                 return before
+        told = {"data": data, **manifest.origin(spec)}
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity, sharing.note)
         trunk = sharing.trunk
@@ -118,7 +119,7 @@ def run(
                 scoring.context_after(plan, state), state.server
             )
             facts = facts_of(product, spec, dataset, plan.outputs, partition)
-            return _finish(plan, state, code, data, partial, folder, (product.tensors, facts))
+            return _finish(plan, state, code, told, partial, folder, (product.tensors, facts))
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -268,12 +269,16 @@ def _finish(
     plan: Plan,
     state: State,
     code: str,
-    data: Mapping[str, Any],
+    told: Mapping[str, Any],
     partial: Path,
     folder: Path,
     product: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the files, among them ``product`` with what it says of itself; put them in place."""
+    """Write the files, among them ``product`` with what it says of itself; put them in place.
+
+    Args:
+        told: what else the manifest tells.
+    """
     staged = partial / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
@@ -287,7 +292,7 @@ def _finish(
     save_tree(staged / MODEL, *product)
     for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
         shutil.copyfile(file, staged / file.name)
-    described = {**manifest.describe(plan, state, code, staged), "data": data}
+    described = {**manifest.describe(plan, state, code, staged), **told}
     described["seal"] = fingerprint.of_manifest(described)
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(plan, state))

@@ -1,7 +1,7 @@
 """The page of a run."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedrepro.config.tables import Metric
@@ -11,7 +11,7 @@ from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.sample_sheets import sheets_of
-from fedrepro.run.results import RunRecord
+from fedrepro.run.results import RunRecord, flatten
 
 BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
@@ -126,13 +126,3 @@ def _further(record: RunRecord) -> list[Panel]:
             words = f"{title} by round, setting {record.run.setting}: it ends at {end}."
             charts.append(Panel(title, curves.draw([line], description=words, unit=unit)))
     return charts
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Nested keys as dotted ones."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
-        elif not isinstance(value, Mapping):
-            yield name, value
