@@ -10,6 +10,7 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
+from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord, flatten
 
@@ -52,6 +53,7 @@ def run_page(
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
+    beside: Sequence[RunFile] = (),
 ) -> dict[str, Any]:
     """The content of a run's page: what cells take from it, its curves, its manifest, its cost.
 
@@ -59,6 +61,7 @@ def run_page(
         uses: pages of tables and figures that need it.
         cells: those of tables.
         given: by need, the runs that it was given.
+        beside: its files that the page links to.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
@@ -96,6 +99,9 @@ def run_page(
             *flatten(manifest.get("hardware", {})),
             *((f"{name}, version", value) for name, value in flatten(manifest.get("packages", {}))),
         ],
+        "commits": commits_of(manifest),
+        "version": manifest.get("packages", {}).get("fedrepro"),
+        "beside": beside,
         "files": list(manifest.get("files", {}).items()),
     }
 
