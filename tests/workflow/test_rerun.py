@@ -83,6 +83,29 @@ def test_a_deleted_table_is_made_again_alone(project: Project) -> None:
     assert "1 of 1 steps" in called.stdout
 
 
+def test_why_says_what_snakemake_does(project: Project) -> None:
+    """With the records that Snakemake itself has written."""
+    arguments = ("why", "ima/tiny", "fedprox", "--seed", "1")
+    said = project.fedrepro(*arguments).stdout
+    assert project.due(FEDPROX) == set()
+    assert said.startswith("Snakemake leaves it as it is, unless")
+    assert "has no record" not in said and said.endswith("nothing differs\n")
+    project.edit(
+        "src/fedrepro/methods/fedprox.py", 'sent["params"], mu,', 'sent["params"], 2 * mu,'
+    )
+    project.edit(project.experiment, "rounds: 2", "rounds: 3")
+    said = project.fedrepro(*arguments).stdout
+    assert project.due(FEDPROX) == {FEDPROX}
+    assert said.startswith(
+        "Snakemake makes it again, as\n"
+        "  the code that decides its numbers has changed since\n"
+        "  its configuration has changed since\n"
+    )
+    assert "    changed: methods/fedprox.py\n" in said and "    rounds: 2 -> 3\n" in said
+    listed = project.snakemake("-n", FEDPROX).stdout
+    assert "run ima/tiny fedprox 1: Params have changed since last execution: fedrepro" in listed
+
+
 def test_the_command_writes_the_files_that_the_rule_writes(project: Project) -> None:
     folder = (project.root / FEDPROX).parent
     names = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")

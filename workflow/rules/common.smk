@@ -5,12 +5,14 @@ import gc
 from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
+from fedrepro.workflow.reasons import shorten
 from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.run.syntax import remember
 from snakemake.resources import Resources
 
 if workflow.is_main_process:
     forget_dead_calls()
+    shorten(workflow)
 
 # The graph is millions of long-lived objects. Searching them for garbage took a tenth of the time.
 gc.set_threshold(50_000)

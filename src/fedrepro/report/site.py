@@ -37,6 +37,7 @@ from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.run_files import write_files
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
@@ -175,7 +176,8 @@ def write_runs(
             for need, run in given_to(workbench, record.run).items()
         }
         needed, asked = uses.get(record.run, []), cells.get(record.run, [])
-        content = run_page(record, partition, needed, asked, given)
+        files = write_files(renderer, record)
+        content = run_page(record, partition, needed, asked, given, files)
         renderer.write(record.page, "run.html.j2", content)
 
 

@@ -21,8 +21,10 @@ from fedrepro.config.run_spec import RunSpec
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import own
+from fedrepro.support import checkout, own
 
+PLUGINS = "plugins"
+KINDS: tuple[own.Kind, ...] = ("methods", "models")  # whose files count in a run's code
 PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
@@ -67,6 +69,54 @@ def _of_code(composition: str, model: str, folders: tuple[Path | None, ...]) -> 
     digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
+
+
+def files_of_code(spec: RunSpec) -> dict[str, str]:
+    """The digest of each file that counts in :func:`of_code`, by a name that is no path.
+
+    Files of the package are named from its folder, those of plug-ins as ``plugins/methods/x.py``.
+    A model that was given as an object has no file.
+    """
+    model = spec.setting.model
+    named = models.find(model).make is None
+    starts = code_of_run(spec.composition, model) if named else code_around_model(spec.composition)
+    files = {_named(path): path for path in closure(starts, OUTSIDE_A_RUN)}
+    return {name: syntax_of(path).digest for name, path in sorted(files.items())}
+
+
+def file_of_code(name: str) -> tuple[Path, str] | None:
+    """The folder in which a file that :func:`files_of_code` names lies today, and its path there.
+
+    None for one of a plug-in folder that there is not.
+    """
+    kind = next((kind for kind in KINDS if name.startswith(f"{PLUGINS}/{kind}/")), None)
+    if kind is None:
+        return PACKAGE, name
+    folder = own.folder_of(kind)
+    return (folder, name.removeprefix(f"{PLUGINS}/{kind}/")) if folder else None
+
+
+def checkouts_of(files: Iterable[str]) -> dict[str, Any]:
+    """What git knows of the folders that files of code are in, as :func:`files_of_code` names them.
+
+    Returns:
+        By ``fedrepro`` and, where there are such files, ``plugins/methods`` and so on: commit and
+        whether the folder's code differs from it (:mod:`fedrepro.support.checkout`), or None.
+    """
+    found: dict[str, Any] = {PACKAGE.name: checkout.of_package()}
+    for kind in KINDS:
+        folder = own.folder_of(kind)
+        if folder and any(name.startswith(f"{PLUGINS}/{kind}/") for name in files):
+            found[f"{PLUGINS}/{kind}"] = checkout.of_folder(folder.absolute())
+    return found
+
+
+def _named(path: Path) -> str:
+    for kind in KINDS:
+        folder = own.folder_of(kind)
+        if folder is not None and path.is_relative_to(folder):
+            return f"{PLUGINS}/{kind}/{path.relative_to(folder).as_posix()}"
+    return _shown(path)
 
 
 def code_of_run(composition: str, model: str) -> tuple[Path, ...]:

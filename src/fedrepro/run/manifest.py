@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from fedrepro.config.run_spec import RunSpec
 from fedrepro.engine import tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan
@@ -23,19 +24,35 @@ PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
     """What is known before the first round, and decides the bits of a result."""
-    execution = plan.spec.execution
     return {
-        "run": plan.spec.description(),
-        "config_hash": fingerprint.of_config(plan.spec),
+        **of_spec(plan.spec, code, numerics),
+        "executor": plan.executor,
+        "threads": plan.threads,
+    }
+
+
+def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
+    """What is known of :func:`subject` without the data."""
+    return {
+        "run": spec.description(),
+        "config_hash": fingerprint.of_config(spec),
         "code": code,
         **({"numerics": dict(numerics)} if numerics else {}),
-        "executor": plan.executor,
-        "device": execution.device,
-        "threads": plan.threads,
+        "device": spec.execution.device,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},
-        "hardware": hardware(execution.device),
+        "hardware": hardware(spec.execution.device),
     }
+
+
+def origin(spec: RunSpec) -> dict[str, Any]:
+    """Where the code came from: commits, and a digest for each file that counted.
+
+    It describes a run and decides nothing: the files' digests are in ``code`` already, and equal
+    code may come from many commits. To be asked for before the first round, as a commit may follow.
+    """
+    files = fingerprint.files_of_code(spec)
+    return {"code_files": files, "git": fingerprint.checkouts_of(files)}
 
 
 def describe(

@@ -191,7 +191,11 @@ def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
 
     A run is damaged when its tables are not what its manifest says; such a run has no numbers.
     """
-    folder = landed_folder(run) if landed else run.folder
+    return read_folder(root, run, landed_folder(run) if landed else run.folder, landed)
+
+
+def read_folder(root: Path, run: Run, folder: Path, landed: bool = False) -> RunRecord:
+    """What became of a run whose files are, or should be, in ``folder``."""
     try:
         manifest = _json(root, folder / "manifest.json")
         timing = _json(root, folder / "timing.json") or {}
@@ -200,8 +204,14 @@ def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
     if manifest is None:
         state, why = _missing(root, run, landed)
         return RunRecord(root, run, folder, landed, state, why)
-    if not isinstance(manifest.get("run", {}), dict):
-        raise UserError(f"{folder / 'manifest.json'}: damaged: run: expected keys with values")
+    if not manifest:
+        why = f"{folder / 'manifest.json'}: damaged: there is nothing in it"
+        return RunRecord(root, run, folder, landed, "damaged", why)
+    for key in ("run", "files"):
+        if not isinstance(manifest.get(key, {}), dict):
+            raise UserError(
+                f"{folder / 'manifest.json'}: damaged: {key}: expected keys with values"
+            )
     state, why = _became(manifest)
     changed = next(changed_files(root / folder, manifest, ".parquet"), None)
     if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
@@ -231,6 +241,16 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
         else:
             if found != sha256:
                 yield f"{name} is not what its manifest says"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested keys as dotted ones."""
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        elif not isinstance(value, Mapping):
+            yield name, value
 
 
 def find_run(root: Path, run: Run) -> RunRecord:

@@ -108,6 +108,7 @@ def run(
                     _replace(place, folder)
                 checkpoint.discard(partial)
                 return before
+        told = {"data": data, **manifest.origin(spec)}
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity, sharing.note)
         trunk = sharing.trunk
@@ -123,7 +124,7 @@ def run(
             )
             facts = facts_of(product, spec, dataset, plan.outputs, partition)
             made = product.tensors, facts
-            return _finish(plan, state, code, numerics, data, partial, folder, made)
+            return _finish(plan, state, code, numerics, told, partial, folder, made)
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -276,12 +277,16 @@ def _finish(
     state: State,
     code: str,
     numerics: Numerics,
-    data: Mapping[str, Any],
+    told: Mapping[str, Any],
     partial: Path,
     folder: Path,
     product: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the files, among them ``product`` with what it says of itself; put them in place."""
+    """Write the files, among them ``product`` with what it says of itself; put them in place.
+
+    Args:
+        told: what else the manifest tells.
+    """
     staged = partial / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
@@ -295,7 +300,7 @@ def _finish(
     save_tree(staged / MODEL, *product)
     for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
         shutil.copyfile(file, staged / file.name)
-    described = {**manifest.describe(plan, state, code, numerics, staged), "data": data}
+    described = {**manifest.describe(plan, state, code, numerics, staged), **told}
     described["seal"] = fingerprint.of_manifest(described)
     _write_json(staged / "manifest.json", described)
     _write_json(staged / "timing.json", manifest.timing(plan, state))

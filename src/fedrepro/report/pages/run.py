@@ -1,7 +1,7 @@
 """The page of a run."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedrepro.config.tables import Metric
@@ -10,8 +10,9 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
+from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
-from fedrepro.run.results import RunRecord
+from fedrepro.run.results import RunRecord, flatten
 
 BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
@@ -52,6 +53,7 @@ def run_page(
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
+    beside: Sequence[RunFile] = (),
 ) -> dict[str, Any]:
     """The content of a run's page: what cells take from it, its curves, its manifest, its cost.
 
@@ -59,6 +61,7 @@ def run_page(
         uses: pages of tables and figures that need it.
         cells: those of tables.
         given: by need, the runs that it was given.
+        beside: its files that the page links to.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
@@ -96,6 +99,9 @@ def run_page(
             *flatten(manifest.get("hardware", {})),
             *((f"{name}, version", value) for name, value in flatten(manifest.get("packages", {}))),
         ],
+        "commits": commits_of(manifest),
+        "version": manifest.get("packages", {}).get("fedrepro"),
+        "beside": beside,
         "files": list(manifest.get("files", {}).items()),
     }
 
@@ -126,13 +132,3 @@ def _further(record: RunRecord) -> list[Panel]:
             words = f"{title} by round, setting {record.run.setting}: it ends at {end}."
             charts.append(Panel(title, curves.draw([line], description=words, unit=unit)))
     return charts
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Nested keys as dotted ones."""
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
-        elif not isinstance(value, Mapping):
-            yield name, value

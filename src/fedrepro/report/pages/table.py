@@ -13,9 +13,9 @@ from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
-from fedrepro.report.pages.run import flatten
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import rule_in_words
+from fedrepro.run.results import flatten
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -46,6 +46,18 @@ class Renderer:
     def write_bytes(self, page: Path, content: bytes) -> None:
         with write_atomically(self.root / SITE / page) as temporary:
             temporary.write_bytes(content)
+
+    def write_changed(self, page: Path, content: bytes) -> None:
+        """Write a file that has other bytes; to compare them is cheaper than to write safely."""
+        path = self.root / SITE / page
+        if not path.is_file() or path.read_bytes() != content:
+            self.write_bytes(page, content)
+
+    def remove_others(self, folder: Path, names: Collection[str]) -> None:
+        """Remove the files of a folder of the site that have other names."""
+        for file in (self.root / SITE / folder).glob("*"):
+            if file.name not in names and file.is_file():
+                file.unlink(missing_ok=True)
 
     def write_assets(self) -> None:
         for source in sorted((self.templates / "assets").iterdir()):

@@ -1,0 +1,133 @@
+"""``fedrepro why``: what differs between a run and another, or between a run and today."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrepro.cli.run import add_run, requested, require_seed
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import UserError, bad_value
+
+if TYPE_CHECKING:
+    from fedrepro.run.difference import Side
+    from fedrepro.run.results import RunRecord
+
+OTHER = "SETTING METHOD SEED, or a manifest.json, or the folder that it is in"
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "why",
+        help="why a run would be made again, or what differs from another run",
+        description="Without --other: why Snakemake would make a run again, and what differs "
+        "between the run's manifest and today's configuration, code, packages, machine and data. "
+        "With --other: what differs between two runs, and the first round in which their numbers "
+        "do. Changed files of code are shown as by `git diff`, where git knows the commits. Of a "
+        "run that was not made here, the reference result is taken, if there is one.",
+        epilog="Example: fedrepro why ima/fmnist-shards2-demo fedavg --seed 1 --other "
+        "ima/fmnist-shards2-demo fedprox 1",
+    )
+    add_run(parser)
+    parser.add_argument("--other", nargs="+", metavar="OTHER", help=OTHER)
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    workbench, run = requested(arguments)
+    if arguments.other is None:
+        explain(workbench, run)
+        return
+    from fedrepro.run.difference import of_manifests, of_rounds, titled
+
+    sides = _side(_found(workbench, run)), _side(_other(workbench, arguments.other))
+    for word, side in zip(("from", "to"), sides, strict=True):
+        print(f"{word} {side.name}")
+    print(*titled({**of_manifests(*sides), "rounds": of_rounds(*sides)}), sep="\n")
+
+
+def explain(workbench: Workbench, run: Run) -> None:
+    """Say why Snakemake would make a run again, and what differs from today."""
+    from fedrepro.run.difference import Side, of_manifests, titled
+    from fedrepro.run.results import find_run
+    from fedrepro.run.today import manifest_of_today
+    from fedrepro.workflow import recorded
+
+    today, unknown = manifest_of_today(workbench, run)
+    due = recorded.reasons(workbench, run)
+    record = find_run(workbench.root, run)
+    if due:
+        print(*titled({"Snakemake makes it again, as": due}), sep="\n")
+    else:
+        print("Snakemake leaves it as it is, unless what it is made from is made again.")
+        if not recorded.has_records(workbench.root, run):
+            print("It has no record of how it was made: only files and their times count.")
+    if not record.manifest:
+        print(f"{record.folder}: {record.why}: there is no manifest to compare with today's")
+        return
+    print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
+    if record.state == "damaged":
+        print(f"  {record.why}: `fedrepro run` makes it again")
+    found = of_manifests(_side(record), Side("today's", today, today=True))
+    if unknown:
+        found |= {"data": [f"can't be compared: {unknown}"]}
+    print(*(f"  {line}" for line in titled(found) or ["nothing differs"]), sep="\n")
+
+
+def _kind(record: "RunRecord") -> str:
+    return ", a reference result," if record.landed else ""
+
+
+def _found(workbench: Workbench, run: Run) -> "RunRecord":
+    """A run's record, or that of its reference result.
+
+    Raises:
+        UserError: when there is neither.
+    """
+    from fedrepro.run.results import find_run
+
+    record = find_run(workbench.root, run)
+    if not record.manifest:
+        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
+        raise UserError(f"{record.folder}: {record.why}: expected a run that was made: {again}")
+    return record
+
+
+def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
+    """What ``--other`` names.
+
+    Raises:
+        UserError: for what names no run, and for a run that was not made.
+    """
+    if len(words) == 1:
+        return _at(workbench, Path(words[0]))
+    if len(words) != 3:
+        raise bad_value("the command line", "--other", " ".join(words), OTHER)
+    setting, method, seed = words
+    if not (seed.isascii() and seed.isdigit()):
+        raise bad_value("the command line", "--other: SEED", seed, "a whole number of at least 0")
+    require_seed("--other: SEED", int(seed))
+    return _found(workbench, Run(workbench.setting(setting).name, method, int(seed)))
+
+
+def _at(workbench: Workbench, path: Path) -> "RunRecord":
+    """The run whose manifest is at a place, which may be another results tree."""
+    from fedrepro.run.results import read_folder
+
+    folder = path.parent if path.name == "manifest.json" else path
+    if "\0" in str(path) or not (workbench.root / folder / "manifest.json").is_file():
+        raise bad_value("the command line", "--other", str(path), OTHER)
+    record = read_folder(workbench.root, Run(folder.as_posix(), "", 0), folder)
+    if not record.manifest:
+        raise UserError(f"{record.folder}: {record.why}")
+    return record
+
+
+def _side(record: "RunRecord") -> "Side":
+    """A run, without rounds where they are not what they were."""
+    from fedrepro.run.difference import Side
+
+    if record.state == "damaged":
+        print(f"fedrepro: {record.folder}: {record.why}", file=sys.stderr)
+    return Side(str(record.folder), record.manifest, record.rounds)

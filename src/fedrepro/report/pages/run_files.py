@@ -1,0 +1,131 @@
+"""What a run's page links to: its manifest, its setting, its records and its log, beside the page.
+
+They are copies, so that a site that is moved or published keeps them. A log is copied without what
+it says of the machine.
+"""
+
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedrepro.report.pages.templates import Renderer
+from fedrepro.run.results import LOGS, RunRecord
+from fedrepro.support.checkout import COMMIT
+from fedrepro.support.packaged import ORIGIN, PACKAGE
+
+LARGEST = 20_000_000  # bytes of a file that is copied; some hosts of sites take no larger ones
+WORDS = {
+    "manifest.json": "manifest",
+    "setting.yaml": "its setting, fully resolved",
+    "log.txt": "log",
+}
+CITATION = "CITATION.cff"
+LABELS = ("repository", "source", "source code")  # of a package's URLs
+# `process 12 on node7`, as fedrepro.support.locks calls a holder.
+HOLDER = re.compile(r"\b(process \d+) on [^\s,;:)]+")
+ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file that a run's page names.
+
+    Attributes:
+        href: from the page; None where the file is too large to be copied.
+        size: in bytes.
+    """
+
+    name: str
+    words: str
+    href: str | None
+    size: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Which commit a part of the code was at.
+
+    Attributes:
+        part: "fedrepro", or a kind of plug-ins as "plugins/methods".
+        dirty: whether its code had changes that are in no commit.
+        href: its page in the repository, if that is known.
+    """
+
+    part: str
+    name: str
+    dirty: bool
+    href: str | None
+
+
+def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
+    """Copy a run's files beside its page; those of an earlier run of the same name go."""
+    folder, found = record.page.with_suffix(""), []
+    for name, source in _files(renderer.root, record):
+        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        copied = size <= LARGEST
+        if copied:
+            content = source if isinstance(source, bytes) else source.read_bytes()
+            renderer.write_changed(folder / name, content)
+        href = f"{folder.name}/{name}" if copied else None
+        found.append(RunFile(name, WORDS.get(name, name), href, size))
+    renderer.remove_others(folder, {each.name for each in found if each.href})
+    return found
+
+
+def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
+    """Names beside the page, with a file or its content."""
+    folder = root / record.folder
+    if (folder / "manifest.json").is_file():
+        yield "manifest.json", folder / "manifest.json"
+    described = record.manifest.get("run", {})
+    text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
+    yield "setting.yaml", text.encode(errors="replace")
+    # What its manifest does not list is not the run's.
+    for name in sorted(record.manifest.get("files", {})):
+        if re.fullmatch(r"[\w-]+\.parquet", name) and (folder / name).is_file():
+            yield name, folder / name
+    log = root / LOGS / record.run.setting / record.run.method / f"seed{record.run.seed}.log"
+    if not record.landed and log.is_file():
+        yield "log.txt", cleaned(log.read_text(encoding="utf-8", errors="replace"), root).encode()
+
+
+def cleaned(log: str, root: Path) -> str:
+    """A log without paths of the machine and names of machines."""
+    for folder, shown in ((root.absolute(), "."), (PACKAGE.parent, ".")):
+        log = log.replace(f"{folder}/", f"{shown}/")
+    log = HOLDER.sub(r"\1 on a machine", ABSOLUTE.sub("…", log))
+    return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "a machine", log)
+
+
+def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
+    """The commits that a manifest names, as far as they can be such; older ones name none."""
+    found = manifest.get("git")
+    commits = []
+    for part, state in (found if isinstance(found, Mapping) else {}).items():
+        name = state.get("commit") if isinstance(state, Mapping) else None
+        if isinstance(name, str) and COMMIT.fullmatch(name):
+            known = repository() if part == PACKAGE.name else None
+            href = f"{known}/commit/{name}" if known else None
+            commits.append(Commit(part, name, bool(state.get("dirty")), href))
+    return commits
+
+
+@cache
+def repository() -> str | None:
+    """Where this package is developed, as its metadata or CITATION.cff say; None: nowhere said."""
+    try:
+        said = metadata(PACKAGE.name).get_all("Project-URL") or []
+    except PackageNotFoundError:
+        said = []
+    urls = {label.lower(): url.strip() for label, _, url in (each.partition(",") for each in said)}
+    file = ORIGIN / CITATION
+    cited = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    known = [*(urls.get(label) for label in LABELS), cited.get("repository-code")]
+    return next((url.rstrip("/") for url in known if url and url.startswith("https://")), None)

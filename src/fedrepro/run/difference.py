@@ -1,0 +1,202 @@
+"""What differs between two runs: by their manifests, their code's history and their records."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from fedrepro.run import fingerprint
+from fedrepro.run.results import flatten
+from fedrepro.support import checkout
+
+# Of a manifest, with the keys that stand under each title.
+SECTIONS = {
+    "configuration": ("run",),
+    "execution": ("executor", "device", "threads", "dtype"),
+    "packages": ("packages",),
+    "hardware": ("hardware",),
+    "data": ("data",),
+    "numerics": ("numerics",),
+}
+ABSENT = object()  # in the place of a value: there is no such key
+LONGEST = 60  # characters of a value
+HASH = 12  # of a hash
+PATCH = 40  # lines of a file's difference
+
+
+class Side(NamedTuple):
+    """One of the two that are compared.
+
+    Attributes:
+        name: what it is called in sentences.
+        manifest: as JSON has it, which may be anything in a damaged file; keys that it lacks are
+            compared with nothing.
+        rounds: column -> values, as rounds.parquet has them.
+        today: whether it stands for the files as they are now, and not for a run that was made.
+    """
+
+    name: str
+    manifest: Mapping[str, Any]
+    rounds: Mapping[str, Sequence[float]] = MappingProxyType({})
+    today: bool = False
+
+
+def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
+    """By title, what differs in words, a line each; titles without a difference are left out.
+
+    Where one of the two manifests does not have what a title is about, as older ones lack some, it
+    says so if the other has it.
+    """
+    found = {"code": _of_code(before, after)}
+    for title, keys in SECTIONS.items():
+        both = [key for key in keys if key in before.manifest and key in after.manifest]
+        if both:
+            found[title] = _of_values(_section(before, both), _section(after, both))
+        elif any(key in side.manifest for key in keys for side in (before, after)):
+            known = any(key in before.manifest for key in keys)
+            found[title] = [f"not recorded by {(before, after)[known].name}"]
+    return {title: lines for title, lines in found.items() if lines}
+
+
+def of_rounds(before: Side, after: Side) -> list[str]:
+    """The first round that differs, in words, and its first column; or that none does."""
+    sides = (before, after)
+    without = [side.name for side in sides if not side.rounds.get("round")]
+    if without:
+        return [f"no rounds are recorded by {name}" for name in without]
+    columns = [name for name in before.rounds if name in after.rounds]
+    alone = [
+        f"only {side.name} has the column {_key(name)}"
+        for side in sides
+        for name in side.rounds
+        if name not in columns
+    ]
+    rows = [_rows(side.rounds, columns) for side in sides]
+    for number in sorted(rows[0].keys() | rows[1].keys()):
+        for side, theirs in zip(sides, reversed(rows), strict=True):
+            if number not in theirs:
+                return [*alone, f"up to round {number:g} all is equal; only {side.name} has it"]
+        pairs = zip(columns, rows[0][number], rows[1][number], strict=True)
+        differing = [each for each in pairs if not _equal(*each[1:])]
+        if differing:
+            (name, old, new), more = differing[0], len(differing) - 1
+            also = f", and {more} more column{'s' if more > 1 else ''}" if more else ""
+            first = f"round {number:g} is the first that differs: {_key(name)}"
+            return [*alone, f"{first}: {old!r} -> {new!r}{also}"]
+    return [*alone, f"all {len(rows[0])} recorded rounds are equal"]
+
+
+def _rows(
+    rounds: Mapping[str, Sequence[float]], columns: Sequence[str]
+) -> dict[float, tuple[float, ...]]:
+    rows = zip(*(rounds[name] for name in columns), strict=False)
+    return dict(zip(rounds["round"], rows, strict=False))
+
+
+def _equal(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
+    """Dotted keys and values; the only key of a section stands before none of them."""
+    found = {key: side.manifest[key] for key in keys if key in side.manifest}
+    if len(keys) == 1 and isinstance(found[keys[0]], Mapping):
+        found = found[keys[0]]
+    return dict(flatten(found))
+
+
+def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for key in dict.fromkeys((*old, *new)):
+        values = old.get(key, ABSENT), new.get(key, ABSENT)
+        if values[0] != values[1]:
+            lines.append(f"{_key(key)}: {_shown(values[0])} -> {_shown(values[1])}")
+    return lines
+
+
+def _of_code(before: Side, after: Side) -> list[str]:
+    """Files, with their differences where git knows both commits."""
+    fingerprints = [side.manifest.get("code") for side in (before, after)]
+    files = [side.manifest.get("code_files") for side in (before, after)]
+    states = [dict(flatten(_git_of(side))) for side in (before, after)]
+    commits = _of_values(*states) if all(states) else []
+    old, new = files
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        if fingerprints[0] == fingerprints[1]:
+            return []
+        lacking = [
+            side.name
+            for side, each in zip((before, after), files, strict=True)
+            if not isinstance(each, Mapping)
+        ]
+        line = f"another fingerprint: {_shown(fingerprints[0])} -> {_shown(fingerprints[1])}"
+        return [f"{line}; its files are not recorded by {' and '.join(lacking)}", *commits]
+    lines = [f"removed: {_key(name)}" for name in old if name not in new]
+    lines += [f"added: {_key(name)}" for name in new if name not in old]
+    for name in old:
+        if name in new and old[name] != new[name]:
+            lines += [f"changed: {_key(name)}", *_patch(before, after, str(name))]
+    if not lines and fingerprints[0] != fingerprints[1]:
+        lines.append("no file, but what models/_registry.py says of the model")
+    # Commits come and go without any code that counts.
+    return [*commits, *lines] if lines else []
+
+
+def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
+    """The difference of a file that changed, indented; nothing where git can't tell."""
+    place = fingerprint.file_of_code(name)
+    if place is None:
+        return
+    folder, file = place
+    of_package = folder == fingerprint.PACKAGE
+    part = folder.name if of_package else name.removesuffix(f"/{file}")
+    old, new = (_commit(_git_of(side).get(part)) for side in (before, after))
+    needed = (old,) if after.today else (old, new)
+    if not all(checkout.is_commit(folder, each) for each in needed):
+        return
+    until = None if after.today else new  # today's files are there to be read
+    lines = checkout.difference(folder, str(old), until, file)
+    if not lines:
+        yield "  no commit has the change"
+    yield from (f"  {_printable(line)}" for line in lines[:PATCH])
+    if lines[PATCH:]:
+        command = " ".join(filter(None, ("git diff", old, until, "--", file)))
+        yield f"  and {len(lines) - PATCH} more lines: {command}"
+
+
+def _git_of(side: Side) -> Mapping[str, Any]:
+    found = side.manifest.get("git")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _commit(state: object) -> str | None:
+    commit = state.get("commit") if isinstance(state, Mapping) else None
+    return commit if isinstance(commit, str) else None
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, short, of characters that a terminal only prints."""
+    if value is ABSENT:
+        return "absent"
+    if isinstance(value, str) and len(value) in (40, 64) and value.isalnum():  # git's, SHA-256
+        return f"{_printable(value[:HASH])}…"
+    text = value if isinstance(value, str) else json.dumps(value)
+    text = _printable(text)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _key(name: object) -> str:
+    return _shown(str(name))
+
+
+def _printable(text: str) -> str:
+    """Without what would move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
+
+
+def titled(found: Mapping[str, Iterable[str]]) -> list[str]:
+    """Titles, and under each its lines, indented."""
+    return [
+        line for title, lines in found.items() for line in (title, *(f"  {each}" for each in lines))
+    ]

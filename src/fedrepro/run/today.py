@@ -1,0 +1,41 @@
+"""What a run's manifest would say, were it made now."""
+
+import json
+from typing import Any
+
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.data.partition.partition import Partition
+from fedrepro.run import fingerprint, given, manifest, numerics
+from fedrepro.run.assembly import compose, make_plan
+from fedrepro.run.runner import data_of
+from fedrepro.support.errors import UserError
+
+
+def manifest_of_today(workbench: Workbench, run: Run) -> tuple[dict[str, Any], str]:
+    """What is known of a run before its first round, as its manifest has it; nothing is made.
+
+    Returns:
+        The keys with their values, and what keeps ``data`` and ``executor`` from being among them,
+        in words: data that are not prepared, mostly.
+
+    Raises:
+        UserError: for a setting, method or seed that there is not.
+    """
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    compose(spec)  # whether the method is one
+    code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
+    known = manifest.of_spec(spec, code, ids) | manifest.origin(spec)
+    why = ""
+    try:
+        dataset = open_dataset(spec.setting.dataset, workbench.root / PREPARED)
+        partition = Partition.load(workbench.root / spec.setting.partition_path(run.seed))
+        loaded = given.load(workbench.root, spec, dataset, partition)
+        plan = make_plan(spec, dataset, partition, loaded)
+        known |= manifest.subject(plan, code, ids)
+        known["data"] = data_of(plan, dataset, partition, loaded)
+    except UserError as error:
+        why = str(error)
+    found: dict[str, Any] = json.loads(json.dumps(known))
+    return found, why

@@ -1,0 +1,80 @@
+"""What git knows of a folder of code: commit, whether files were changed since, differences.
+
+Everything here describes. A machine without git, a folder that is in no checkout and a git that
+takes too long are all the same: nothing is known.
+"""
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fedrepro.support.packaged import ORIGIN, PACKAGE
+
+SECONDS = 5.0  # after which git is not waited for
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+def of_package() -> dict[str, Any] | None:
+    """:func:`of_folder` for this package; None where it was installed from a wheel."""
+    # An installed package may lie in somebody else's checkout, whose commit says nothing of it.
+    return of_folder(PACKAGE) if (ORIGIN / ".git").exists() else None
+
+
+@cache  # code that a process has imported is that of its start
+def of_folder(folder: Path) -> dict[str, Any] | None:
+    """The commit that is checked out, and whether Python files in ``folder`` differ from it.
+
+    Returns:
+        ``commit``, 40 or 64 hexadecimal digits, and ``dirty``; None where git knows of none.
+    """
+    found = _git(
+        folder, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", "*.py"
+    )
+    lines = found.splitlines() if found is not None else []
+    heads = [line.split()[-1] for line in lines if line.startswith("# branch.oid ")]
+    if not heads or not COMMIT.fullmatch(heads[0]):
+        return None
+    return {"commit": heads[0], "dirty": any(not line.startswith("#") for line in lines)}
+
+
+def is_commit(folder: Path, name: object) -> bool:
+    """Whether ``name`` is the full name of a commit that the checkout around ``folder`` has."""
+    if not isinstance(name, str) or not COMMIT.fullmatch(name):
+        return False
+    return _git(folder, "cat-file", "-e", f"{name}^{{commit}}") is not None
+
+
+def difference(folder: Path, before: str, after: str | None, file: str) -> list[str]:
+    """The lines of ``git diff`` for one file, first of all its statistics.
+
+    Args:
+        before: a commit for which :func:`is_commit` holds.
+        after: another; None: the files as they are.
+        file: relative to ``folder``.
+    """
+    commits = (before, after) if after else (before,)
+    plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--stat", "--patch")
+    return (_git(folder, "diff", *plain, *commits, "--", file) or "").splitlines()
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git writes; None where it fails, as it does without a checkout."""
+    # A hook of git, which tests may run in, names its own repository in such variables.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        called = subprocess.run(
+            ["git", "-c", "core.fsmonitor=false", *arguments],
+            cwd=folder,
+            env={**environment, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return called.stdout.decode(errors="replace")

@@ -1,0 +1,70 @@
+"""Why each job runs, in a line: Snakemake's reasons without the hundreds of files in them.
+
+Its own description of a job has some ten lines, and names every file. Where a profile is quiet
+about reasons, a job is described by its rule, its wildcards and the reason in brief instead;
+``--quiet host`` on the command line gives Snakemake's words back.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# A reason with a list of files, or of parameters, which are hashes here.
+LISTED = re.compile(r"(?P<words>[A-Z][\w ]*): (?P<files>.+)")
+MISSING = "Missing output files"
+PARAMS = "Params have changed"
+FOLLOWS = "Input files updated by another job"  # from other jobs' reasons, which are told
+
+
+class Brief(logging.Filter):
+    """Shortens what is logged of jobs, which has the keys that Snakemake's plug-ins are given."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        about: dict[str, Any] = record.__dict__
+        event = getattr(about.get("event"), "name", None)
+        if event == "JOB_INFO":
+            about["rule_msg"] = about["rule_msg"] or _described(about)
+        elif event == "JOB_ERROR":
+            about |= {key: _few(about[key]) for key in ("input", "output")}
+        return True
+
+
+def shorten(workflow: Any) -> None:
+    """Describe this call's jobs in brief, if it is to be quiet about Snakemake's reasons."""
+    log = logging.getLogger("snakemake.logging")
+    quiet = {each.name for each in workflow.output_settings.quiet or ()}
+    if "REASON" in quiet and not any(isinstance(each, Brief) for each in log.filters):
+        log.addFilter(Brief())
+
+
+def _described(about: Mapping[str, Any]) -> str:
+    """A job by its rule, its wildcards and its reason."""
+    wildcards, reason = about["wildcards"], brief(about["reason"])
+    name = " ".join((about["rule_name"], *wildcards.values()))
+    if PARAMS in reason and about["rule_name"] == "run":
+        call = "fedrepro why {setting} {method} --seed {seed}".format_map(wildcards)
+        reason = f"{reason}: {call}"
+    return f"{name}: {reason}"
+
+
+def brief(reason: str) -> str:
+    """Snakemake's reasons without lists; what only follows from other jobs is said alone."""
+    parts = reason.split("; ")
+    own = [part for part in parts if not part.startswith(FOLLOWS)]
+    return "; ".join(map(_without_list, own or parts))
+
+
+def _without_list(part: str) -> str:
+    found = LISTED.fullmatch(part)
+    if found is None:
+        return part
+    if found["words"].startswith((MISSING, PARAMS)):  # the files of the job; hashes
+        return found["words"]
+    return ": ".join((found["words"], *_few(found["files"].split(", "))))
+
+
+def _few(files: list[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = f" and {len(files) - 1} more" if files[1:] else ""
+    return [f"{min(files)}{more}"] if files else []

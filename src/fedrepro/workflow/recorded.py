@@ -1,0 +1,110 @@
+"""Why Snakemake would make a run again, by the records in ``.snakemake`` and the files' times.
+
+It is what Snakemake looks at itself with the profiles of the workflow (their ``rerun-triggers``),
+for one run and without its graph: a run whose inputs are due themselves is due, too, and of that
+nothing is said here.
+"""
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.run import fingerprint
+from fedrepro.run.integrity import WRITTEN
+from fedrepro.support.files import sha256_of
+from fedrepro.workflow.graph import Graph
+
+RECORDS = Path(".snakemake/metadata")
+BEGUN = Path(".snakemake/incomplete")
+LONGEST_NAME = 254  # of a record's file: what is longer is in folders
+OUTPUTS = ("manifest.json", *WRITTEN, "timing.json")  # of rule run
+PARAMS_FROM = 6  # the first format of records that has all parameters
+
+
+def reasons(bench: Workbench, run: Run) -> list[str]:
+    """What Snakemake would give as reasons, in words; nothing if it would leave the run alone.
+
+    Raises:
+        SystemExit: for a setting or method that there is not, as in the workflow.
+    """
+    root, graph = bench.root, Graph(bench)
+    outputs = [run.folder / name for name in OUTPUTS]
+    missing = [path for path in outputs if not (root / path).exists()]
+    if run.folder / "manifest.json" in missing:
+        return [f"{run.folder}/manifest.json is missing"]
+    if missing:
+        files = ", ".join(path.name for path in missing)
+        return [f"{files}: missing, which counts when another job or a target needs it"]
+    if any(_file_of(root / BEGUN, path).exists() for path in outputs):
+        return ["a job that made it was begun and did not end, as far as Snakemake knows"]
+    wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
+    inputs = [*graph.inputs_of_run(wildcards), *graph.trunk_of_run(wildcards)]
+    records = [_read(_file_of(root / RECORDS, path)) for path in outputs]
+    oldest = min((root / path).stat().st_mtime_ns for path in outputs)
+    newer = [
+        f"{each} is newer, and not what it was"
+        for each in inputs
+        if (root / each).exists()
+        and (root / each).stat().st_mtime_ns > oldest
+        and not _is_the_same(root, each, records)
+    ]
+    return newer or list(_changes(bench, run, inputs, records))
+
+
+def has_records(root: Path, run: Run) -> bool:
+    """Whether Snakemake knows how the run was made; else only files and their times count."""
+    return all(_read(_file_of(root / RECORDS, run.folder / name)) for name in OUTPUTS)
+
+
+def _changes(
+    bench: Workbench, run: Run, inputs: list[str], records: list[dict[str, Any]]
+) -> Iterator[str]:
+    """What is other than recorded, if every output has a record."""
+    if not all(records):
+        return
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    today = {
+        "the code that decides its numbers": fingerprint.of_code(spec),
+        "its configuration": fingerprint.of_config(spec),
+    }
+    listed = [
+        each["params"]
+        for each in records
+        if each.get("record_format_version", 0) >= PARAMS_FROM
+        and isinstance(each.get("params"), list)
+    ]
+    for words, value in today.items():
+        if any(repr(value) not in params for params in listed):
+            yield f"{words} has changed since"
+    if any(each.get("input") not in (None, sorted(inputs)) for each in records):
+        yield "it has other inputs than then"
+
+
+def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
+    """Whether an input has the bytes that were recorded for every output."""
+    known = set()
+    for record in records:
+        checksums = record.get("input_checksums")
+        known.add(str(checksums.get(path)) if isinstance(checksums, dict) else "")
+    return len(known) == 1 and known.pop().removeprefix("sha256:") == sha256_of(root / path)
+
+
+def _file_of(folder: Path, output: Path) -> Path:
+    """Where Snakemake keeps what it knows of an output."""
+    name = urlsafe_b64encode(str(output).encode()).decode()
+    parts = [name[at : at + LONGEST_NAME] for at in range(0, len(name), LONGEST_NAME)]
+    return folder.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A record; nothing where it is missing or damaged, which Snakemake takes alike."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

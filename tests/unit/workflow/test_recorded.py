@@ -1,0 +1,127 @@
+"""Why Snakemake would make a run again, by its records; tests/workflow asks Snakemake itself."""
+
+import json
+import os
+import re
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import Run
+from fedrepro.config.workbench import Workbench
+from fedrepro.run import fingerprint
+from fedrepro.support.files import sha256_of
+from fedrepro.workflow import recorded
+from fedrepro.workflow.graph import Graph
+from support.places import ROOT
+from support.report_world import make_system
+
+RUN = Run("fedgo/digits-demo", "fedavg", 1)
+WILDCARDS = SimpleNamespace(setting=RUN.setting, method=RUN.method, seed="1")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    """With a finished run, what it was made from, and Snakemake's records of it."""
+    bench = load(make_system(tmp_path, "fedgo"))
+    for name in (*inputs(bench), *(f"{RUN.folder}/{each}" for each in recorded.OUTPUTS)):
+        path = bench.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+        os.utime(path, ns=(10**18, 10**18))
+    write_records(bench)
+    return bench
+
+
+def inputs(bench: Workbench) -> list[str]:
+    graph = Graph(bench)
+    return [*graph.inputs_of_run(WILDCARDS), *graph.trunk_of_run(WILDCARDS)]
+
+
+def record_of(bench: Workbench, folder: Path, name: str) -> Path:
+    key = urlsafe_b64encode(f"{RUN.folder}/{name}".encode()).decode()
+    return bench.root / folder / key
+
+
+def write_records(bench: Workbench, **changes: Any) -> None:
+    spec = bench.run_spec(RUN.setting, RUN.method, RUN.seed)
+    record = {
+        "record_format_version": 6,
+        "params": sorted(
+            [repr(fingerprint.of_code(spec)), repr(fingerprint.of_config(spec))]
+        ),
+        "input": sorted(inputs(bench)),
+        "input_checksums": {
+            name: f"sha256:{sha256_of(bench.root / name)}" for name in inputs(bench)
+        },
+    } | changes  # fmt: skip
+    for name in recorded.OUTPUTS:
+        path = record_of(bench, recorded.RECORDS, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def test_the_outputs_are_those_of_the_rule() -> None:
+    text = (ROOT / "workflow/rules/run.smk").read_text(encoding="utf-8")
+    rule = text.partition("output:")[2].partition("log:")[0]
+    assert set(re.findall(r"/seed\{seed\}/([\w.]+)", rule)) == set(recorded.OUTPUTS)
+
+
+def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
+    assert recorded.reasons(bench, RUN) == [] and recorded.has_records(bench.root, RUN)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"params": ["'another'"]}, ["the code", "its configuration"]),
+        ({"params": ["'another'"], "record_format_version": 5}, []),
+        ({"input": ["something else"]}, ["it has other inputs"]),
+        ({"params": None, "input": None, "input_checksums": None}, []),
+        ({"params": 7, "record_format_version": 6}, []),
+    ],
+)
+def test_what_is_other_than_recorded(
+    bench: Workbench, changes: dict[str, Any], words: list[str]
+) -> None:
+    write_records(bench, **changes)
+    found = recorded.reasons(bench, RUN)
+    assert len(found) == len(words)
+    assert all(line.startswith(start) for line, start in zip(found, words, strict=True))
+
+
+def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
+    name = inputs(bench)[0]
+    os.utime(bench.root / name)
+    assert recorded.reasons(bench, RUN) == []
+    (bench.root / name).write_text("other", encoding="utf-8")
+    assert recorded.reasons(bench, RUN) == [f"{name} is newer, and not what it was"]
+
+
+def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
+    begun = record_of(bench, recorded.BEGUN, "manifest.json")
+    begun.parent.mkdir(parents=True)
+    begun.touch()
+    (line,) = recorded.reasons(bench, RUN)
+    assert "did not end" in line
+    (bench.root / RUN.folder / "timing.json").unlink()
+    (line,) = recorded.reasons(bench, RUN)
+    assert line.startswith("timing.json: missing")
+    (bench.root / RUN.folder / "manifest.json").unlink()
+    assert recorded.reasons(bench, RUN) == [f"{RUN.folder}/manifest.json is missing"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
+def test_damaged_records_are_none(bench: Workbench, text: str) -> None:
+    record_of(bench, recorded.RECORDS, "manifest.json").write_text(text, encoding="utf-8")
+    assert recorded.reasons(bench, RUN) == [] and not recorded.has_records(bench.root, RUN)
+
+
+def test_long_names_of_records_are_folders() -> None:
+    path = recorded._file_of(Path("x"), Path("y" * 300))
+    first, second = path.relative_to("x").parts
+    assert len(first) == 255 and first[0] == "@" and len(second) == 400 - 254
