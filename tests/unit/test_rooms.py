@@ -8,7 +8,10 @@ from copy import deepcopy
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
+from fedrepro.support import papers
+from fedrepro.support.papers import Role
 from support.places import ROOT
 
 PACKAGE = ROOT / "src/fedrepro"
@@ -106,6 +109,15 @@ def test_papers_are_found_by_their_files_and_nothing_else_names_them() -> None:
         if isinstance(node, ast.Constant) and "fedrepro.papers" in str(node.value)
     }
     assert naming == {"support/papers.py"}
+
+
+def test_of_two_papers_none_has_what_the_other_has() -> None:
+    """They are found by role and name, whichever paper they are of."""
+    files = [
+        path for path in papers.FOLDER.glob("*/*_*.py") if path.stem.split("_")[0] in get_args(Role)
+    ]
+    assert len({path.stem for path in files}) == len(files) > 0
+    assert sum(len(papers.files_of(role)) for role in get_args(Role)) == len(files)
 
 
 def _without_text(tree: ast.Module) -> ast.Module:

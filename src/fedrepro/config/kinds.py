@@ -10,6 +10,8 @@ from fedrepro.support.typed_yaml import any_of
 load_kinds()
 
 if TYPE_CHECKING:
-    Figure, Computed = FigureSpec, ComputedSpec
+    Figure = FigureSpec
+    Computed = ComputedSpec
 else:
-    Figure, Computed = any_of(FigureSpec, "kind"), any_of(ComputedSpec, "kind")
+    Figure = any_of(FigureSpec, "kind")
+    Computed = any_of(ComputedSpec, "kind")

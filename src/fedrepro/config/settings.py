@@ -245,11 +245,11 @@ GivenSource = Annotated[
 class Cohorts(Typed):
     """Cohorts as a released code draws them, whatever the run's seed.
 
-    ``numpy_legacy`` is that of SuPerFed's: one numpy.random.choice a round, of a generator that is
-    seeded once. What a stream is stands in its paper's package (:mod:`fedrepro.support.papers`).
+    ``numpy_legacy`` is SuPerFed's: numpy.random.choice once a round, of a generator that is seeded
+    once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
     """
 
-    stream: str
+    stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
     seed: Seed
 
     @field_validator("stream")
