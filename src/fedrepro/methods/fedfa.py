@@ -43,7 +43,7 @@ ADAM_RATE, BETA1, BETA2, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaul
 class FedFA(Method):
     """FedFA, feature anchors (Zhou et al., IEEE Transactions on Mobile Computing 2023)."""
 
-    decay_restarts: ClassVar[bool] = False
+    decay_restarts: ClassVar[bool] = False  # as in IMA's released code (B2)
 
     pull: float = 0.1  # lambda
     momentum: float = divergence(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")

@@ -5,6 +5,7 @@ size, replace=False), with no other draw between. So a round's cohort needs all 
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -16,8 +17,12 @@ def sampler(seed: int, clients: int, size: int, rounds: int) -> Callable[[int], 
         size: of a cohort.
         rounds: of the run.
     """
-    generator = np.random.RandomState(seed)
-    cohorts = [
-        sorted(generator.choice(clients, size, replace=False).tolist()) for _ in range(rounds)
-    ]
-    return lambda round: cohorts[round]
+
+    @cache
+    def cohorts() -> list[list[int]]:
+        generator = np.random.RandomState(seed)
+        return [
+            sorted(generator.choice(clients, size, replace=False).tolist()) for _ in range(rounds)
+        ]
+
+    return lambda round: cohorts()[round]
