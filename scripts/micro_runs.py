@@ -133,6 +133,10 @@ IN_A_SETTING = {
     "discriminators": "discriminators", "fedevg": "energy", "fedcgan": "conditional",
     "fedcvae": "variational",
 }  # fmt: skip
+OF_PAPERS = {
+    "legacy": ("paper superfed cohorts_numpy_legacy",),
+    "byzantine": ("paper fedgo given_byzantine",),
+}
 VARIED = (  # setting, method: what of the core each reaches is in the setting
     *((name, "fedavg") for name in (
         "plain", "everyone", "adam", "convolutional", "mirrored", "bfloat16", "noise", "steps",
@@ -295,7 +299,8 @@ def main() -> int:
         for part, setting, method, *executor in runs:
             name = " ".join((method, "in", setting, *executor))
             of_model = f"model {SETTINGS[setting].get('model', PLAIN['model'])}"
-            play(part, name, partial(run, setting, method, *executor), of_model)
+            of_paper = OF_PAPERS.get(setting, ())
+            play(part, name, partial(run, setting, method, *executor), of_model, *of_paper)
         for name in models.MODELS:
             play(f"model {name}", f"model {name}", partial(model, name))
         for scheme in SCHEMES:

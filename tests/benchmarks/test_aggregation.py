@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from benchmarks.test_engine import conditions, record
-from fedrepro.analysis.replay import play, rule_of
 from fedrepro.methods.deciding.rule import Decider, Observed
+from fedrepro.papers.aaggff.replay import play, rule_of
 
 RESULTS = Path("results/bench/aggregation.json")
 SAMPLED, ROUNDS = 100, 15

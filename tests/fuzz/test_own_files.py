@@ -14,13 +14,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedrepro.analysis.loss_log import read_log
-from fedrepro.analysis.replay import replay, rule_of
 from fedrepro.config.targets import Run
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.partition.partition import Partition, make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.data.prepare import prepare
+from fedrepro.papers.aaggff.loss_log import read_log
+from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.run import results, runner
 from fedrepro.run.integrity import Check
 from fedrepro.run.store import load_tree, save_tree

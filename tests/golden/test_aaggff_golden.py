@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.analysis.replay import Played, play, rule_of
 from fedrepro.cli.main import main
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
@@ -29,6 +28,7 @@ from fedrepro.methods.fedmgda import FedMGDA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.models.classifier import Classifier
+from fedrepro.papers.aaggff.replay import Played, play, rule_of
 from fedrepro.run import over_clients
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.analysis.similarity import linear_cka, mean_cka
+from fedrepro.papers.ima.similarity import linear_cka, mean_cka
 from fedrepro.support.errors import UserError
 
 GOLDEN = json.loads((Path(__file__).parent / "cka.json").read_text())

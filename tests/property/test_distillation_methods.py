@@ -20,6 +20,7 @@ from fedrepro.methods.fedgkd_plus import FedGKDPlus
 from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
 from fedrepro.methods.fedtgp import class_means
 from fedrepro.models.classifier import Classifier
+from fedrepro.papers.fedgo.given_byzantine import with_liars
 from fedrepro.support.errors import UserError
 from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
 
@@ -240,7 +241,7 @@ def test_a_byzantine_client_counts_e_times_one_whose_discriminator_says_0() -> N
     """F.8: its discriminator gives 1 of everything, whatever it was; its classifier is honest."""
     world = federation("fedgo")
     given = world.context.given["discriminators"]
-    lying = replace(given, byzantine=frozenset({1, 4}))
+    lying = with_liars(given, frozenset({1, 4}))
     x = fresh_samples().tensors["x"]
     for client in range(6):
         outputs = lying.outputs(client, x)

@@ -4,10 +4,14 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import get_args
 
+from fedrepro.support import papers
+from fedrepro.support.papers import Role
 from support.places import ROOT
 
 PACKAGE = ROOT / "src/fedrepro"
@@ -23,6 +27,7 @@ LAYERS = (
     {"report"},
     {"workflow"},
     {"cli", "api"},
+    {"papers"},
 )
 # All that may lie beside the rooms.
 FLAT = {"__init__.py", "__main__.py"}
@@ -89,6 +94,44 @@ def test_only_the_package_itself_asks_for_the_api() -> None:
         path for path, tree in modules() if any(api in each.parents for each in imported(tree))
     }
     assert {path for path in asking if path.parent != api} == {CALLABLE}
+
+
+def test_papers_are_found_by_their_files_and_nothing_else_names_them() -> None:
+    """One package knows nothing of another, and the rest knows of one place where it looks."""
+    found = rooms()
+    packages = {room for room in found if room.startswith("papers/")}
+    for here in packages:
+        assert not found[here] & packages, here
+    naming = {
+        path.relative_to(PACKAGE).as_posix()
+        for path, tree in modules()
+        for node in ast.walk(_without_text(tree))
+        if isinstance(node, ast.Constant) and "fedrepro.papers" in str(node.value)
+    }
+    assert naming == {"support/papers.py"}
+
+
+def test_of_two_papers_none_has_what_the_other_has() -> None:
+    """They are found by role and name, whichever paper they are of."""
+    files = [
+        path for path in papers.FOLDER.glob("*/*_*.py") if path.stem.split("_")[0] in get_args(Role)
+    ]
+    assert len({path.stem for path in files}) == len(files) > 0
+    assert sum(len(papers.files_of(role)) for role in get_args(Role)) == len(files)
+
+
+def _without_text(tree: ast.Module) -> ast.Module:
+    """Without docstrings, which may refer to anything."""
+    found = deepcopy(tree)
+    for node in ast.walk(found):
+        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(block, list):
+                block[:] = [
+                    each
+                    for each in block
+                    if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+                ]
+    return found
 
 
 def test_importing_the_package_imports_nothing_of_it() -> None:

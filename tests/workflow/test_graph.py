@@ -200,7 +200,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project.make(root, CONFIG, EXPERIMENT, DATASETS)
     for seed, name in enumerate(("one", "two", "three")):
         write_table(root / f"{name}.csv", seed)
-    for rules in (root / "workflow/rules").glob("*.smk"):
+    for rules in (root / "workflow/rules").rglob("*.smk"):
         text = rules.read_text(encoding="utf-8")
         rules.write_text(text.replace("fedrepro --log", "touch {output}; : --log"))
     project.edit("workflow/Snakefile", "open_warm_start()", "pass")

@@ -72,44 +72,6 @@ rule landscape_through:
         " --seed {wildcards.seed} {params.arguments}"
 
 
-# The terms of the expected loss, over runs with different seeds.
-rule decompose:
-    input:
-        GRAPH.runs_of_seeds,
-    output:
-        "results/decompositions/{setting}/{method}/seeds{seeds}_{samples}.json",
-    log:
-        "results/logs/decompose/{setting}/{method}/seeds{seeds}_{samples}.log",
-    conda:
-        "../envs/fedrepro.yaml"
-    threads: GRAPH.bench.config.threads
-    params:
-        code=lambda wildcards: GRAPH.code(
-            "fedrepro.analysis.decomposition", "fedrepro.analysis.similarity"
-        ),
-        seeds=lambda wildcards: wildcards.seeds.replace("-", " "),
-    shell:
-        "fedrepro --log {log} decompose {wildcards.setting} {wildcards.method}"
-        " --seeds {params.seeds} --samples {wildcards.samples}"
-
-
-# The regret of a run's mixing coefficients, for figures that show it.
-rule regret:
-    input:
-        "results/runs/{setting}/{method}/seed{seed}/manifest.json",
-    output:
-        "results/regrets/{setting}/{method}/seed{seed}.json",
-    log:
-        "results/logs/regret/{setting}/{method}/seed{seed}.log",
-    conda:
-        "../envs/fedrepro.yaml"
-    params:
-        code=GRAPH.regret_code,
-    shell:
-        "fedrepro --log {log} regret {wildcards.setting} {wildcards.method}"
-        " --seed {wildcards.seed}"
-
-
 # The quality of a run's synthetic set, for tables and figures that show it. How it is evaluated is not
 # part of the run's identity.
 rule quality:

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.analysis.decomposition import average_of
 from fedrepro.analysis.finished import Finished, open_run
-from fedrepro.analysis.landscape import require_same_shape
+from fedrepro.analysis.landscape import average_of, require_same_shape
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition

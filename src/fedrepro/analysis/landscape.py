@@ -73,6 +73,16 @@ def require_same_shape(models: Sequence[Tree]) -> None:
                 )
 
 
+def average_of(models: Sequence[Tree], weights: Tensor) -> Tree:
+    """The model whose parameters are the weighted mean of the models' (FMA); ``weights`` sum to 1.
+
+    Raises:
+        UserError: if the models' shapes differ.
+    """
+    require_same_shape(models)
+    return tree.weighted_sum(tree.stack(models), weights)
+
+
 def plane_through(models: Sequence[Tree]) -> Directions:
     """:func:`plane` of the first three models.
 

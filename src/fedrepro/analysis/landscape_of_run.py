@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedrepro.analysis.decomposition import average_of
 from fedrepro.analysis.finished import open_run
 from fedrepro.analysis.kept_models import KeptModels, Model
 from fedrepro.analysis.landscape import (
@@ -17,6 +16,7 @@ from fedrepro.analysis.landscape import (
     POINTS,
     REACH,
     Row,
+    average_of,
     axes,
     coordinates,
     line,

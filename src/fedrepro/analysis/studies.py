@@ -1,30 +1,33 @@
-"""What is computed for a paper without a run, by name: ``results/studies/<name>.json``.
+"""What is computed for a paper without a run, by name: ``results/studies/<paper>_<name>.json``.
 
-Each is a module of this folder whose function ``study`` makes all of it, from its own seeds.
+Each is a module ``study_<name>`` of its paper's package, whose function ``study`` makes all of it,
+from its own seeds.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from fedrepro.support import papers
 from fedrepro.support.errors import bad_value
 
-STUDIES: Mapping[str, str] = {
-    "fedevg_assumption": "fedrepro.analysis.energy_mixture",
-    "fedgo_cost": "fedrepro.analysis.cost",
-    "fedgo_toy": "fedrepro.analysis.toy",
-}
+
+def studies() -> Mapping[str, Path]:
+    """The file of every study, without importing any."""
+    found = papers.files_of("study")
+    return {f"{file.parent.name}_{name}": file for name, file in found.items()}
 
 
-def module_of(name: str) -> str:
-    """The module that makes a study.
+def file_of(name: str) -> Path:
+    """The file that makes a study.
 
     Raises:
         UserError: when there is no such study, with the nearest name.
     """
-    if name not in STUDIES:
-        raise bad_value("the command line", "study", name, "the name of a study", STUDIES)
-    return STUDIES[name]
+    found = studies()
+    if name not in found:
+        raise bad_value("the command line", "study", name, "the name of a study", found)
+    return found[name]
 
 
 def make(name: str) -> dict[str, Any]:
@@ -33,5 +36,6 @@ def make(name: str) -> dict[str, Any]:
     Raises:
         UserError: when there is no such study.
     """
-    found: dict[str, Any] = import_module(module_of(name)).study()
+    module = papers.import_file(file_of(name))
+    found: dict[str, Any] = module.study()
     return found

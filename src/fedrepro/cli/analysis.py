@@ -1,4 +1,4 @@
-"""``fedrepro landscape``, ``decompose``, ``regret``, ``quality``, ``study``: what pages show."""
+"""``fedrepro landscape``, ``quality``, ``study``: what pages show."""
 
 import argparse
 import json
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedrepro.analysis.studies import studies
 from fedrepro.cli.console import progress_bar
-from fedrepro.cli.run import add_run, requested, require_seed
+from fedrepro.cli.run import add_run, requested
 from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
-from fedrepro.config.targets import joint_analysis
 from fedrepro.support.errors import bad_value
 
 
@@ -45,41 +45,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="compute in 8 bits of precision: faster where the CPU can, off by some thousandths",
     )
     landscape.set_defaults(handler=make_landscape)
-    decompose = subparsers.add_parser(
-        "decompose",
-        help="why averaging works: five terms of the expected loss, over several seeds",
-        description="The expected loss of the clients' averaged model in the five terms of IMA's "
-        "Theorem 1, after every round whose models all runs kept (`keep` in the setting): training "
-        "and heterogeneous bias, variance, covariance, locality; the ensemble beside the average "
-        "(Lemma 1), and how alike the clients' outputs are (CKA). The runs differ in their seed "
-        "and share clients: `partition: { ..., seed: 1 }` in the setting. Writes "
-        "results/decompositions/SETTING/METHOD/seedsSEEDS_SAMPLES.json.",
-        epilog="Example: fedrepro decompose ima/silo-demo fedavg --seeds 1 2",
-    )
-    decompose.add_argument("setting", metavar="SETTING", help="such as ima/silo-demo")
-    decompose.add_argument("method", metavar="METHOD", help="such as fedavg")
-    decompose.add_argument("--seeds", type=int, nargs="+", required=True, help="two or more")
-    decompose.add_argument(
-        "--samples", type=int, default=2000, metavar="N", help="at most so many (default: 2000)"
-    )
-    decompose.set_defaults(handler=make_decomposition)
-    regret = subparsers.add_parser(
-        "regret",
-        help="the regret of a finished run's decisions beside its proven bound",
-        description="Play the losses that a finished run recorded once more through its own rule. "
-        "Writes results/regrets/SETTING/METHOD/seedSEED.json: clients, linearised (whether the "
-        "regret is that of the linearised losses), and round, regret and bound of every round.",
-        epilog="Example: fedrepro regret aaggff/heart aaggff+fedavg --seed 2",
-    )
-    add_run(regret)
-    regret.set_defaults(handler=make_regret)
     study = subparsers.add_parser(
         "study",
         help="what tables and figures show that is computed without a run",
-        description="Compute what a paper's tables or figures show without any run: the costs of "
-        "FedGO and its baselines (fedgo_cost), its toy example (fedgo_toy), what FedEvg's server "
-        "samples where clients' normalising constants differ (fedevg_assumption). "
-        "Writes results/studies/NAME.json.",
+        description="Compute what a paper's tables or figures show without any run. Writes "
+        f"results/studies/NAME.json. There are: {', '.join(studies())}.",
         epilog="Example: fedrepro study fedgo_cost",
     )
     study.add_argument("name", metavar="NAME", help="such as fedgo_cost")
@@ -106,10 +76,10 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     if arguments.through is None:
         with progress_bar(name) as progress:
             found = landscape_of(workbench, run, progress)
-        _write(workbench.root / run.analysis("landscapes"), found)
+        write_found(workbench.root / run.analysis("landscapes"), found)
         return
-    _at_least("--points", arguments.points, 2)
-    _at_least("--samples", arguments.samples, 1)
+    require_at_least("--points", arguments.points, 2)
+    require_at_least("--samples", arguments.samples, 1)
     words = [_short(each) for each in arguments.through]
     part = Grid(points=arguments.points, samples=arguments.samples).part(words)
     path = workbench.root / run.analysis("landscapes", part)
@@ -124,7 +94,7 @@ def make_landscape(arguments: argparse.Namespace) -> None:
             path.with_suffix(".partial"),
             progress,
         )
-    _write(path, found)
+    write_found(path, found)
 
 
 def _short(word: str) -> str:
@@ -134,45 +104,18 @@ def _short(word: str) -> str:
     return f"file.{of_text(word)[:8]}" if word.endswith(".safetensors") else word
 
 
-def _at_least(key: str, value: int, least: int) -> None:
+def require_at_least(key: str, value: int, least: int) -> None:
+    """Raises UserError for an argument that is less."""
     if value < least:
         raise bad_value("the command line", key, value, f"a whole number of at least {least}")
 
 
-def make_decomposition(arguments: argparse.Namespace) -> None:
-    from fedrepro.analysis.decomposition_of_runs import decomposition_of
-
-    _at_least("--samples", arguments.samples, 1)
-    workbench = load()
-    setting, method, seeds = (
-        workbench.setting(arguments.setting).name,
-        arguments.method,
-        arguments.seeds,
-    )
-    for seed in seeds:
-        require_seed("--seeds", seed)
-    with progress_bar(f"{setting} {method}") as progress:
-        found = decomposition_of(workbench, setting, method, seeds, arguments.samples, progress)
-    samples = str(arguments.samples)
-    _write(
-        workbench.root / joint_analysis("decompositions", setting, method, seeds, samples), found
-    )
-
-
-def make_regret(arguments: argparse.Namespace) -> None:
-    from fedrepro.analysis.regret_of_run import regret_as_json
-
-    workbench, run = requested(arguments)
-    _write(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
-
-
 def make_study(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.studies import make
-    from fedrepro.config.loading import load
     from fedrepro.config.targets import study_path
 
     workbench = load()
-    _write(workbench.root / study_path(arguments.name), make(arguments.name))
+    write_found(workbench.root / study_path(arguments.name), make(arguments.name))
 
 
 def make_quality(arguments: argparse.Namespace) -> None:
@@ -184,10 +127,11 @@ def make_quality(arguments: argparse.Namespace) -> None:
         found, pairs = quality_of(workbench, run, progress)
     path = workbench.root / run.analysis("quality")
     save_tree(path.with_suffix(".pairs.safetensors"), pairs)
-    _write(path, found)
+    write_found(path, found)
 
 
-def _write(path: Path, found: Mapping[str, Any]) -> None:
+def write_found(path: Path, found: Mapping[str, Any]) -> None:
+    """Write what was found as JSON, and say where it is."""
     from fedrepro.support.files import write_atomically
 
     with write_atomically(path) as temporary:

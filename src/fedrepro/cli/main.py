@@ -9,20 +9,9 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import (
-    analysis,
-    data,
-    init,
-    listing,
-    plan,
-    replay,
-    report,
-    run,
-    synth,
-    verify,
-    why,
-)
+from fedrepro.cli import analysis, data, init, listing, plan, report, run, synth, verify, why
 from fedrepro.config.workbench import CONFIG
+from fedrepro.support import papers
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -39,8 +28,10 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (init, run, listing, data, report, replay, analysis, synth, plan, verify, why):
+    for commands in (init, run, listing, data, report, analysis, synth, plan, verify, why):
         commands.register(subparsers)
+    for name in papers.files_of("command"):
+        papers.load("command", name).register(subparsers)
     return top
 
 

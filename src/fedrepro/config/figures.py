@@ -1,7 +1,7 @@
 """Figures of experiment files.
 
-A kind of figure is a class here, in :data:`Figure`, and a module ``report/pages/figures/<kind>.py``
-that draws it.
+A kind of figure is a class here and a module ``report/pages/figures/<kind>.py`` that draws it; or
+both in a paper's package (:mod:`fedrepro.support.papers`). Nothing lists them.
 """
 
 from abc import abstractmethod
@@ -41,7 +41,7 @@ class FigureSpec(Typed):
     kind: str
     title: str
     seeds: Seeds | None = later(None, "Instead of the system's.")
-    analysis: ClassVar[Literal["landscapes", "regrets", "decompositions", "quality"] | None] = None
+    analysis: ClassVar[str | None] = None
     first_seed_only: ClassVar[bool] = False
     study: ClassVar[str | None] = None
     joins_seeds: ClassVar[bool] = False
@@ -85,21 +85,6 @@ class Charts(FigureSpec):
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         return named_settings("rows", self.rows)
-
-
-class Regret(FigureSpec):
-    """A panel for each setting: the regret of a method's decisions, and its proven bound."""
-
-    kind: Literal["regret"]
-    analysis = "regrets"
-    method: Composition
-    panels: list[Place] = Field(min_length=1)
-
-    def needs(self, scale: Scale) -> Needs:
-        return [(place.setting_at(scale), self.method) for place in self.panels]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
 
 
 class Axis(Typed):
@@ -164,25 +149,6 @@ class HeatMap(FigureSpec):
         yield "demo", self.demo
 
 
-class Mixtures(FigureSpec):
-    """A panel for each setting: accuracy of the clients' mixed models along the weight."""
-
-    kind: Literal["mixtures"]
-    panels: list[Place] = Field(min_length=1)
-    columns: list[Column] = Field(min_length=1)
-
-    def needs(self, scale: Scale) -> Needs:
-        return [
-            (place.setting_at(scale), method)
-            for place in self.panels
-            for column in self.columns
-            for method in column.methods_at(scale)
-        ]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
-
-
 class Landscape(FigureSpec):
     """A panel for each method: the loss around its model, of the first seed."""
 
@@ -200,38 +166,6 @@ class Landscape(FigureSpec):
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         yield "setting", self.setting
         yield "demo", self.demo
-
-
-class Regions(FigureSpec):
-    """The regions of a toy example's classes under several aggregations: the same at both scales.
-
-    It is FedGO's (:mod:`fedrepro.analysis.toy`).
-    """
-
-    kind: Literal["regions"]
-    study = "fedgo_toy"
-
-    def needs(self, scale: Scale) -> Needs:
-        return []
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return iter(())
-
-
-class Shares(FigureSpec):
-    """Clients' shares of what a server samples from their energies: the same at both scales.
-
-    It is FedEvg's assumption (:mod:`fedrepro.analysis.energy_mixture`).
-    """
-
-    kind: Literal["shares"]
-    study = "fedevg_assumption"
-
-    def needs(self, scale: Scale) -> Needs:
-        return []
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return iter(())
 
 
 class Partitions(FigureSpec):
@@ -338,36 +272,6 @@ class Sheets(FigureSpec):
         yield from settings_instead(self.panels, self.instead)
 
 
-Term = Literal[
-    "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
-    "ensemble_loss", "distance", "gap", "slope", "cka",
-]  # fmt: skip
-
-
-class Decomposition(FigureSpec):
-    """Terms of the expected loss after the rounds that were kept: a panel for each group of them.
-
-    Every setting has these panels; terms of one group share an axis.
-    """
-
-    kind: Literal["decomposition"]
-    analysis = "decompositions"
-    joins_seeds = True
-    method: Composition
-    show: list[Annotated[list[Term], Field(min_length=1)]] = Field(min_length=1)
-    samples: PositiveWhole = 2000
-    panels: list[Place] = Field(min_length=1)
-
-    def needs(self, scale: Scale) -> Needs:
-        return [(place.setting_at(scale), self.method) for place in self.panels]
-
-    def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
-        return [(*need, str(self.samples)) for need in self.needs(scale)]
-
-    def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("panels", self.panels)
-
-
 class Varied(Typed):
     """A value of what a panel varies, with the method of every line there.
 
@@ -423,20 +327,3 @@ class Trend(FigureSpec):
             for number, point in enumerate(panel.points):
                 yield f"panels.{panel.label}.points.{number}.setting", point.setting
                 yield f"panels.{panel.label}.points.{number}.demo", point.demo
-
-
-Figure = Annotated[
-    Charts
-    | Regret
-    | HeatMap
-    | Mixtures
-    | Landscape
-    | Regions
-    | Shares
-    | Partitions
-    | Sheets
-    | Planes
-    | Decomposition
-    | Trend,
-    Field(discriminator="kind"),
-]

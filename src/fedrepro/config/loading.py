@@ -8,7 +8,7 @@ from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
 from fedrepro.config.shorthand import write_out
-from fedrepro.config.tables import ClientStatistics, Column, named_settings, settings_instead
+from fedrepro.config.tables import Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -222,9 +222,8 @@ def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
             for label, setting in row.demo_instead.items():
                 yield f"tables.{item}.rows.{row.label}.demo_instead.{label}", setting
     for item, spec in experiment.computed.items():
-        if isinstance(spec, ClientStatistics):
-            for dataset, setting in spec.settings.items():
-                yield f"computed.{item}.settings.{dataset}", setting
+        for dataset, setting in spec.counted_in().items():
+            yield f"computed.{item}.settings.{dataset}", setting
     for item, search in experiment.search.items():
         yield f"search.{item}.setting", search.setting
         yield f"search.{item}.demo", search.demo

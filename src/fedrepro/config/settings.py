@@ -24,6 +24,8 @@ from fedrepro.config.values import (
     Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
+from fedrepro.support import papers
+from fedrepro.support.errors import nearest
 from fedrepro.support.own import Kind
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
@@ -243,12 +245,20 @@ GivenSource = Annotated[
 class Cohorts(Typed):
     """Cohorts as a released code draws them, whatever the run's seed.
 
-    ``numpy_legacy``: numpy.random.seed(seed) before the first round, then in every round
-    numpy.random.choice(clients, size, replace=False), with no other draw between.
+    ``numpy_legacy`` is SuPerFed's: numpy.random.choice once a round, of a generator that is seeded
+    once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
     """
 
-    stream: Literal["numpy_legacy"]
+    stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
     seed: Seed
+
+    @field_validator("stream")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        known = papers.files_of("cohorts")
+        if name not in known:
+            raise ValueError(f"one of {', '.join(known)}{nearest(name, known)}")
+        return name
 
 
 class Judge(Typed):
@@ -362,6 +372,11 @@ class Setting(Typed):
     def name(self) -> str:
         """``<system>/<setting>``, with ``@released`` where it is read so."""
         return self._name
+
+    @property
+    def keys_of_papers(self) -> tuple[str, ...]:
+        """Those of its keys that change what a run is given, as a paper's package says."""
+        return tuple(key for key in papers.files_of("given") if getattr(self, key))
 
     def as_released(self) -> "Setting":
         """The setting with what the released code has otherwise."""

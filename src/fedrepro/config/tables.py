@@ -247,31 +247,22 @@ class Table(Typed):
         return metric
 
 
-class Responses(Typed):
-    """A table of responses of distribution functions to losses: computed, nothing is run."""
-
-    kind: Literal["responses"]
-    title: str
-
-
-class ClientStatistics(Typed):
-    """A table of what clients hold, counted in data that have been prepared."""
-
-    kind: Literal["client_statistics"]
-    title: str
-    settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
-
-
-class Costs(Typed):
-    """A table of what a paper's methods cost and disclose: counted in networks, nothing is run.
+class ComputedSpec(Typed):
+    """A table without runs. Its kinds are in papers' packages (:mod:`fedrepro.support.papers`).
 
     Attributes:
-        study: what it is read from (:mod:`fedrepro.analysis.studies`).
+        study: what it is read from, if that is made first (:mod:`fedrepro.analysis.studies`).
+        heading: of all cells, with a column for each metric; None: there is a part for each metric,
+            with a column for each method.
+        of_methods: whether the rows under ``heading`` are methods, not data sets.
     """
 
-    kind: Literal["costs"]
-    study: ClassVar[str] = "fedgo_cost"
+    kind: str
     title: str
+    study: ClassVar[str | None] = None
+    heading: ClassVar[str | None] = None
+    of_methods: ClassVar[bool] = False
 
-
-Computed = Annotated[Responses | ClientStatistics | Costs, Field(discriminator="kind")]
+    def counted_in(self) -> Mapping[str, str]:
+        """Printed data set -> the setting in whose prepared data it is counted."""
+        return {}

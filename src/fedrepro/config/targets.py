@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fedrepro.config.figures import Figure
+from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import Candidate, Search, Searched
-from fedrepro.config.tables import ColumnOfTable, Computed, Costs, Quality, RowOfTable, Table
+from fedrepro.config.tables import ColumnOfTable, Quality, RowOfTable, Table
 from fedrepro.config.values import Scale
 
 
@@ -108,7 +108,7 @@ class ComputedTarget(Target):
 
     @property
     def study(self) -> Path | None:
-        return study_path(self.spec.study) if isinstance(self.spec, Costs) else None
+        return study_path(self.spec.study) if self.spec.study else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from fedrepro.config.figures import Figure
+from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
 from fedrepro.config.searches import Search, Searched, variants_of
 from fedrepro.config.settings import (
@@ -19,7 +19,7 @@ from fedrepro.config.settings import (
     Seeds,
     Setting,
 )
-from fedrepro.config.tables import Computed, RoundsTo, Table, wrapped
+from fedrepro.config.tables import RoundsTo, Table, wrapped
 from fedrepro.config.targets import (
     Cell,
     ComputedTarget,

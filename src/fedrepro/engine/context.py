@@ -25,14 +25,12 @@ class Given:
         net: what the tensors parametrise; None where they are samples.
         about: what else the other run says of them, such as a generator's ``latent``.
         scaling: stored inputs -> inputs of a model.
-        byzantine: clients whose networks, where there is one of each client, give 1 of everything.
     """
 
     tensors: Tree
     net: Net | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     scaling: Callable[[Tensor], Tensor] = lambda x: x
-    byzantine: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         """How many samples are given."""
@@ -48,8 +46,7 @@ class Given:
         For tensors with leaves [clients, ...].
         """
         assert self.net is not None
-        found = self.net.predict(tree.take(self.tensors, client), x)
-        return torch.ones_like(found) if client in self.byzantine else found
+        return self.net.predict(tree.take(self.tensors, client), x)
 
 
 @dataclass(frozen=True)

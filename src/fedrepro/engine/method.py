@@ -64,6 +64,7 @@ class Method(Faithful):
     classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
     own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
     moves: ClassVar[bool] = True  # by `move`; else no server optimizer has anything to follow
+    decay_restarts: ClassVar[bool] = True  # where a wrapper's released code starts it anew
     outputs: ClassVar[int | None] = None  # of the model; None: as the task has it
 
     def layers(self) -> "list[Method]":

@@ -1,11 +1,10 @@
 """One round of federated learning. Knows nothing about any particular method."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,7 +54,7 @@ class Federation:
         batch_size: of local training.
         seed: of all randomness.
         flips: whether clients see each image mirrored half of the times.
-        cohort_seed: of cohorts as numpy's legacy generator draws them; None: by ``seed``.
+        sample_cohort: round -> its clients, in order; None: drawn uniformly, by ``seed``.
     """
 
     method: Method
@@ -66,26 +65,12 @@ class Federation:
     seed: int
     execute: Executor = sequential
     flips: bool = False
-    cohort_seed: int | None = None
+    sample_cohort: Callable[[int], list[int]] | None = None
 
     @cached_property
     def initial(self) -> Tree:
         """The parameters before the first round."""
         return self.context.net.init(stream(self.seed, "init"))
-
-    @cached_property
-    def legacy_cohorts(self) -> list[list[int]]:
-        """The cohort of every round, where ``cohort_seed`` is given.
-
-        As SuPerFed's released code draws them (discrepancy 46): one generator, seeded once, one
-        draw a round. So a round's cohort needs all draws before it.
-        """
-        generator = np.random.RandomState(self.cohort_seed)
-        everyone, size = self.context.clients, self.cohort_size
-        return [
-            sorted(generator.choice(everyone, size, replace=False).tolist())
-            for _ in range(self.context.rounds)
-        ]
 
 
 @dataclass
@@ -115,12 +100,12 @@ def begin(federation: Federation) -> Tree:
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
-    """This round's clients: uniformly, without replacement, in the order of their ids."""
+    """This round's clients, in the order of their ids: all, or as the federation samples them."""
     everyone = federation.context.clients
     if federation.cohort_size == everyone:
         return list(range(everyone))
-    if federation.cohort_seed is not None:
-        return federation.legacy_cohorts[round]
+    if federation.sample_cohort:
+        return federation.sample_cohort(round)
     rng = stream(federation.seed, "cohort", round)
     drawn = torch.randperm(everyone, generator=rng)
     return sorted(drawn[: federation.cohort_size].tolist())

@@ -18,6 +18,7 @@ directions.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ ADAM_RATE, BETA1, BETA2, ADAM_EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaul
 @dataclass(frozen=True)
 class FedFA(Method):
     """FedFA, feature anchors (Zhou et al., IEEE Transactions on Mobile Computing 2023)."""
+
+    decay_restarts: ClassVar[bool] = False  # as in IMA's released code (B2)
 
     pull: float = 0.1  # lambda
     momentum: float = divergence(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")

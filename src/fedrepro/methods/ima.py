@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper, divergence, name_of
+from fedrepro.engine.method import Method, Wrapper, divergence
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
@@ -124,7 +124,7 @@ class IMA(Wrapper):
             return self.least
         if self.scheme == "cyclic":
             return self.cyclic(ctx, since)
-        jumps = not self.smooth_epochs and name_of(self.layers()[-1]) != "fedfa"
+        jumps = not self.smooth_epochs and self.layers()[-1].decay_restarts
         return self.inner.learning_rate(ctx, since if jumps else round)
 
     def cyclic(self, ctx: Context, since: int) -> float:

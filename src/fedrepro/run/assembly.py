@@ -1,7 +1,7 @@
 """What a run is made of, once its configuration, data and partition meet."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
+from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.rng import stream
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def make_plan(
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
-        given=_with_byzantine(
+        given=_changed(
             {name: _given(each, scaling, device) for name, each in (given or {}).items()},
             spec,
             everyone,
@@ -210,7 +210,7 @@ def make_plan(
         seed=spec.seed,
         execute=EXECUTORS[executor](threads),
         flips=setting.augment == "flip",
-        cohort_seed=setting.cohorts.seed if setting.cohorts else None,
+        sample_cohort=_sampler(setting, everyone, cohort),
     )
     test = Samples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
@@ -315,17 +315,24 @@ def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
     return Given(tensors, net, facts.get("about", {}), scaling)
 
 
-def _with_byzantine(given: dict[str, Given], spec: RunSpec, clients: int) -> dict[str, Given]:
-    """What is given, with discriminators of the setting's Byzantine clients, if it has any."""
-    wanted = spec.setting.byzantine
-    if not wanted:
-        return given
-    if wanted > clients:
-        expectation = f"at most {clients}, the number of clients"
-        raise bad_value(f"setting {spec.setting.name}", "byzantine", wanted, expectation)
-    drawn = torch.randperm(clients, generator=stream(spec.seed, "byzantine"))[:wanted]
-    theirs = replace(given["discriminators"], byzantine=frozenset(drawn.tolist()))
-    return {**given, "discriminators": theirs}
+def _changed(given: Mapping[str, Given], spec: RunSpec, clients: int) -> Mapping[str, Given]:
+    """What is given, as those keys of the setting have it that a paper's package is asked about."""
+    setting = spec.setting
+    for key in setting.keys_of_papers:
+        change = papers.load("given", key).changed
+        given = change(given, getattr(setting, key), clients, spec.seed, f"setting {setting.name}")
+    return given
+
+
+def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[int]] | None:
+    """What draws cohorts of ``size``, where the setting says another way than the run's seed."""
+    if setting.cohorts is None:
+        return None
+    module = papers.load("cohorts", setting.cohorts.stream)
+    found: Callable[[int], list[int]] = module.sampler(
+        setting.cohorts.seed, clients, size, setting.rounds
+    )
+    return found
 
 
 def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:

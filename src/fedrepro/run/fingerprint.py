@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.config.settings import Setting
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import checkout, own
+from fedrepro.support import checkout, own, papers
 
 PLUGINS = "plugins"
 KINDS: tuple[own.Kind, ...] = ("methods", "models")  # whose files count in a run's code
@@ -32,6 +33,7 @@ HANDLING = (  # words, files, checks
     "support/errors",
     "support/files",
     "support/locks",
+    "support/papers",
     "support/typed_yaml",
 )
 OUTSIDE_A_RUN = (
@@ -60,13 +62,15 @@ def of_config(spec: RunSpec) -> str:
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
     folders = own.folder_of("methods"), own.folder_of("models")
-    return _of_code(spec.composition, spec.setting.model, folders)
+    return _of_code(spec.composition, spec.setting.model, code_of_setting(spec.setting), folders)
 
 
 @cache  # every run of a table asks, and to list the folders takes a millisecond
-def _of_code(composition: str, model: str, folders: tuple[Path | None, ...]) -> str:
+def _of_code(
+    composition: str, model: str, plugged: tuple[Path, ...], folders: tuple[Path | None, ...]
+) -> str:
     entry = models.find(model)
-    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
+    digest = of_closure((*code_of_run(composition, model), *plugged), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
@@ -80,7 +84,8 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     model = spec.setting.model
     named = models.find(model).make is None
     starts = code_of_run(spec.composition, model) if named else code_around_model(spec.composition)
-    files = {_named(path): path for path in closure(starts, OUTSIDE_A_RUN)}
+    sought = (*starts, *code_of_setting(spec.setting))
+    files = {_named(path): path for path in closure(sought, OUTSIDE_A_RUN)}
     return {name: syntax_of(path).digest for name, path in sorted(files.items())}
 
 
@@ -117,6 +122,13 @@ def _named(path: Path) -> str:
         if folder is not None and path.is_relative_to(folder):
             return f"{PLUGINS}/{kind}/{path.relative_to(folder).as_posix()}"
     return _shown(path)
+
+
+def code_of_setting(setting: Setting) -> tuple[Path, ...]:
+    """The files of papers' packages that a setting asks for."""
+    changing = [papers.files_of("given")[key] for key in setting.keys_of_papers]
+    stream = [setting.cohorts.stream] if setting.cohorts else []
+    return (*changing, *(papers.files_of("cohorts")[name] for name in stream))
 
 
 def code_of_run(composition: str, model: str) -> tuple[Path, ...]:

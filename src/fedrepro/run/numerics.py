@@ -6,7 +6,8 @@ of the first code which had the same numbers. `make bless` writes it after it ha
 small runs with the old and the new code and compared every bit. Code that nobody has blessed has
 its fingerprint for an id, so that what it computes is never taken for something else.
 
-A run's parts are the core (what trains and what records), each part of its method, and its model.
+A run's parts are the core (what trains and what records), each part of its method, its model, and what
+its setting asks of a paper's package.
 """
 
 import json
@@ -21,6 +22,7 @@ from fedrepro.methods._files import part_files, split
 from fedrepro.models import _registry as models
 from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
+from fedrepro.support import papers
 from fedrepro.support.errors import UserError
 
 FILE = Path(__file__).with_name("numerics.json")
@@ -34,7 +36,12 @@ NONE: Numerics = {}
 
 def of_run(spec: RunSpec) -> dict[str, str]:
     """The numerics id of each part of a run's code."""
-    return of_composition(spec.composition) | {f"model {spec.setting.model}": of_model(spec)}
+    of_papers = {_of_paper(file): file for file in fingerprint.code_of_setting(spec.setting)}
+    return {
+        **of_composition(spec.composition),
+        f"model {spec.setting.model}": of_model(spec),
+        **{part: of_file(part, file) for part, file in of_papers.items()},
+    }
 
 
 def of_composition(composition: str) -> dict[str, str]:
@@ -117,7 +124,17 @@ def today() -> dict[str, str]:
         PARTITION: _partition(),
         **{f"method {name}": of_sought(file) for name, file in files.items()},
         **{f"model {name}": of_registered(name) for name in models.MODELS},
+        **{
+            _of_paper(file): of_sought(file)
+            for role in ("given", "cohorts")
+            for file in papers.files_of(role).values()
+        },
     }
+
+
+def _of_paper(file: Path) -> str:
+    """The part that a file of a paper's package is, which settings ask for."""
+    return f"paper {file.parent.name} {file.stem}"
 
 
 def _is_ours(file: Path) -> bool:

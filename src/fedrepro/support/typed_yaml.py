@@ -77,6 +77,7 @@ def any_of(base: type[BaseModel], tag: str) -> Any:
     they are told the base.
     """
     models = [model for model in _under(base) if _is_literal(model.model_fields.get(tag))]
+    models.sort(key=lambda model: model.__name__)  # not as they happened to be imported
     return Annotated[reduce(or_, models), Field(discriminator=tag)]
 
 

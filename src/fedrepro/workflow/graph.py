@@ -5,18 +5,17 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from fedrepro.analysis.studies import module_of
+from fedrepro.analysis.studies import file_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import DataSpec, RunSpec
 from fedrepro.config.settings import Overrides, Resources
-from fedrepro.config.tables import ClientStatistics
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
@@ -35,7 +34,7 @@ from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
-from fedrepro.support import own
+from fedrepro.support import own, papers
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
@@ -146,7 +145,7 @@ class Graph:
     @cached_property
     def report_code(self) -> str:
         """The code of the report and its templates. A kind of figure is found by its file."""
-        files = sorted((fingerprint.PACKAGE / "report").rglob("*.py"))
+        files = [*(fingerprint.PACKAGE / "report").rglob("*.py"), *papers.files_of_report()]
         code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
         templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
         return fingerprint.of_text(code + templates)
@@ -171,14 +170,17 @@ class Graph:
     def study_code(self, wildcards: Any) -> str:
         """The code of what is computed without a run."""
         with one_line():
-            return self.code(module_of(wildcards.study))
+            return fingerprint.of_closure([file_of(wildcards.study)], fingerprint.HANDLING)
 
-    def regret_code(self, wildcards: Any) -> str:
-        """The code that plays a run's losses again, its rule's included."""
-        composition = self._run_spec(wildcards).composition
-        module = fingerprint.module_path("fedrepro.analysis.regret_of_run")
-        files = (module, *module_files(composition))
-        return fingerprint.of_closure(files, fingerprint.HANDLING)
+    def code_with_method(self, module: str) -> Callable[[Any], str]:
+        """What answers for the code of a module that calls a run's method, which counts as well."""
+
+        def code(wildcards: Any) -> str:
+            files = module_files(self._run_spec(wildcards).composition)
+            files = [fingerprint.module_path(module), *files]
+            return fingerprint.of_closure(files, fingerprint.HANDLING)
+
+        return code
 
     def quality_code(self, wildcards: Any) -> str:
         """The code that judges a synthetic set, its classifier's included."""
@@ -207,7 +209,7 @@ class Graph:
         return f"--through {models} --points {found[2]} --samples {found[3]}"
 
     def runs_of_seeds(self, wildcards: Any) -> list[str]:
-        """What a decomposition of runs of some seeds is made from."""
+        """What an analysis of runs of some seeds is made from."""
         runs = [
             Run(wildcards.setting, wildcards.method, int(seed))
             for seed in wildcards.seeds.split("-")
@@ -353,9 +355,7 @@ class Graph:
 
     def _counted(self, target: ComputedTarget) -> list[str]:
         """Who holds what, in the settings whose data are there; others are not fetched for it."""
-        if not isinstance(target.spec, ClientStatistics):
-            return []
-        settings = (f"{target.system}/{name}" for name in target.spec.settings.values())
+        settings = (f"{target.system}/{name}" for name in target.spec.counted_in().values())
         return [
             str(self.bench.histogram_of(setting))
             for setting in settings

@@ -14,6 +14,7 @@ from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
+from fedrepro.papers.superfed.cohorts_numpy_legacy import sampler
 from fedrepro.report.cells import coverage
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
@@ -240,9 +241,9 @@ def test_the_cohorts_that_superfed_s_scripts_drew() -> None:
         world,
         context=replace(world.context, clients=100, rounds=500),
         cohort_size=5,
-        cohort_seed=5959,
+        sample_cohort=sampler(5959, 100, 5, 500),
     )
     assert choose_cohort(known, 499) == [6, 66, 80, 87, 97]
     assert len({tuple(choose_cohort(known, round)) for round in range(500)}) == 500
-    everyone = replace(known, cohort_size=100)
+    everyone = replace(known, cohort_size=100)  # is not sampled
     assert choose_cohort(everyone, 3) == list(range(100))

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.analysis import counting
 from fedrepro.engine.net import Net
 from fedrepro.models import _registry as models
 from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
+from fedrepro.papers.fedgo import counting
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.analysis import counting
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.net import Net
 from fedrepro.models import _registry as models
 from fedrepro.models.wgan_gp import Adversaries
+from fedrepro.papers.fedgo import counting
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 

@@ -17,11 +17,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from fedrepro.analysis.regret_of_run import regret_as_json, regret_of
 from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.aaggff.regret_of_run import regret_as_json, regret_of
 from fedrepro.report import site
 from fedrepro.report.drawing.contours import contour
 from fedrepro.report.drawing.curves import Line, smoothed
@@ -354,7 +354,7 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert found is not None
     assert made["regret"] == found.rounds["regret"].tolist()
     assert (made["clients"], made["linearised"], made["round"][0]) == (6, False, 1)
-    monkeypatch.setattr("fedrepro.analysis.replay._as_in_the_paper", lambda rule: False)
+    monkeypatch.setattr("fedrepro.papers.aaggff.replay._as_in_the_paper", lambda rule: False)
     made = regret_as_json(tmp_path, run)
     assert set(made["bound"]) == {None} and None not in made["regret"]
     json.dumps(made, allow_nan=False)

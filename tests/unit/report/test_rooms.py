@@ -6,8 +6,9 @@ from typing import get_args
 
 import pytest
 
-from fedrepro.config.figures import Figure
+from fedrepro.config.kinds import Computed, Figure
 from fedrepro.run import fingerprint
+from fedrepro.support import papers
 from support.places import ROOT
 
 REPORT = fingerprint.PACKAGE / "report"
@@ -17,7 +18,7 @@ OPEN = {"methods/deciding/responses.py", "methods/_files.py"}
 
 def test_the_report_only_reads() -> None:
     """Nothing that computes is imported, or an edit of it would render all pages anew."""
-    found = fingerprint.closure(REPORT.rglob("*.py"))
+    found = fingerprint.closure([*REPORT.rglob("*.py"), *papers.files_of_report()])
     files = {path.relative_to(fingerprint.PACKAGE).as_posix() for path in found}
     assert "config/workbench.py" in files  # the closure is one
     rooms = ("engine/", "analysis/", "methods/", "workflow/", "cli/")
@@ -44,10 +45,19 @@ def imported(path: Path) -> set[str]:
 
 def test_every_kind_of_figure_has_its_module() -> None:
     """Named by the kind; and no module is without one, but what they share."""
-    union = get_args(get_args(Figure)[0])
-    kinds = {kind for model in union for kind in get_args(model.model_fields["kind"].annotation)}
-    files = {path.stem for path in (REPORT / "pages/figures").glob("*.py")}
-    assert files == kinds | {"__init__", "base", "panel"}
+    ours = {path.stem for path in (REPORT / "pages/figures").glob("*.py")}
+    theirs = papers.files_of("figure").keys()
+    assert not ours & theirs
+    assert ours | theirs == kinds(Figure) | {"__init__", "base", "panel"}
+
+
+def test_every_kind_of_table_without_runs_has_its_module() -> None:
+    assert papers.files_of("table").keys() == kinds(Computed)
+
+
+def kinds(choice: object) -> set[str]:
+    models = get_args(get_args(choice)[0])
+    return {kind for model in models for kind in get_args(model.model_fields["kind"].annotation)}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "reports/templates").rglob("*.*")))

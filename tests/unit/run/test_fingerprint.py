@@ -131,6 +131,16 @@ def test_a_run_depends_on_its_own_methods_and_server_optimizer_only() -> None:
     assert "models/superfed" in files(model="superfed_vgg9") - files(model="twonn")
 
 
+def test_what_a_paper_changes_in_a_run_is_code_of_the_runs_that_ask_for_it() -> None:
+    plain = run_spec("fedgo")
+    drawn = run_spec("fedgo", cohorts={"stream": "numpy_legacy", "seed": 7})
+    lying = run_spec("fedgo", byzantine=2)
+    asked = [fingerprint.code_of_setting(each.setting) for each in (plain, drawn, lying)]
+    names = [[path.name for path in each] for each in asked]
+    assert names == [[], ["cohorts_numpy_legacy.py"], ["given_byzantine.py"]]
+    assert len({fingerprint.of_code(each) for each in (plain, drawn, lying)}) == 3
+
+
 def test_a_run_is_what_can_change_its_numbers() -> None:
     found = files("superfed_mm")
     assert {

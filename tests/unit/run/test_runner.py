@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 import torch
 
-from fedrepro.analysis.replay import replay, rule_of
 from fedrepro.cli.run import progress_lines
 from fedrepro.methods.deciding.rule import Observed
+from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.run import runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.store import load_tree

@@ -3,7 +3,7 @@
 Every client reports the mean loss of the model that it received on its own training samples, taken
 before it trains and in evaluation mode. The coefficients that follow from it are used in the same
 round (discrepancies 6 and 7). A rule is written on numpy arrays, so that it can be replayed on a
-log of losses without training anything (:mod:`fedrepro.analysis.replay`).
+log of losses without training anything (:mod:`fedrepro.papers.aaggff.replay`).
 """
 
 from dataclasses import dataclass

@@ -11,6 +11,7 @@ from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import RunRecord, find_run
+from fedrepro.support import papers
 
 
 def figure_page(workbench: Workbench, target: FigureTarget, published: Published) -> dict[str, Any]:
@@ -20,7 +21,10 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         UserError: when a file of a run is damaged.
     """
     figure = target.figure
-    kind = import_module(f"fedrepro.report.pages.figures.{figure.kind}")
+    if figure.kind in papers.files_of("figure"):
+        kind = papers.load("figure", figure.kind)
+    else:
+        kind = import_module(f"fedrepro.report.pages.figures.{figure.kind}")
     drawn: Drawn = kind.draw(workbench, target, figure)
     records = [find_run(workbench.root, run) for run in target.runs]
     return {

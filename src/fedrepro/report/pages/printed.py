@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedrepro.config.tables import ClientStatistics, Costs
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.pages.about import about
@@ -81,10 +80,10 @@ def computed_page(
     by_printed = {cell.printed: cell for cell in cells}
     printed = list(by_printed)
     grids = []
-    if isinstance(target.spec, Costs) and printed:
-        grids.append({"metric": "What is counted", **_grid_of_costs(printed)})
-    elif isinstance(target.spec, ClientStatistics):
-        grids.append({"metric": "What clients hold", **_grid(printed, lambda cell: cell.metric)})
+    if target.spec.heading and printed:
+        of_methods = target.spec.of_methods
+        grid = _grid_of_methods(printed) if of_methods else _grid(printed, lambda cell: cell.metric)
+        grids.append({"metric": target.spec.heading, **grid})
     else:
         for metric in dict.fromkeys(cell.metric for cell in printed):
             chosen = [cell for cell in printed if cell.metric == metric]
@@ -122,7 +121,7 @@ def metric_in_words(metric: str) -> str:
     return METRICS.get(metric, metric.replace("_", " "))
 
 
-def _grid_of_costs(cells: Sequence[PrintedCell]) -> dict[str, Any]:
+def _grid_of_methods(cells: Sequence[PrintedCell]) -> dict[str, Any]:
     """Of methods and metrics; where each row has a metric of its own, that is its head."""
     rows = {(cell.method, cell.setting) for cell in cells}
     if len(rows) < len(cells):

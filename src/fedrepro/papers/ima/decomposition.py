@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedrepro.analysis.landscape import require_same_shape
+from fedrepro.analysis.landscape import average_of
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
@@ -105,16 +105,6 @@ def covariances(outputs: Tensor) -> Tensor:
     away = (outputs - outputs.mean(0)).double()
     repeats, _, samples, width = away.shape
     return torch.einsum("rkno,rlno->kl", away, away) / (repeats * samples * width)
-
-
-def average_of(models: Sequence[Tree], weights: Tensor) -> Tree:
-    """The model whose parameters are the weighted mean of the models' (FMA); ``weights`` sum to 1.
-
-    Raises:
-        UserError: if the models' shapes differ.
-    """
-    require_same_shape(models)
-    return tree.weighted_sum(tree.stack(models), weights)
 
 
 def distances(models: Sequence[Tree], weights: Tensor) -> list[float]:

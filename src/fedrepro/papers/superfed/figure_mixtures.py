@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from fedrepro.config.figures import Mixtures
 from fedrepro.config.tables import Column
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.superfed.kinds import Mixtures
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of

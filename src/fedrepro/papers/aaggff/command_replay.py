@@ -10,7 +10,7 @@ from fedrepro.support.errors import bad_value
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedrepro.analysis.replay import Replay
+    from fedrepro.papers.aaggff.replay import Replay
 
 SHOWN = 12  # rows of the table for people
 
@@ -58,8 +58,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.analysis.loss_log import read_log
-    from fedrepro.analysis.replay import replay, rule_of
+    from fedrepro.papers.aaggff.loss_log import read_log
+    from fedrepro.papers.aaggff.replay import replay, rule_of
 
     values: dict[str, object] = {} if arguments.cdf is None else {"cdf": arguments.cdf}
     for text in arguments.set:

@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
-from fedrepro.analysis import energy_mixture, studies
-from fedrepro.analysis.energy_mixture import (
+from fedrepro.analysis import studies
+from fedrepro.papers.fedevg import study_assumption
+from fedrepro.papers.fedevg.study_assumption import (
     Normals,
     energy_distance,
     p_value,
@@ -54,7 +55,7 @@ def test_the_distance_of_equal_samples_is_about_zero_and_grows() -> None:
 def test_the_study_has_both_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose chains are tested above; here what is made of them, after few steps."""
     for name, few in (("ITEMS", 20), ("STEPS", 5), ("PERMUTATIONS", 9)):
-        monkeypatch.setattr(energy_mixture, name, few)
+        monkeypatch.setattr(study_assumption, name, few)
     found = json.loads(json.dumps(studies.make("fedevg_assumption")))
     assert list(found["cases"]) == ["equal", "unequal"]
     for name, case in found["cases"].items():

@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedrepro.analysis.decomposition import (
-    average_of,
+from fedrepro.analysis.landscape import average_of
+from fedrepro.engine import tree
+from fedrepro.engine.net import Net
+from fedrepro.engine.round import context_of, own_of, steps_of
+from fedrepro.engine.tree import Tree
+from fedrepro.models import _registry as models
+from fedrepro.papers.ima.decomposition import (
     covariances,
     decompose,
     decompose_classes,
     distances,
     ensemble_gap,
 )
-from fedrepro.engine import tree
-from fedrepro.engine.net import Net
-from fedrepro.engine.round import context_of, own_of, steps_of
-from fedrepro.engine.tree import Tree
-from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT

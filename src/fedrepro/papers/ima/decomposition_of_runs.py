@@ -12,19 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.analysis.decomposition import (
-    average_of,
-    decompose_classes,
-    distances,
-    ensemble_gap,
-)
 from fedrepro.analysis.kept_models import KeptModels, open_kept
-from fedrepro.analysis.landscape import BATCH
-from fedrepro.analysis.similarity import mean_cka
+from fedrepro.analysis.landscape import BATCH, average_of
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.tree import Tree
+from fedrepro.papers.ima.decomposition import decompose_classes, distances, ensemble_gap
+from fedrepro.papers.ima.similarity import mean_cka
 from fedrepro.support.errors import UserError
 
 Progress = Callable[[float], None]  # told the share that is done

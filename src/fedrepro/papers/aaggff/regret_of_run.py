@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fedrepro.analysis.replay import Bounded, Replay, replay
 from fedrepro.config.targets import Run
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.deciding.rule import Decider, Observed
+from fedrepro.papers.aaggff.replay import Bounded, Replay, replay
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.errors import UserError, bad_value
 
@@ -19,8 +19,8 @@ def regret_as_json(root: Path, run: Run) -> dict[str, Any]:
     """The regret of a finished run of this machine, or of a reference result.
 
     Returns:
-        clients; linearised, as in :class:`fedrepro.analysis.replay.Replay`; and round, regret and
-        bound after every round that taught the rule something, None where there is no number.
+        clients; linearised, as in :class:`fedrepro.papers.aaggff.replay.Replay`; and round, regret
+        and bound after every round that taught the rule something, None where there is no number.
         The lists are empty for a run that recorded no losses.
 
     Raises:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedrepro.analysis import studies, toy
-from fedrepro.analysis.toy import CELLS, Toy
+from fedrepro.analysis import studies
+from fedrepro.papers.fedgo import study_toy as toy
+from fedrepro.papers.fedgo.study_toy import CELLS, Toy
 from fedrepro.support.errors import UserError
 
 SMALL = Toy(points=60, server_points=60, width=16)

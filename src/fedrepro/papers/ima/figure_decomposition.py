@@ -4,9 +4,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.figures import Decomposition
 from fedrepro.config.targets import FigureTarget, joint_analysis
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.ima.kinds import Decomposition
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, read_analysis, titled

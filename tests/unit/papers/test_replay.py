@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.analysis.loss_log import read_log
-from fedrepro.analysis.replay import play, replay, rule_of
 from fedrepro.cli.main import main
 from fedrepro.methods.deciding.rule import Observed
+from fedrepro.papers.aaggff.loss_log import read_log
+from fedrepro.papers.aaggff.replay import play, replay, rule_of
 from fedrepro.support.errors import UserError
 
 RULES = ("aaggff_s", "aaggff_d", "afl", "term", "qfedavg")

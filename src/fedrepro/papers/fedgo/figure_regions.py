@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fedrepro.config.figures import Regions
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
 from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
 from fedrepro.report.pages.figures.panel import Panel

@@ -26,7 +26,6 @@ from typing import Any
 
 from torch import nn
 
-from fedrepro.analysis.counting import MIB, multiply_adds, parameters, sent_bytes, weights
 from fedrepro.models.batchnorm_resnet import resnet18
 from fedrepro.models.discriminators import (
     discriminator_cnn,
@@ -34,6 +33,7 @@ from fedrepro.models.discriminators import (
     discriminator_resnet8,
 )
 from fedrepro.models.wgan_gp import wgan_gp_resnet
+from fedrepro.papers.fedgo.counting import MIB, multiply_adds, parameters, sent_bytes, weights
 
 IMAGE = (3, 32, 32)
 NEGLIGIBLE = 0.1  # of what FedAvg has already; Table 2 says the word without a limit

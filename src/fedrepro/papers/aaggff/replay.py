@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from fedrepro.analysis.hindsight import best_fixed, decision_losses
 from fedrepro.engine.method import Method
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.deciding.responses import Array
 from fedrepro.methods.deciding.rule import Decider, Decision, Observed
+from fedrepro.papers.aaggff.hindsight import best_fixed, decision_losses
 from fedrepro.support.errors import UserError, bad_value
 
 # Up to so many clients the best fixed decision is sought; its cost grows with their cube.

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from fedrepro.analysis import cost
-from fedrepro.analysis.cost import MILLION, Schedule, Variant
+from fedrepro.papers.fedgo import study_cost as cost
+from fedrepro.papers.fedgo.study_cost import MILLION, Schedule, Variant
 from support.places import ROOT
 
 NETWORKS, SCHEDULE = cost.measure(), Schedule()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.figures import Regret
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.aaggff.kinds import Regret
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
 from fedrepro.report.pages.figures.base import (

@@ -3,9 +3,9 @@
 import statistics
 from typing import Any
 
-from fedrepro.config.figures import Shares
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.fedevg.kinds import Shares
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis

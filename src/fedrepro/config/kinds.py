@@ -1,0 +1,17 @@
+"""All kinds of figures, and of tables that need no runs: ours and those of papers' packages."""
+
+from typing import TYPE_CHECKING
+
+from fedrepro.config.figures import FigureSpec
+from fedrepro.config.tables import ComputedSpec
+from fedrepro.support.papers import load_kinds
+from fedrepro.support.typed_yaml import any_of
+
+load_kinds()
+
+if TYPE_CHECKING:
+    Figure = FigureSpec
+    Computed = ComputedSpec
+else:
+    Figure = any_of(FigureSpec, "kind")
+    Computed = any_of(ComputedSpec, "kind")

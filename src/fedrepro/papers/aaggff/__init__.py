@@ -1,0 +1,1 @@
+"""AAggFF, thesis chapter III (Hahn et al., ICML 2024)."""

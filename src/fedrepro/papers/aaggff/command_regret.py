@@ -1,0 +1,26 @@
+"""``fedrepro regret``: what AAggFF's decisions in a finished run have cost."""
+
+import argparse
+
+from fedrepro.cli.analysis import write_found
+from fedrepro.cli.run import add_run, requested
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "regret",
+        help="the regret of a finished run's decisions beside its proven bound",
+        description="Play the losses that a finished run recorded once more through its own rule. "
+        "Writes results/regrets/SETTING/METHOD/seedSEED.json: clients, linearised (whether the "
+        "regret is that of the linearised losses), and round, regret and bound of every round.",
+        epilog="Example: fedrepro regret aaggff/heart aaggff+fedavg --seed 2",
+    )
+    add_run(parser)
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.papers.aaggff.regret_of_run import regret_as_json
+
+    workbench, run = requested(arguments)
+    write_found(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))

@@ -1,0 +1,42 @@
+"""What AAggFF's experiment file has that no other needs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from fedrepro.config.figures import FigureSpec, Needs
+from fedrepro.config.tables import ComputedSpec, Place, named_settings
+from fedrepro.config.values import Composition, Scale, SettingName
+
+
+class Regret(FigureSpec):
+    """A panel for each setting: the regret of a method's decisions, and its proven bound."""
+
+    kind: Literal["regret"]
+    analysis = "regrets"
+    method: Composition
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return [(place.setting_at(scale), self.method) for place in self.panels]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
+
+
+class Responses(ComputedSpec):
+    """A table of responses of distribution functions to losses: computed, nothing is run."""
+
+    kind: Literal["responses"]
+
+
+class ClientStatistics(ComputedSpec):
+    """A table of what clients hold, counted in data that have been prepared."""
+
+    kind: Literal["client_statistics"]
+    heading = "What clients hold"
+    settings: dict[str, SettingName] = Field(description="The setting of each printed data set.")
+
+    def counted_in(self) -> Mapping[str, str]:
+        return self.settings

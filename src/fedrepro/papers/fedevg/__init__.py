@@ -1,0 +1,1 @@
+"""FedEvg, thesis chapter IV."""

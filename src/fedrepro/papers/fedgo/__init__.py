@@ -1,0 +1,1 @@
+"""FedGO (Jang et al., ICML 2025)."""

@@ -1,0 +1,77 @@
+"""FedGO's tables of costs, as :mod:`fedrepro.papers.fedgo.study_cost` counted them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedrepro.config.targets import ComputedTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.computed import ComputedCell, Found, hole
+from fedrepro.report.papers.published import PrintedCell
+from fedrepro.report.papers.verdict import judge_computed
+from fedrepro.support.errors import UserError
+
+NOT_COUNTED = "not counted yet"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A cell of :mod:`fedrepro.papers.fedgo.study_cost`, by its printed keys."""
+
+    table: str
+    setting: str
+    method: str
+    metric: str
+    value: float | str | None
+    hole: str
+    entry: str
+
+
+def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[PrintedCell]) -> Found:
+    costs = _costs(workbench.root, target)
+    if not costs:
+        return Found([hole(cell, NOT_COUNTED) for cell in printed if not _is_trained(cell)])
+    keys = ((cell.table, cell.setting, cell.method, cell.metric) for cell in printed)
+    return Found(
+        [
+            _costing(cell, costs[key])
+            for cell, key in zip(printed, keys, strict=True)
+            if key in costs
+        ],
+        {
+            (table, setting, metric): cost.value
+            for (table, setting, _, metric), cost in costs.items()
+            if isinstance(cost.value, str)
+        },
+    )
+
+
+def _is_trained(cell: PrintedCell) -> bool:
+    """Whether a cell of a table of costs is an accuracy, which runs answer."""
+    return cell.unit == "percent"
+
+
+def _costing(cell: PrintedCell, cost: Cost) -> ComputedCell:
+    if not isinstance(cost.value, float):
+        return hole(cell, cost.hole, cost.entry)
+    verdict = judge_computed(cell, cost.value)
+    return ComputedCell(cell, cost.value, None, "", verdict, cost.entry)
+
+
+def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str], Cost]:
+    """What ``fedrepro study`` counted; empty where it did not yet."""
+    path = target.study
+    assert path is not None
+    try:
+        found = TypeAdapter(dict[str, list[Cost]]).validate_json((root / path).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValidationError) as error:
+        first = str(error).partition("\n")[0]
+        raise UserError(f"{path}: damaged: {first}; delete it and make it again") from None
+    return {
+        (cost.table, cost.setting, cost.method, cost.metric): cost
+        for cost in found.get("cells", [])
+    }

@@ -1,0 +1,1 @@
+"""IMA (Zhou et al., IEEE TMC 2024)."""

@@ -1,0 +1,39 @@
+"""What IMA's experiment file has that no other needs."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedrepro.config.figures import FigureSpec, Needs
+from fedrepro.config.tables import Place, named_settings
+from fedrepro.config.values import Composition, PositiveWhole, Scale
+
+Term = Literal[
+    "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
+    "ensemble_loss", "distance", "gap", "slope", "cka",
+]  # fmt: skip
+
+
+class Decomposition(FigureSpec):
+    """Terms of the expected loss after the rounds that were kept: a panel for each group of them.
+
+    Every setting has these panels; terms of one group share an axis.
+    """
+
+    kind: Literal["decomposition"]
+    analysis = "decompositions"
+    joins_seeds = True
+    method: Composition
+    show: list[Annotated[list[Term], Field(min_length=1)]] = Field(min_length=1)
+    samples: PositiveWhole = 2000
+    panels: list[Place] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return [(place.setting_at(scale), self.method) for place in self.panels]
+
+    def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
+        return [(*need, str(self.samples)) for need in self.needs(scale)]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)

@@ -1,0 +1,1 @@
+"""SuPerFed, thesis chapter II (Hahn et al., KDD 2022)."""

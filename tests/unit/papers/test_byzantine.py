@@ -1,0 +1,35 @@
+"""FedGO's Byzantine clients: which they are, and that the setting's key alone makes them so."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedrepro.papers.fedgo.given_byzantine import Lying
+from fedrepro.run.assembly import _changed
+from fedrepro.support.errors import UserError
+from fedrepro.support.rng import stream
+from support.tiny_run import run_spec
+from support.worlds import federation
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
+    given = federation("fedgo").context.given
+    found = _changed(given, replace(run_spec("fedgo", byzantine=2), seed=seed), 6)
+    theirs = found["discriminators"]
+    drawn = torch.randperm(6, generator=stream(seed, "byzantine"))[:2]
+    assert isinstance(theirs, Lying) and theirs.liars == set(drawn.tolist())
+    assert theirs.tensors is given["discriminators"].tensors
+    assert found["unlabelled"] is given["unlabelled"]
+
+
+def test_without_the_key_nothing_is_changed() -> None:
+    given = federation("fedgo").context.given
+    assert _changed(given, run_spec("fedgo"), 6) is given
+
+
+def test_there_are_no_more_liars_than_clients() -> None:
+    given = federation("fedgo").context.given
+    with pytest.raises(UserError, match="byzantine: 7: expected at most 6, the number of clients"):
+        _changed(given, run_spec("fedgo", byzantine=7), 6)
