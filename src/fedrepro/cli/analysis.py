@@ -163,7 +163,8 @@ def make_regret(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.regret_of_run import regret_as_json
 
     workbench, run = requested(arguments)
-    _write(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
+    found = regret_as_json(workbench.root, run, workbench.own)
+    _write(workbench.root / run.analysis("regrets"), found)
 
 
 def make_study(arguments: argparse.Namespace) -> None:

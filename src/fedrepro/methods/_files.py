@@ -17,9 +17,9 @@ SERVER_OPTIMIZERS = METHODS / "server"
 SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
 
 
-def part_files() -> dict[str, Path]:
+def part_files(folders: own.Folders = own.NONE) -> dict[str, Path]:
     """Name -> file of everything that a composition can name, without importing any."""
-    return {**_packaged(), **own.files_of("methods")}
+    return {**_packaged(), **folders.files("methods")}
 
 
 @cache
@@ -54,26 +54,28 @@ def split(composition: str) -> list[tuple[str, bool]]:
     return parts
 
 
-def module_files(composition: str) -> list[Path]:
+def module_files(composition: str, folders: own.Folders = own.NONE) -> list[Path]:
     """The source files that define a composition's parts."""
-    files = part_files()
+    files = part_files(folders)
     return [files[name] for name, _ in split(composition) if name in files]
 
 
-def needs_of(composition: str) -> tuple[str, ...]:
+def needs_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
     """What its parts need to be given, by name: their ``needs``, without importing any."""
-    return _said_of(composition, "needs", own.folder_of("methods"))
+    return _said_of(composition, "needs", folders, folders.of("methods"))
 
 
-def takes_of(composition: str) -> tuple[str, ...]:
+def takes_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
     """What its parts make use of where it is given: their ``takes``, without importing any."""
-    return _said_of(composition, "takes", own.folder_of("methods"))
+    return _said_of(composition, "takes", folders, folders.of("methods"))
 
 
 @lru_cache
-def _said_of(composition: str, key: str, folder: Path | None) -> tuple[str, ...]:
+def _said_of(
+    composition: str, key: str, folders: own.Folders, folder: Path | None
+) -> tuple[str, ...]:
     # Asked for at every run of every page; to list the files takes a millisecond.
-    found = (name for file in module_files(composition) for name in _said_in(file, key))
+    found = (name for file in module_files(composition, folders) for name in _said_in(file, key))
     return tuple(dict.fromkeys(found))
 
 
@@ -118,7 +120,9 @@ def _assigned(file: Path, cls: ast.ClassDef) -> dict[str, tuple[Path, Assignment
 UNKNOWN = object()
 
 
-def defaults_of(part: str, released: bool = False) -> dict[str, Any]:
+def defaults_of(
+    part: str, folders: own.Folders = own.NONE, released: bool = False
+) -> dict[str, Any]:
     """Hyperparameters that have a default; :data:`UNKNOWN` where none is written out as a value.
 
     Args:
@@ -126,7 +130,7 @@ def defaults_of(part: str, released: bool = False) -> dict[str, Any]:
     """
     return {
         name: _value_of(node.value, released)
-        for file in module_files(part)
+        for file in module_files(part, folders)
         for cls in _parse(file).body
         if isinstance(cls, ast.ClassDef)
         for name, (_, node) in _assigned(file, cls).items()
@@ -158,16 +162,16 @@ def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
     return None
 
 
-def departures_of(composition: str) -> tuple[str, ...]:
+def departures_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
     """The numbers of the discrepancies that its parts can follow, without importing any."""
-    return _departures_of(composition, own.folder_of("methods"))
+    return _departures_of(composition, folders, folders.of("methods"))
 
 
 @lru_cache
-def _departures_of(composition: str, folder: Path | None) -> tuple[str, ...]:
+def _departures_of(composition: str, folders: own.Folders, folder: Path | None) -> tuple[str, ...]:
     found = (
         number
-        for file in module_files(composition)
+        for file in module_files(composition, folders)
         for cls in _parse(file).body
         if isinstance(cls, ast.ClassDef)
         for _, node in _assigned(file, cls).values()
@@ -185,16 +189,16 @@ def _item_of(value: ast.expr | None) -> str:
     return str(item.value) if isinstance(item, ast.Constant) else ""
 
 
-def begins_as_inner(part: str) -> bool:
+def begins_as_inner(part: str, folders: own.Folders = own.NONE) -> bool:
     """Whether a part is a wrapper that says how long it is what it wraps."""
-    return _begins_as_inner(part, own.folder_of("methods"))
+    return _begins_as_inner(part, folders, folders.of("methods"))
 
 
 @lru_cache
-def _begins_as_inner(part: str, folder: Path | None) -> bool:
+def _begins_as_inner(part: str, folders: own.Folders, folder: Path | None) -> bool:
     return any(
         isinstance(hook, ast.FunctionDef) and hook.name == "begins_as"
-        for file in module_files(part)
+        for file in module_files(part, folders)
         for cls in _parse(file).body
         if isinstance(cls, ast.ClassDef) and any(ast.unparse(b) == "Wrapper" for b in cls.bases)
         for hook in cls.body

@@ -43,6 +43,7 @@ OUTSIDE_A_RUN = (
     "methods/_registry",
     "models/_registry",  # entry counts
     "run/store",  # checkpoints have a layout with a version
+    "support/own",  # finds files by name, too
 )
 # An analysis opens a run, whose files it is made again from when that has changed.
 OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
@@ -57,27 +58,26 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    folders = own.folder_of("methods"), own.folder_of("models")
-    return _of_code(spec.composition, spec.setting.model, folders)
+    return _of_code(spec.composition, spec.setting.model, spec.own, spec.own.of("methods"))
 
 
 @cache  # every run of a table asks, and to list the folders takes a millisecond
-def _of_code(composition: str, model: str, folders: tuple[Path | None, ...]) -> str:
-    entry = models.find(model)
-    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
+def _of_code(composition: str, model: str, folders: own.Folders, methods: Path | None) -> str:
+    entry = models.find(model, folders)
+    digest = of_closure(code_of_run(composition, model, folders), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
 
-def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
+def code_of_run(composition: str, model: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
     """The files that a run's code is sought from."""
-    return (*code_around_model(composition), models.module_file(model))
+    return (*code_around_model(composition, folders), models.module_file(model, folders))
 
 
-def code_around_model(composition: str) -> tuple[Path, ...]:
+def code_around_model(composition: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
     """Those of them that do not define its model."""
     named = map(module_path, ("fedrepro.run.assembly", "fedrepro.run.scoring"))
-    return (*named, *module_files(composition))
+    return (*named, *module_files(composition, folders))
 
 
 def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:

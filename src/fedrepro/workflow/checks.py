@@ -32,7 +32,8 @@ def check_methods_apart(workbench: Workbench) -> None:
     Raises:
         SystemExit: with the process's status, which is 2 after one line on stderr.
     """
-    if _is_checked(workbench, _verdict(list(_claims(workbench)), list(_searched(workbench)))):
+    claims, searched = list(_claims(workbench)), list(_searched(workbench))
+    if _is_checked(workbench, _verdict(workbench, claims, searched)):
         return
     checked = subprocess.run([sys.executable, "-m", __name__], check=False)
     if checked.returncode:
@@ -47,12 +48,12 @@ def check_methods(workbench: Workbench) -> None:
     """
     claims = list(_claims(workbench))
     searched = list(_searched(workbench))
-    verdict = _verdict(claims, searched)
+    verdict = _verdict(workbench, claims, searched)
     if _is_checked(workbench, verdict):
         return
     for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
-            method, _ = registry.compose(composition, hyperparameters)
+            method, _ = registry.compose(composition, hyperparameters, workbench.own)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
@@ -62,9 +63,9 @@ def check_methods(workbench: Workbench) -> None:
         temporary.write_text(verdict, encoding="utf-8")
 
 
-def _verdict(claims: list[Claim], searched: list[Claim]) -> str:
+def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """What is kept of claims that hold: they, and the methods' code, as a hash."""
-    files = tuple(part_files().values())
+    files = tuple(part_files(workbench.own).values())
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
 

@@ -35,7 +35,6 @@ from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
 from fedrepro.run.results import PAPERS, REFERENCES
-from fedrepro.support import own
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
@@ -163,7 +162,7 @@ class Graph:
     @cached_property
     def methods(self) -> str:
         """The methods' files, which the site shows, as a hash."""
-        return fingerprint.of_files(part_files().values())
+        return fingerprint.of_files(part_files(self.bench.own).values())
 
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
@@ -177,7 +176,7 @@ class Graph:
         """The code that plays a run's losses again, its rule's included."""
         composition = self._run_spec(wildcards).composition
         module = fingerprint.module_path("fedrepro.analysis.regret_of_run")
-        files = (module, *module_files(composition))
+        files = (module, *module_files(composition, self.bench.own))
         return fingerprint.of_closure(files, fingerprint.HANDLING)
 
     def quality_code(self, wildcards: Any) -> str:
@@ -185,7 +184,7 @@ class Graph:
         judge = self._run_spec(wildcards).setting.judge
         files = [fingerprint.module_path("fedrepro.analysis.quality_of_run")]
         if judge:
-            files.append(module_file(judge.model))
+            files.append(module_file(judge.model, self.bench.own))
         return fingerprint.of_closure(files, fingerprint.OUTSIDE_AN_ANALYSIS)
 
     def judge(self, wildcards: Any) -> str:
@@ -237,7 +236,7 @@ class Graph:
     def partition_code(self, wildcards: Any) -> str:
         """The code that shares samples out, that of a scheme of one's own included."""
         setting = self.bench.setting(self.setting_of_partition(wildcards))
-        files = own.files_of("partitions")
+        files = self.bench.own.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         module = fingerprint.module_path("fedrepro.data.partition.partition")
         return fingerprint.of_closure([module, *theirs], fingerprint.HANDLING)

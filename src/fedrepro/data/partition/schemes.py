@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, WrapValidator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedrepro.support import own
@@ -413,10 +413,14 @@ def own_scheme(file: Path) -> type[Scheme]:
     return found[0]
 
 
-def _or_own(value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+def _or_own(
+    value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo[own.Folders | None]
+) -> Any:
     name = value.get("scheme") if isinstance(value, Mapping) else None
-    file = own.files_of("partitions").get(str(name))
-    return own_scheme(file).model_validate(value) if file else handler(value)
+    file = (info.context or own.NONE).files("partitions").get(str(name))
+    if file is None:
+        return handler(value)
+    return own_scheme(file).model_validate(value, context=info.context)
 
 
 def _any_scheme() -> Any:

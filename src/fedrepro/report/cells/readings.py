@@ -93,7 +93,7 @@ def answers_of(
             number
             for name, is_released in split(composition)
             if is_released or not released
-            for number in departures_of(name)
+            for number in departures_of(name, workbench.own)
             if number in ledger
         )
         yield Answer(
