@@ -12,7 +12,8 @@ from fedrepro.config.tables import ClientStatistics, Column, named_settings, set
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.methods._files import defaults_of, part_files
+from fedrepro.methods._facts import defaults_of
+from fedrepro.methods._files import part_files
 from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.own import NONE, Folders

@@ -73,7 +73,9 @@ class OwnFolders(Typed):
         for kind, folder in named.items():
             if not (root / folder).is_dir():
                 raise bad_value("config/config.yaml", f"own.{kind}", str(folder), "a folder")
-        return Folders(**{kind: (root / folder).absolute() for kind, folder in named.items()})
+        return Folders(
+            root.absolute(), **{kind: (root / each).absolute() for kind, each in named.items()}
+        )
 
 
 PartitionName = Annotated[

@@ -35,7 +35,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.own_files import find_own
-from fedrepro.methods._files import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
+from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.own import NONE, Folders
 from fedrepro.support.typed_yaml import Typed

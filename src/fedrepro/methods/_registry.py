@@ -60,7 +60,12 @@ def _import(file: Path) -> ModuleType:
 
 
 @cache  # thousands of runs are composed in a process, and its modules stay as they are
-def _part(file: Path) -> Part:
+def part_in(file: Path) -> Part:
+    """The part that a file defines.
+
+    Raises:
+        UserError: for a file that has none, or several.
+    """
     from fedrepro.engine.method import Method, Wrapper
     from fedrepro.methods.server.base import ServerOptimizer
 
@@ -89,7 +94,7 @@ def _headline(cls: type[Any]) -> str:
 
 def parts(folders: own.Folders = own.NONE) -> dict[str, Part]:
     """Everything that a composition can name: methods, wrappers, server optimizers."""
-    return {name: _part(file) for name, file in part_files(folders).items()}
+    return {name: part_in(file) for name, file in part_files(folders).items()}
 
 
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
 HANDLING = (  # words, files, checks
+    "methods/_facts",  # what it finds stands in runs' descriptions and pages
     "support/errors",
     "support/files",
     "support/locks",

@@ -23,8 +23,13 @@ VARIABLE = "FEDREPRO_METHODS"
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a workbench has files of its own; None: nowhere."""
+    """Where a workbench has files of its own; None: nowhere.
 
+    Attributes:
+        root: the workbench.
+    """
+
+    root: Path | None = None
     methods: Path | None = None
     models: Path | None = None
     partitions: Path | None = None
@@ -37,7 +42,9 @@ class Folders:
         """
         extra = os.environ.get(VARIABLE) if kind == "methods" else None
         if not extra:
-            return {"methods": self.methods, "models": self.models}.get(kind, self.partitions)
+            return {"methods": self.methods, "models": self.models, "partitions": self.partitions}[
+                kind
+            ]
         if not Path(extra).is_dir():
             raise bad_value("environment", VARIABLE, extra, "a folder of method files")
         return Path(extra)

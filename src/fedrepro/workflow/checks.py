@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fedrepro.config.loading import load
+from fedrepro.config.loading import folders_here, load
 from fedrepro.config.run_spec import RunSpec, Source
 from fedrepro.config.tables import wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
+from fedrepro.methods import _facts
 from fedrepro.methods import _registry as registry
 from fedrepro.methods._files import part_files
 from fedrepro.run import fingerprint
@@ -33,8 +34,21 @@ def check_methods_apart(workbench: Workbench) -> None:
         SystemExit: with the process's status, which is 2 after one line on stderr.
     """
     claims, searched = list(_claims(workbench)), list(_searched(workbench))
-    if _is_checked(workbench, _verdict(workbench, claims, searched)):
-        return
+    if not _is_checked(workbench, _verdict(workbench, claims, searched)):
+        _check_apart()
+
+
+def learn_methods_apart() -> None:
+    """In a process of its own, where needed: check and write down what loading will ask of methods.
+
+    Raises:
+        SystemExit: as :func:`check_methods_apart`.
+    """
+    if not _facts.are_written(folders_here()):
+        _check_apart()
+
+
+def _check_apart() -> None:
     checked = subprocess.run([sys.executable, "-m", __name__], check=False)
     if checked.returncode:
         raise SystemExit(checked.returncode)
@@ -150,4 +164,8 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
 
 if __name__ == "__main__":
     with one_line():
-        check_methods(load())
+        bench = load()
+        written = _facts.are_written(bench.own)
+        check_methods(bench)
+        if not written:
+            _facts.write(bench.own)

@@ -38,7 +38,7 @@ from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
-from fedrepro.workflow.checks import check_given, check_methods_apart
+from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
 from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
@@ -61,6 +61,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with one_line():
+        learn_methods_apart()
         bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
         check_methods_apart(bench)
         check_given(bench)
