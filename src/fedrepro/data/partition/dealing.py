@@ -325,3 +325,23 @@ def natural(
     ends = np.searchsorted(groups[order], names, side="right")
     starts = np.searchsorted(groups[order], names, side="left")
     return [order[first:last] for first, last in zip(starts, ends, strict=True)]
+
+
+def of_server(labels: NDArray[Any], share: float) -> Indices:
+    """The server's samples: a ``share`` of each class, by the same generator for every seed."""
+    wanted = round(share * len(labels))
+    return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
+
+
+def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
+    """A mask [n] with `wanted` samples, from each class in proportion (largest remainders)."""
+    values, counts = np.unique(labels, return_counts=True)
+    exact = counts * wanted / len(labels)
+    quota = np.floor(exact).astype(np.int64)
+    # Ties go to the larger class, then to the smaller label.
+    order = np.lexsort((values, -counts, -(exact - quota)))
+    quota[order[: wanted - int(quota.sum())]] += 1
+    mask = np.zeros(len(labels), dtype=np.bool_)
+    for value, count in zip(values, quota, strict=True):
+        mask[random.permutation(np.flatnonzero(labels == value))[:count]] = True
+    return mask

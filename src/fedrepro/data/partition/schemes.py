@@ -351,7 +351,7 @@ class AtServer(Scheme):
     def deal(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.holding_out import of_server
+        from fedrepro.data.partition.dealing import of_server
 
         return [of_server(labels, self.share)]
 
