@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# A Tensor, or a dict[str, Tree]. Said so to a type checker, it asks at each of some 600 places, half
-# of them look-ups by a name that the method itself has put there, which of the two it is.
+# A Tensor, or a dict[str, Tree]. A type checker that is told so asks at some 600 places which it
+# is, half of them look-ups by a name that the method itself has put there.
 Tree = Any
 
 

@@ -139,6 +139,7 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
         ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
         ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
         ("partitions/in_order.py", "(Scheme)", "", "expected exactly one class that extends"),
+        ("partitions/in_order.py", "def deal(", "def dealt(", "class that extends Scheme and has"),
         ("partitions/in_order.py", "import numpy", "import numpi", "could not be imported"),
     ],
 )

@@ -21,21 +21,22 @@ DIRICHLET_TRIES = 2_000
 GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
-def iid(samples: int, clients: int, random: RandomState) -> list[Indices]:
+def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices]:
     """A random permutation in parts whose sizes differ by at most one."""
-    return [part.astype(np.int64) for part in np.array_split(random.permutation(samples), clients)]
+    order = random.permutation(len(labels))
+    return [part.astype(np.int64) for part in np.array_split(order, clients)]
 
 
 def shards(
-    labels: NDArray[Any], clients: int, shards_per_client: int, random: RandomState
+    labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """FedLab's shards: samples sorted by class, in equal shards; left-overs go to nobody.
 
     The sort is stable; the released code's is not, and its indices depend on the numpy build (B9).
     """
     order = np.argsort(labels, kind="stable").astype(np.int64)
-    size = len(labels) // (clients * shards_per_client)
-    dealt = random.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
+    size = len(labels) // (clients * classes_per_client)
+    dealt = random.permutation(clients * classes_per_client).reshape(clients, classes_per_client)
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
 
 
@@ -141,7 +142,7 @@ def _one_group(
     )
 
 
-def by_labels(
+def labels(
     labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 drawn ones.
