@@ -1,8 +1,8 @@
 """Compute the runs that reports/papers/reference.yaml lists, and keep them as reference results.
 
-What is missing is planned and its cost estimated, in the list's order; then Snakemake makes it.
-What was broken off goes on where it stopped. Finished runs are copied, without their models, into
-reports/papers/<system>/reference/.
+What is missing is planned, at the cost that `fedrepro plan` would say; then Snakemake makes it, in
+the list's order. What was broken off goes on where it stopped. Finished runs are copied, without
+their models, into reports/papers/<system>/reference/.
 """
 
 import argparse
@@ -12,21 +12,24 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
 
 from fedrepro.config.loading import load
-from fedrepro.config.settings import RELEASED, Setting
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import Run, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import PAPERS, RunRecord, landed_folder, landed_runs, read_run
+from fedrepro.run.results import PAPERS, RunRecord, landed_folder, read_run
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
+from fedrepro.workflow.bill import measured
+from fedrepro.workflow.cost import Prices, RunCost
 
 LIST = PAPERS / "reference.yaml"
 MODEL = "model.safetensors"
@@ -39,6 +42,10 @@ class Wanted(Typed):
     rows: str
     columns: str = "*"
     seeds: tuple[Seed, ...] = Field(min_length=1)
+
+    def target(self, missing: Iterable[Run]) -> "Rows":
+        """They as what is planned."""
+        return Rows(*self.table.split("/", 1), "paper", tuple(missing))
 
     @property
     def title(self) -> str:
@@ -83,42 +90,6 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     return bool(record.manifest) and record.manifest["run"] == json.loads(json.dumps(today))
 
 
-def work(setting: Setting) -> float:
-    """What training costs in a setting, but for a factor that its data and model decide."""
-    steps = setting.rounds * setting.participation * setting.epochs / setting.batch_size
-    return steps * (1 - setting.partition.test_fraction)
-
-
-def likeness(bench: Workbench, run: Run, other: Run) -> tuple[bool, bool] | None:
-    """How well another run's time says what a run takes; None: not at all."""
-    if other.setting not in bench.settings:
-        return None
-    ours, theirs = bench.setting(run.setting), bench.setting(other.setting)
-    if (ours.dataset, ours.model) != (theirs.dataset, theirs.model):
-        return None
-    same_method = run.method.replace(RELEASED, "") == other.method.replace(RELEASED, "")
-    same_setting = run.setting.removesuffix(RELEASED) == other.setting.removesuffix(RELEASED)
-    return same_method, same_setting
-
-
-def seconds(bench: Workbench, run: Run, timed: Iterable[RunRecord]) -> float | None:
-    """The CPU time that a run will take, from the timing of those most like it.
-
-    Of the same data set and model: first those of the same method, then those in the same setting;
-    in proportion to samples times epochs over the size of a batch. None without any.
-    """
-    alike: dict[tuple[bool, bool], list[float]] = {}
-    for record in timed:
-        kind = likeness(bench, run, record.run)
-        if kind is not None:
-            rate = float(record.timing["cpu_seconds"]) / work(bench.setting(record.run.setting))
-            alike.setdefault(kind, []).append(rate)
-    if not alike:
-        return None
-    rates = alike[max(alike)]
-    return sum(rates) / len(rates) * work(bench.setting(run.setting))
-
-
 def keep(run: Run) -> Path:
     """Copy a finished run's files, but for its model, to where reference results are committed.
 
@@ -146,21 +117,26 @@ def keep_finished(bench: Workbench, runs: Iterable[Run]) -> Iterator[Run]:
             yield run
 
 
-def in_words(bench: Workbench, runs: list[Run], timed: list[RunRecord]) -> str:
+@dataclass(frozen=True)
+class Rows(Target):
+    """Rows and columns of a table as a target, with those of their runs that are missing."""
+
+    missing: tuple[Run, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return self.missing
+
+
+def in_words(costs: Iterable[RunCost]) -> str:
     """How many runs, and what they will cost."""
-    found = [seconds(bench, run, timed) for run in runs]
-    known = [value for value in found if value is not None]
-    text = f"{len(runs)} runs to make" if len(runs) != 1 else "1 run to make"
+    left = [cost for cost in costs if not cost.done]
+    known = [cost.seconds for cost in left if cost.seconds is not None]
+    text = f"{len(left)} runs to make" if len(left) != 1 else "1 run to make"
     if known:
         text += f", some {sum(known) / 3600:.1f} hours of one core"
-    unknown = [run for run, value in zip(runs, found, strict=True) if value is None]
-    for name in dict.fromkeys(run.setting for run in unknown):
-        setting, count = bench.setting(name), sum(run.setting == name for run in unknown)
-        text += (
-            f"; no run like {count} in {name} has been timed: {setting.rounds} rounds each, "
-            f"{setting.participation:g} of {setting.dataset}, {setting.epochs} epochs in batches "
-            f"of {setting.batch_size}"
-        )
+    for why, number in Counter(cost.why for cost in left if cost.why).items():
+        text += f"; {number} without hours: {why}"
     return text
 
 
@@ -175,12 +151,12 @@ def main(arguments: argparse.Namespace) -> None:
         planned.update(left)
         groups.append((each, left))
         absent.update({each.title} if wanting and not left else ())
-    records = (read_run(Path(), run) for each in wanted for run in runs_of(bench, each))
-    timed = [record for record in (*landed_runs(Path()), *records) if record.timing]
+    prices = Prices(bench, [each.target(left) for each, left in groups])
+    costs = prices.costs(measured(prices))
     for each, left in groups:
         nothing = "its data are not there" if each.title in absent else "all there"
-        print(f"{each.title}: {in_words(bench, left, timed) if left else nothing}")
-    print(f"All of it: {in_words(bench, [run for _, left in groups for run in left], timed)}.")
+        print(f"{each.title}: {in_words(costs[run] for run in left) if left else nothing}")
+    print(f"All of it, with the runs that these go on from: {in_words(costs.values())}.")
     if arguments.plan:
         return
     os.nice(19)

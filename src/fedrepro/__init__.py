@@ -6,7 +6,9 @@ every command imports this file, which must stay as light as it is.
 """
 
 import os
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -38,6 +40,21 @@ def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(f"fedrepro.api.{_WHERE[name]}"), name)
     raise AttributeError(f"module 'fedrepro' has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """This package: ``fedrepro.methods`` is the function, also once the room so called is there."""
+
+    @property
+    def methods(self) -> Any:
+        return __getattr__("methods")
+
+    @methods.setter
+    def methods(self, room: ModuleType) -> None:
+        """Importing the room sets it; import statements find it by its full name."""
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

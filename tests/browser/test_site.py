@@ -69,7 +69,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))
         if not isinstance(target, TableTarget):
             site.write_page(bench, target, papers)
-    site.write_site(bench, papers, described_methods(), "demo")
+    site.write_site(bench, papers, described_methods(bench.own), "demo")
     return root / "reports/site"
 
 

@@ -2,7 +2,6 @@
 
 import weakref
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -20,7 +19,7 @@ from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, pl
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
-from fedrepro.methods._files import _said_in, needs_of, takes_of
+from fedrepro.methods._facts import needs_of, takes_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -290,7 +289,7 @@ def test_draws_of_a_client_are_made_when_it_is_its_turn() -> None:
     assert len(steps) == 3 and len(steps[1:]) == 2
 
 
-def test_needs_are_read_as_the_classes_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needs_are_what_the_classes_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDREPRO_METHODS", str(METHODS))
     parts = registry.parts()
     for name, part in parts.items():
@@ -300,31 +299,6 @@ def test_needs_are_read_as_the_classes_have_them(monkeypatch: pytest.MonkeyPatch
     assert needs_of("taught") == ("unlabelled", "judges")
     assert takes_of("fedevg") == ("start",)
     assert parts["maker"].kind == "pre-training" and parts["taught"].kind == "method"
-
-
-BASE = "from fedrepro.methods.fedavg import FedAvg\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("class A(FedAvg):\n    needs = ('a', 'b')\n", ("a", "b")),
-        ("class A(FedAvg):\n    needs: ClassVar[tuple[str, ...]] = ('a',)\n", ("a",)),
-        ("class Base(FedAvg):\n    needs = ('a',)\nclass A(Base):\n    x: int = 1\n", ("a",)),
-        ("class A(FedAvg):\n    x: int = 1\n", ()),
-    ],
-)
-def test_needs_of_a_file(tmp_path: Path, text: str, expected: tuple[str, ...]) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(BASE + text)
-    assert _said_in(file, "needs") == expected
-
-
-def test_needs_that_are_computed_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("class A:\n    needs = tuple(names)\n")
-    with pytest.raises(UserError, match="needs: expected a tuple of names, written"):
-        _said_in(file, "needs")
 
 
 @pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])

@@ -11,8 +11,11 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import RunRecord, landed_folder, landed_runs
+from fedrepro.run.rates import MethodRate, ModelRate, stored
+from fedrepro.run.results import landed_folder, landed_runs
 from fedrepro.support.errors import UserError
+from fedrepro.workflow.bill import Bill
+from fedrepro.workflow.cost import Prices
 from support.places import ROOT
 
 
@@ -66,32 +69,25 @@ def test_runs_in_a_stand_in_that_is_not_there_are_left_out(
         assert sum(bench.is_awaited(run.setting) for run in runs) == made
 
 
-def timed(setting: str, method: str, seconds: float) -> RunRecord:
-    run = Run(setting, method, 1)
-    timing = {"cpu_seconds": seconds}
-    return RunRecord(Path(), run, run.folder, True, "finished", timing=timing)
-
-
-def test_the_cost_is_that_of_the_runs_most_like_it(bench: Workbench) -> None:
-    run = Run(SETTING, "ditto@released", 1)
-
-    def cost(*records: RunRecord) -> float | None:
-        seconds: float | None = reference.seconds(bench, run, records)
-        return seconds
-
-    other_data = timed("ima/fmnist-shards2", "ditto", 1.0)
-    assert cost(other_data) is None
-    # With 100 clients a cohort of five has five times the samples.
-    other_method = timed("superfed/mnist-100", "fedavg", 1000.0)
-    assert cost(other_data, other_method) == pytest.approx(200.0)
-    same_setting = timed("superfed/mnist-500", "fedavg", 150.0)
-    assert cost(other_method, same_setting) == pytest.approx(150.0)
-    same_method = timed("superfed/mnist-100", "ditto", 2000.0)
-    assert cost(other_method, same_setting, same_method) == pytest.approx(400.0)
-    words = reference.in_words(bench, [run, Run("ima/fmnist-shards2", "fedavg", 1)], [same_method])
-    assert words == (
-        "2 runs to make, some 0.1 hours of one core; no run like 1 in ima/fmnist-shards2 has been "
-        "timed: 300 rounds each, 0.1 of fmnist, 5 epochs in batches of 50"
+def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
+    rows = wanted("MNIST, 500 clients, released settings", 1)
+    runs = reference.runs_of(bench, rows)
+    prices = Prices(replace(bench, root=tmp_path), [rows.target(runs)])
+    rates = stored(tmp_path, "cpu", 1)
+    costs = prices.costs(rates)
+    assert {*runs} < costs.keys()  # with trunks, which are made first
+    (key,) = prices.workloads
+    number = f"{len(runs)} runs to make"
+    assert reference.in_words(costs[run] for run in runs) == (
+        f"{number}; {len(runs)} without hours: {key}: not measured"
+    )
+    rates.models = {key: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
+    rates.methods = {name: MethodRate(1.0, pooled=False, mixes=False) for name in prices.methods()}
+    costs = prices.costs(rates)
+    (*_, everything) = Bill(prices).lines(costs)
+    assert everything.hours > 1
+    assert reference.in_words(costs.values()) == (
+        f"{len(costs)} runs to make, some {everything.hours:.1f} hours of one core"
     )
 
 

@@ -31,7 +31,6 @@ LAYERS = (
 )
 # All that may lie beside the rooms.
 FLAT = {"__init__.py", "__main__.py"}
-CALLABLE = PACKAGE / "methods/__init__.py"  # so that `fedrepro.methods()` lists them
 
 
 @cache
@@ -61,8 +60,6 @@ def rooms() -> dict[str, set[str]]:
     """Folder -> the other folders whose modules it imports, the version beside them aside."""
     found: dict[str, set[str]] = {}
     for path, tree in modules():
-        if path == CALLABLE:
-            continue
         here = path.parent.relative_to(PACKAGE).as_posix()
         there = {each.parent.relative_to(PACKAGE).as_posix() for each in imported(tree)}
         found.setdefault(here, set()).update(there - {here, "."})
@@ -93,7 +90,21 @@ def test_only_the_package_itself_asks_for_the_api() -> None:
     asking = {
         path for path, tree in modules() if any(api in each.parents for each in imported(tree))
     }
-    assert {path for path in asking if path.parent != api} == {CALLABLE}
+    assert {path for path in asking if path.parent != api} == set()
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    """Wherever the statements stand; what is for type checkers only does not run."""
+    found = {path: {*imported(ast.parse(_running(path)))} - {path} for path, _ in modules()}
+    assert tuple(TopologicalSorter(found).static_order())  # raises for a circle
+
+
+def _running(path: Path) -> str:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def test_papers_are_found_by_their_files_and_nothing_else_names_them() -> None:
@@ -142,5 +153,5 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
 
 def test_inits_say_what_a_room_is_for_and_do_nothing() -> None:
     for path, tree in modules():
-        if path.name == "__init__.py" and path.parent != PACKAGE and path != CALLABLE:
+        if path.name == "__init__.py" and path.parent != PACKAGE:
             assert ast.get_docstring(tree) and len(tree.body) == 1, path

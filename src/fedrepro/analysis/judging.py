@@ -13,6 +13,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
 from fedrepro.models import _registry as models
+from fedrepro.support.own import NONE, Folders
 from fedrepro.support.rng import number, stream
 
 ENOUGH = 0.01  # the mean loss of an epoch at which training has converged
@@ -35,7 +36,14 @@ class Trained:
     converged: bool
 
 
-def train(samples: Samples, classes: int, judge: Judge, seed: int, epochs: int) -> Trained:
+def train(
+    samples: Samples,
+    classes: int,
+    judge: Judge,
+    seed: int,
+    epochs: int,
+    folders: Folders = NONE,
+) -> Trained:
     """Train ``judge``'s model on all of ``samples`` by Adam, for ``epochs`` or to convergence.
 
     It has converged when the loss is at most :data:`ENOUGH`, or has not fallen by a hundredth in
@@ -43,7 +51,7 @@ def train(samples: Samples, classes: int, judge: Judge, seed: int, epochs: int) 
     """
     device = samples.y.device
     shape = tuple(samples(0, 1)[0].shape[1:])
-    net = Net(models.build(judge.model, shape, classes).to(device))
+    net = Net(models.build(judge.model, shape, classes, folders=folders).to(device))
     net.init(stream(seed, "judge", "weights"))
     params = list(net.module.parameters())
     # The same memory outside the graph.

@@ -72,11 +72,11 @@ def quality_of(
     fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be another
     progress(0.05)
 
-    once = judging.train(made, classes, judge, run.seed, 1)
-    whole = judging.train(made, classes, judge, run.seed, judge.epochs)
+    once = judging.train(made, classes, judge, run.seed, 1, workbench.own)
+    whole = judging.train(made, classes, judge, run.seed, judge.epochs, workbench.own)
     progress(0.4)
     # The same for every run on these data, so that their distances can be compared.
-    eye = judging.train(everything, classes, judge, 0, judge.real_epochs)
+    eye = judging.train(everything, classes, judge, 0, judge.real_epochs, workbench.own)
     progress(0.8)
     numbers = {
         **_accuracies(whole, held, test, CONVERGED),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.support.errors import UserError
+from fedrepro.support.own import NONE, Folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,11 +24,13 @@ class Run:
         folder: with manifest.json, rounds.parquet, clients.parquet, model.safetensors.
         manifest: what it says of itself: configuration, code, machine, hashes of its files.
         architecture: of a model that was given as an object; None: found by its name.
+        own: where models of one's own are sought.
     """
 
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
     architecture: "Architecture | None" = field(default=None, repr=False)
+    own: Folders = field(default=NONE, repr=False)
 
     @property
     def method(self) -> str:
@@ -63,7 +66,10 @@ class Run:
             raise UserError(f"{self.folder}: {self.method} leaves no shared model")
         shape, outputs = tuple(facts["input_shape"]), int(facts["outputs"])
         build = self.architecture
-        module = build(shape, outputs) if build else registry.build(facts["model"], shape, outputs)
+        if build:
+            module = build(shape, outputs)
+        else:
+            module = registry.build(facts["model"], shape, outputs, folders=self.own)
         module.load_state_dict(tensors, strict=False)
         return module.eval()
 
@@ -88,6 +94,7 @@ def load(
     """
     from fedrepro.run.results import changed_files, read_run
 
+    own = NONE
     if method is None:
         folder = Path(what)
         manifest = _manifest(folder)
@@ -96,6 +103,7 @@ def load(
         from fedrepro.config.targets import Run as Named
 
         bench = load_workbench(Path(root))
+        own = bench.own
         named = Named(bench.setting(str(what)).name, method, 1 if seed is None else seed)
         found = [read_run(Path(root), named, landed) for landed in (False, True)]
         record = next((each for each in found if each.manifest), found[0])
@@ -108,7 +116,7 @@ def load(
     wrong = next(changed_files(folder, manifest, ".parquet"), None)
     if wrong:
         raise UserError(f"{folder}: damaged: {wrong}")
-    return Run(folder, manifest)
+    return Run(folder, manifest, own=own)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

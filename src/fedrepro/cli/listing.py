@@ -71,10 +71,10 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 
 
 def list_methods(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import folders_here
     from fedrepro.methods import _registry as registry
 
-    _find_own()
-    parts = registry.parts()
+    parts = registry.parts(folders_here())
     if arguments.name is not None:
         if arguments.name not in parts:
             raise bad_value("the command line", "NAME", arguments.name, "a method", parts)
@@ -114,25 +114,16 @@ def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _find_own() -> None:
-    """Let the workbench's own files be found, where the working directory is one."""
-    from fedrepro.config.loading import load_config
-    from fedrepro.config.workbench import CONFIG
-
-    if CONFIG.exists():
-        load_config()
-
-
 def list_models(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import folders_here
     from fedrepro.models import _registry as models
 
-    _find_own()
-    known = models.known()
+    known = models.known(folders := folders_here())
     if arguments.name is None:
         cells = [(name, model.family, model.source) for name, model in known.items()]
         print_rows(("name", "family", "source"), cells)
         return
-    model = models.find(arguments.name)
+    model = models.find(arguments.name, folders)
     file = model.file or f"src/fedrepro/models/{model.module}.py"
     facts = {
         "name": arguments.name,

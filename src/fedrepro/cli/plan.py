@@ -2,17 +2,11 @@
 
 import argparse
 import json
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedrepro.cli.console import print_rows
 
-if TYPE_CHECKING:
-    from fedrepro.run.rates import Rates
-    from fedrepro.workflow.cost import Prices
-
 REASONS = 8  # that are printed
-LIMIT = 100.0  # seconds after which a calibration begins nothing further
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,15 +28,13 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
-    from fedrepro.run.rates import stored
-    from fedrepro.workflow.bill import Bill, chosen
+    from fedrepro.workflow.bill import Bill, chosen, measured
     from fedrepro.workflow.cost import Prices
     from fedrepro.workflow.resources import save_estimates
 
     bench = load()
     prices = Prices(bench, chosen(bench, arguments.targets, arguments.scale))
-    rates = stored(bench.root, bench.config.device, bench.config.threads)
-    _measure(prices, rates)
+    rates = measured(prices)
     bill, costs = Bill(prices), prices.costs(rates)
     save_estimates(bench.root, bench.config, bill.estimates(costs))
     found = bill.as_json(rates, costs)
@@ -60,22 +52,6 @@ def handle(arguments: argparse.Namespace) -> None:
         print_rows(about, [_cells_of_data(each) for each in found["missing"]])
     for line in _remarks(found):
         print(line)
-
-
-def _measure(prices: "Prices", rates: "Rates") -> None:
-    """Measure what is not yet known of this machine, and keep it."""
-    workloads, methods = prices.workloads, prices.methods()
-    if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
-        return
-    from fedrepro.run.calibration import LATER, calibrate
-
-    print("fedrepro: measuring this machine, once", file=sys.stderr)
-    failed = calibrate(rates, workloads, methods, LIMIT)
-    prices.unmeasured = failed
-    later = sum(why == LATER for why in failed.values())
-    if later:
-        print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
-    rates.save(prices.bench.root)
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fedrepro.report.pages.method import MethodText
+    from fedrepro.support.own import Folders
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -79,10 +80,10 @@ def make_site(arguments: argparse.Namespace) -> None:
     workbench = load()
     scale = workbench.scale(arguments.scale)
     papers = published.load(workbench.root)
-    _say(site.write_site(workbench, papers, described_methods(), scale))
+    _say(site.write_site(workbench, papers, described_methods(workbench.own), scale))
 
 
-def described_methods() -> "list[MethodText]":
+def described_methods(own: "Folders") -> "list[MethodText]":
     """What the pages of methods show; the report itself does not import what computes."""
     from fedrepro.methods import _registry as registry
     from fedrepro.report.pages.method import MethodText
@@ -94,7 +95,7 @@ def described_methods() -> "list[MethodText]":
             part.file.read_text(encoding="utf-8"),
             part.shown_file,
         )
-        for part in registry.parts().values()
+        for part in registry.parts(own).values()
     ]
 
 

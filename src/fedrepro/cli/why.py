@@ -69,7 +69,7 @@ def explain(workbench: Workbench, run: Run) -> None:
     print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
     if record.state == "damaged":
         print(f"  {record.why}: `fedrepro run` makes it again")
-    found = of_manifests(_side(record), Side("today's", today, today=True))
+    found = of_manifests(_side(record), Side("today's", today, today=True, folders=workbench.own))
     if unknown:
         found |= {"data": [f"can't be compared: {unknown}"]}
     print(*(f"  {line}" for line in titled(found) or ["nothing differs"]), sep="\n")

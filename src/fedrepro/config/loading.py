@@ -12,10 +12,11 @@ from fedrepro.config.tables import Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.methods._files import defaults_of, part_files
+from fedrepro.methods._facts import defaults_of
+from fedrepro.methods._files import part_files
 from fedrepro.models import _registry as models
-from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.own import NONE, Folders
 from fedrepro.support.typed_yaml import read_yaml, validate
 
 
@@ -28,12 +29,13 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     config = load_config(root)
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
+    own = config.own.under(root)
     catalogue = load_catalogue(root / CATALOGUE)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
         shown = path.relative_to(root)
-        experiment = _experiment(path, shown)
+        experiment = _experiment(path, shown, own)
         if experiment.system != path.stem:
             raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
         experiments[experiment.system], files[experiment.system] = experiment, shown
@@ -51,26 +53,30 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
 
 
 def load_config(root: Path = Path()) -> Config:
-    """Read ``root/config/config.yaml``; from now on, its folders of one's own are searched.
+    """Read ``root/config/config.yaml``.
 
     Raises:
         UserError: for the first fault.
     """
     written = read_yaml(root / CONFIG, CONFIG)
-    config = validate(Config, {} if written is None else written, CONFIG)
-    folders = config.own.folders
-    for kind, folder in folders.items():
-        if not (root / folder).is_dir():
-            raise bad_value(CONFIG, f"own.{kind}", str(folder), "a folder")
-    own.use({kind: root / folder for kind, folder in folders.items()})
-    return config
+    return validate(Config, {} if written is None else written, CONFIG)
 
 
-def _experiment(path: Path, shown: Path) -> Experiment:
+def folders_here() -> Folders:
+    """The working directory's folders of one's own; none where it is no workbench.
+
+    Raises:
+        UserError: for the first fault in its config.yaml.
+    """
+    return load_config().own.under(Path()) if CONFIG.exists() else NONE
+
+
+def _experiment(path: Path, shown: Path, own: Folders) -> Experiment:
     data = write_out(expand(read_yaml(path, shown), shown), shown)
     if isinstance(data, dict) and isinstance(data.get("settings"), dict):
         data = {**data, "settings": _extend_all(data["settings"], shown)}
-    experiment = validate(Experiment, data, shown)
+    experiment = validate(Experiment, data, shown, own)
+    experiment._own = own
     for name, setting in experiment.settings.items():
         setting._name = f"{experiment.system}/{name}"
     return experiment
@@ -109,7 +115,7 @@ def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
     """Refuse names of data sets, models and settings that do not exist."""
-    known_models = models.known()
+    known_models = models.known(experiment._own)
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
         if setting.dataset not in datasets:
@@ -172,8 +178,8 @@ def _check_searched(
             wanted = f"<part>.<hyperparameter> with a part of {', '.join(parts)}"
             raise bad_value(shown, f"{where}.grid", key, wanted)
         base, said = experiment.part(experiment.plain_readings[search.setting], part or parts[0])
-        known, name = {*defaults_of(base), *said}, searched.place_of(key)[1]
-        if base in part_files() and name not in known:
+        known, name = {*defaults_of(base, experiment._own), *said}, searched.place_of(key)[1]
+        if base in part_files(experiment._own) and name not in known:
             wanted = f"one of {', '.join(sorted(known))}"
             raise bad_value(shown, f"{where}.grid", key, wanted, known)
     for key in searched.published:
@@ -186,7 +192,7 @@ def _check_searched(
             f"{shown}: {where}.published: missing: expected the paper's "
             f"{', '.join(searched.grid)}, as neither `methods` nor the method's defaults say it all"
         )
-    taken = {*experiment.methods, *part_files()}
+    taken = {*experiment.methods, *part_files(experiment._own)}
     names = [each.method for each in searched.candidates(published)]
     for candidate, name in zip(searched.candidates(published), names, strict=True):
         if taken & searched.variants(candidate).keys() or names.count(name) > 1:

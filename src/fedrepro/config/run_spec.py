@@ -11,6 +11,7 @@ from typing import Any, Literal, Union
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
 from fedrepro.data.catalogue.weights import Weights
+from fedrepro.support.own import NONE, Folders
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class RunSpec:
         hyperparameters: of each part, by the part's name without ``@released``.
         given: where what the method needs comes from, by the names in its ``needs``.
         weights: name and entry of those, learned elsewhere, that the model starts from, if any.
+        own: where methods and models of one's own are sought: their code counts, not the place.
     """
 
     setting: Setting
@@ -69,6 +71,7 @@ class RunSpec:
     execution: Execution = Execution()
     weights: tuple[str, Weights] | None = None
     given: Mapping[str, Source] = field(default_factory=dict)
+    own: Folders = NONE
 
     @cached_property
     def digest(self) -> str:

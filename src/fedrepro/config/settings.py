@@ -25,8 +25,8 @@ from fedrepro.config.values import (
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.support import papers
-from fedrepro.support.errors import nearest
-from fedrepro.support.own import Kind
+from fedrepro.support.errors import bad_value, nearest
+from fedrepro.support.own import Folders
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
 
@@ -64,15 +64,19 @@ class OwnFolders(Typed):
         default=None, description="A partition scheme, a class, in each file."
     )
 
-    @property
-    def folders(self) -> dict[Kind, Path]:
-        """Those that are named."""
-        named: dict[Kind, Path | None] = {
-            "methods": self.methods,
-            "models": self.models,
-            "partitions": self.partitions,
-        }
-        return {kind: folder for kind, folder in named.items() if folder is not None}
+    def under(self, root: Path) -> Folders:
+        """They, seen from anywhere.
+
+        Raises:
+            UserError: for one that is not there.
+        """
+        named = {kind: folder for kind, folder in self if folder is not None}
+        for kind, folder in named.items():
+            if not (root / folder).is_dir():
+                raise bad_value("config/config.yaml", f"own.{kind}", str(folder), "a folder")
+        return Folders(
+            root.absolute(), **{kind: (root / each).absolute() for kind, each in named.items()}
+        )
 
 
 PartitionName = Annotated[

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
@@ -35,8 +35,9 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.own_files import find_own
-from fedrepro.methods._files import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
+from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
 from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.own import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
@@ -62,6 +63,8 @@ class Experiment(Typed):
     search: dict[Name, Search] = Field(
         default={}, description="Hyperparameters chosen on clients' validation samples."
     )
+
+    _own: Folders = PrivateAttr(default=NONE)  # where methods of one's own are sought
 
     @cached_property
     def readings(self) -> dict[str, Setting]:
@@ -115,7 +118,7 @@ class Experiment(Typed):
             part, name = searched.place_of(key)
             base, said = self.part(setting, part) if setting else (part, {})
             released = f"{part}{RELEASED}" in searched.method.split("+")
-            value = said.get(name, defaults_of(base, released).get(name, UNKNOWN))
+            value = said.get(name, defaults_of(base, self._own, released).get(name, UNKNOWN))
             value = searched.published.get(key, value)
             if value is UNKNOWN:
                 return None
@@ -136,6 +139,11 @@ class Workbench:
     weights: Mapping[str, tuple[str, Weights]]
     # All entries of the catalogue's section `weights`.
     catalogue_weights: Mapping[str, Weights] = field(default_factory=dict)
+
+    @cached_property
+    def own(self) -> Folders:
+        """Where its own methods, models and partition schemes are."""
+        return self.config.own.under(self.root)
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -302,12 +310,12 @@ class Workbench:
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             raise UserError(f"{self._file_of(setting)}: given: {way}: a run can't be given itself")
-        needs = needs_of(composition)
+        needs = needs_of(composition, self.own)
         if setting.byzantine and "discriminators" not in needs:
             where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
             expectation = f"none for method {method}, which is given no discriminators"
             raise bad_value(where, key, setting.byzantine, expectation)
-        taken = (name for name in takes_of(composition) if name in setting.given)
+        taken = (name for name in takes_of(composition, self.own) if name in setting.given)
         given = {
             name: self._source(setting, name, method, seed, (*above, here))
             for name in (*needs, *taken)
@@ -321,6 +329,7 @@ class Workbench:
             execution,
             weights=self.weights.get(setting.model),
             given=given,
+            own=self.own,
         )
 
     def _source(
@@ -379,7 +388,7 @@ class Workbench:
         first, _, rest = run.method.partition("+")
         name, at, fidelity = first.partition("@")
         base, values = self._experiment_of(setting).part(setting, name)
-        if begins_as_inner(base):
+        if begins_as_inner(base, self.own):
             return Run(run.setting, rest or "fedavg", run.seed)
         trunk = values.get("trunk")
         if not trunk:

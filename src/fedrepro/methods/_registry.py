@@ -60,7 +60,12 @@ def _import(file: Path) -> ModuleType:
 
 
 @cache  # thousands of runs are composed in a process, and its modules stay as they are
-def _part(file: Path) -> Part:
+def part_in(file: Path) -> Part:
+    """The part that a file defines.
+
+    Raises:
+        UserError: for a file that has none, or several.
+    """
     from fedrepro.engine.method import Method, Wrapper
     from fedrepro.methods.server.base import ServerOptimizer
 
@@ -87,9 +92,9 @@ def _headline(cls: type[Any]) -> str:
     return (cls.__doc__ or "").strip().splitlines()[0] if cls.__doc__ else ""
 
 
-def parts() -> dict[str, Part]:
+def parts(folders: own.Folders = own.NONE) -> dict[str, Part]:
     """Everything that a composition can name: methods, wrappers, server optimizers."""
-    return {name: _part(file) for name, file in part_files().items()}
+    return {name: part_in(file) for name, file in part_files(folders).items()}
 
 
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
@@ -163,7 +168,9 @@ def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:
 
 
 def compose(
-    composition: str, hyperparameters: Mapping[str, Mapping[str, Any]] | None = None
+    composition: str,
+    hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    folders: own.Folders = own.NONE,
 ) -> "tuple[Method, ServerOptimizer]":
     """The method and the server optimizer that a composition names.
 
@@ -171,6 +178,7 @@ def compose(
         composition: wrappers, then at most one method (FedAvg if none), then at most one server
             optimizer, joined by "+".
         hyperparameters: part -> its values; what is not given keeps its default.
+        folders: where parts of one's own are sought, too.
 
     Raises:
         UserError: for unknown names or hyperparameters, a wrong order, a wrapper on a method that
@@ -180,7 +188,7 @@ def compose(
     from fedrepro.methods.server.base import ServerOptimizer
 
     where = f"method {composition}"
-    known = parts()
+    known = parts(folders)
     wrappers: list[tuple[str, Any]] = []
     method: Any = None
     optimizer: Any = None

@@ -189,9 +189,9 @@ def given(name: str, make: "Callable[[tuple[int, ...], int], nn.Module] | None")
 FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
 
 
-def known() -> dict[str, Model]:
+def known(folders: own.Folders = own.NONE) -> dict[str, Model]:
     """All models by name, those of one's own last."""
-    mine = {name: _own(file) for name, file in own.files_of("models").items()}
+    mine = {name: _own(file) for name, file in folders.files("models").items()}
     return {**MODELS, **mine, **_given}
 
 
@@ -219,26 +219,30 @@ def _own(file: Path) -> Model:
     return Model(file.stem, file.stem, family, file.name, file=file)
 
 
-def find(name: str) -> Model:
+def find(name: str, folders: own.Folders = own.NONE) -> Model:
     """The model called ``name``.
 
     Raises:
         UserError: if there is none.
     """
-    models = known()
+    models = known(folders)
     if name not in models:
         raise bad_value("model", "name", name, f"one of {', '.join(models)}", models)
     return models[name]
 
 
-def module_file(name: str) -> Path:
+def module_file(name: str, folders: own.Folders = own.NONE) -> Path:
     """The source file that defines the model called ``name``."""
-    model = find(name)
+    model = find(name, folders)
     return model.file or Path(__file__).parent / f"{model.module}.py"
 
 
 def build(
-    name: str, input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None = None
+    name: str,
+    input_shape: tuple[int, ...],
+    outputs: int,
+    weights: LearnedWeights | None = None,
+    folders: own.Folders = own.NONE,
 ) -> "nn.Module":
     """The model called ``name``, its weights not yet drawn but those that it starts from.
 
@@ -247,12 +251,13 @@ def build(
             of sound, (length,) of words or (2, length) of tokens and their mask.
         outputs: classes or words, or 1 for a binary task.
         weights: the file that its entry names, for a model that starts from one.
+        folders: where models of one's own are sought, too.
 
     Raises:
         UserError: if there is no such model, it can't take that input, or its weights are missing
             or not such ones.
     """
-    model = find(name)
+    model = find(name, folders)
     if model.make:
         return model.make(tuple(input_shape), outputs)
     if model.file:

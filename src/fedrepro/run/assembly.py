@@ -32,6 +32,7 @@ from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.own import NONE, Folders
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
         UserError: for what :func:`fedrepro.methods._registry.compose` refuses, and for a sample of
             clients where the method needs all of them.
     """
-    method, server_optimizer = registry.compose(spec.composition, spec.hyperparameters)
+    method, server_optimizer = registry.compose(spec.composition, spec.hyperparameters, spec.own)
     share = spec.setting.participation
     if share < 1 and any(each.full_participation for each in method.layers()):
         raise bad_value(
@@ -132,13 +133,13 @@ def make_plan(
     setting, device = spec.setting, spec.execution.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
-    precision = _precision(setting, method)
+    precision = _precision(spec, method)
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
-    model = models.build(setting.model, dataset.input_shape, outputs, weights)
-    net = Net(laid_out(model.to(device), setting.model), precision)
+    model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.own)
+    net = Net(laid_out(model.to(device), setting.model, spec.own), precision)
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -172,7 +173,7 @@ def make_plan(
     threads = spec.execution.threads
     executor = choose(
         spec.execution.executor,
-        models.find(setting.model).family,
+        models.find(setting.model, spec.own).family,
         device.partition(":")[0],
         kind_of_steps(method, setting.optimizer.momentum),
         client_steps,
@@ -192,7 +193,7 @@ def make_plan(
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
         given=_changed(
-            {name: _given(each, scaling, device) for name, each in (given or {}).items()},
+            {name: _given(each, scaling, device, spec.own) for name, each in (given or {}).items()},
             spec,
             everyone,
         ),
@@ -232,24 +233,25 @@ def make_plan(
     )
 
 
-def laid_out(module: nn.Module, name: str) -> nn.Module:
+def laid_out(module: nn.Module, name: str, folders: Folders = NONE) -> nn.Module:
     """The model called ``name``, in the memory format in which it trains fastest on its device."""
     on_cpu = next(module.parameters()).device.type == "cpu"
-    if on_cpu and models.find(name).channels_last:
+    if on_cpu and models.find(name, folders).channels_last:
         return module.to(memory_format=torch.channels_last)
     return module
 
 
-def _precision(setting: Setting, method: Method) -> torch.dtype | None:
+def _precision(spec: RunSpec, method: Method) -> torch.dtype | None:
     """That of the network's products in training, where it is not that of its parameters.
 
     Raises:
         UserError: for a model or a method that nothing is known of in fewer bits.
     """
+    setting = spec.setting
     if setting.precision == "float32":
         return None
     refused = ""
-    if models.find(setting.model).family != "convolutional":
+    if models.find(setting.model, spec.own).family != "convolutional":
         refused = f"model {setting.model}, which is not convolutional and gains nothing"
     elif not all(layer.classifies for layer in method.layers()):
         refused = "a method that trains no classifier: what it makes needs all bits"
@@ -303,12 +305,13 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
     )
 
 
-def _given(loaded: Loaded, scaling: Scaling, device: str) -> Given:
+def _given(loaded: Loaded, scaling: Scaling, device: str, own: Folders) -> Given:
     """What a method finds in its context: tensors on the run's device, and their net."""
     tensors = tree.apply(lambda leaf: leaf.to(device), loaded.tensors)
     facts, net = loaded.facts, None
     if facts and facts["part"] != SAMPLES:
-        module = models.build(facts["model"], tuple(facts["input_shape"]), facts["outputs"])
+        shape, outputs = tuple(facts["input_shape"]), facts["outputs"]
+        module = models.build(facts["model"], shape, outputs, folders=own)
         net = Net(module.get_submodule(facts["part"]).to(device))
         whose = f"given: {facts['model']} {facts['part']}".rstrip()
         net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)

@@ -236,11 +236,12 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     Args:
         plain: FedAvg's seconds by local epochs, as far as they are known; added to.
     """
-    epochs = spec.setting.epochs
+    epochs, size = spec.setting.epochs, REFERENCE.batch_size
     if epochs not in plain:
-        fedavg = _reference("fedavg", {}, epochs, device, threads)
+        fedavg = random_plan(REFERENCE, 2, size, "fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
-    plan = _reference(spec.composition, clients_part(spec), epochs, device, threads)
+    workload, composition = replace(REFERENCE, own=spec.own), spec.composition
+    plan = random_plan(workload, 2, size, composition, clients_part(spec), epochs, device, threads)
     layers = plan.federation.method.layers()
     pooled = plan.federation.method.pooled
     # A pooled method has one client, whose two mini-batches are an epoch.
@@ -254,7 +255,7 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
     A server that distils goes over its own samples, and what draws images draws a number of them:
     :mod:`fedrepro.workflow.cost` counts these.
     """
-    method, _ = registry.compose(spec.composition, spec.hyperparameters)
+    method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.own)
     values = {part: {**each} for part, each in spec.hyperparameters.items()}
     for layer in method.layers():
         own = values.setdefault(name_of(layer), {})
@@ -263,17 +264,6 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
         if layer.pooled and hasattr(layer, "number"):
             own["number"] = DRAWN
     return values
-
-
-def _reference(
-    composition: str,
-    hyperparameters: Mapping[str, Hyperparameters],
-    epochs: int,
-    device: str,
-    threads: int,
-) -> Plan:
-    size = REFERENCE.batch_size
-    return random_plan(REFERENCE, 2, size, composition, hyperparameters, epochs, device, threads)
 
 
 def _rounds(plan: Plan, device: str, threads: int) -> float:
@@ -341,8 +331,10 @@ def random_plan(
         scaling=workload.by.setting.scaling if workload.by else None,
     )
     execution = Execution("sequential", device, threads)
-    spec = RunSpec(setting, composition, composition, hyperparameters, 1, execution)
-    needs = registry.compose(composition, hyperparameters)[0].needs
+    spec = RunSpec(
+        setting, composition, composition, hyperparameters, 1, execution, own=workload.own
+    )
+    needs = registry.compose(composition, hyperparameters, spec.own)[0].needs
     given = {need: _made_up(need, workload, train, clients) for need in needs}
     with untrained():
         return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
@@ -360,7 +352,7 @@ def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Loade
     model = source.setting.model if isinstance(source, RunSpec) else MAKERS.get(need)
     if model is None:
         raise UserError(f"it takes what it is given ({need})")
-    module, part = models.build(model, workload.shape, 1), ""
+    module, part = models.build(model, workload.shape, 1, folders=workload.own), ""
     if need == "generator":
         module, part, latent = module.get_submodule(need), need, module.latent
     tensors = {name: leaf for name, leaf in module.state_dict().items() if leaf.is_floating_point()}

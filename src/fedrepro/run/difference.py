@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fedrepro.run import fingerprint
 from fedrepro.run.results import flatten
 from fedrepro.support import checkout
+from fedrepro.support.own import NONE, Folders
 
 # Of a manifest, with the keys that stand under each title.
 SECTIONS = {
@@ -34,12 +35,14 @@ class Side(NamedTuple):
             compared with nothing.
         rounds: column -> values, as rounds.parquet has them.
         today: whether it stands for the files as they are now, and not for a run that was made.
+        folders: where plug-ins lie today.
     """
 
     name: str
     manifest: Mapping[str, Any]
     rounds: Mapping[str, Sequence[float]] = MappingProxyType({})
     today: bool = False
+    folders: Folders = NONE
 
 
 def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
@@ -145,7 +148,7 @@ def _of_code(before: Side, after: Side) -> list[str]:
 
 def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
     """The difference of a file that changed, indented; nothing where git can't tell."""
-    place = fingerprint.file_of_code(name)
+    place = fingerprint.file_of_code(name, after.folders)
     if place is None:
         return
     folder, file = place

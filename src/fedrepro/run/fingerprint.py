@@ -13,7 +13,7 @@ carries a run out or describes it is not imported by those: runner, checkpoint, 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
 HANDLING = (  # words, files, checks
+    "methods/_facts",  # what it finds stands in runs' descriptions and pages
     "support/errors",
     "support/files",
     "support/locks",
@@ -47,6 +48,7 @@ OUTSIDE_A_RUN = (
     "methods/_registry",
     "models/_registry",  # entry counts
     "run/store",  # checkpoints have a layout with a version
+    "support/own",  # finds files by name, too
 )
 # An analysis opens a run, whose files it is made again from when that has changed.
 OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
@@ -61,16 +63,20 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    folders = own.folder_of("methods"), own.folder_of("models")
-    return _of_code(spec.composition, spec.setting.model, code_of_setting(spec.setting), folders)
+    plugged = code_of_setting(spec.setting)
+    return _of_code(spec.composition, spec.setting.model, plugged, spec.own, spec.own.of("methods"))
 
 
 @cache  # every run of a table asks, and to list the folders takes a millisecond
 def _of_code(
-    composition: str, model: str, plugged: tuple[Path, ...], folders: tuple[Path | None, ...]
+    composition: str,
+    model: str,
+    plugged: tuple[Path, ...],
+    folders: own.Folders,
+    methods: Path | None,
 ) -> str:
-    entry = models.find(model)
-    digest = of_closure((*code_of_run(composition, model), *plugged), OUTSIDE_A_RUN)
+    entry = models.find(model, folders)
+    digest = of_closure((*code_of_run(composition, model, folders), *plugged), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
@@ -82,14 +88,15 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     A model that was given as an object has no file.
     """
     model = spec.setting.model
-    named = models.find(model).make is None
-    starts = code_of_run(spec.composition, model) if named else code_around_model(spec.composition)
+    named = models.find(model, spec.own).make is None
+    seek = partial(code_of_run, model=model) if named else code_around_model
+    starts = seek(spec.composition, folders=spec.own)
     sought = (*starts, *code_of_setting(spec.setting))
-    files = {_named(path): path for path in closure(sought, OUTSIDE_A_RUN)}
+    files = {_named(path, spec.own): path for path in closure(sought, OUTSIDE_A_RUN)}
     return {name: syntax_of(path).digest for name, path in sorted(files.items())}
 
 
-def file_of_code(name: str) -> tuple[Path, str] | None:
+def file_of_code(name: str, folders: own.Folders) -> tuple[Path, str] | None:
     """The folder in which a file that :func:`files_of_code` names lies today, and its path there.
 
     None for one of a plug-in folder that there is not.
@@ -97,11 +104,11 @@ def file_of_code(name: str) -> tuple[Path, str] | None:
     kind = next((kind for kind in KINDS if name.startswith(f"{PLUGINS}/{kind}/")), None)
     if kind is None:
         return PACKAGE, name
-    folder = own.folder_of(kind)
+    folder = folders.of(kind)
     return (folder, name.removeprefix(f"{PLUGINS}/{kind}/")) if folder else None
 
 
-def checkouts_of(files: Iterable[str]) -> dict[str, Any]:
+def checkouts_of(files: Iterable[str], folders: own.Folders) -> dict[str, Any]:
     """What git knows of the folders that files of code are in, as :func:`files_of_code` names them.
 
     Returns:
@@ -110,15 +117,15 @@ def checkouts_of(files: Iterable[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {PACKAGE.name: checkout.of_package()}
     for kind in KINDS:
-        folder = own.folder_of(kind)
+        folder = folders.of(kind)
         if folder and any(name.startswith(f"{PLUGINS}/{kind}/") for name in files):
             found[f"{PLUGINS}/{kind}"] = checkout.of_folder(folder.absolute())
     return found
 
 
-def _named(path: Path) -> str:
+def _named(path: Path, folders: own.Folders) -> str:
     for kind in KINDS:
-        folder = own.folder_of(kind)
+        folder = folders.of(kind)
         if folder is not None and path.is_relative_to(folder):
             return f"{PLUGINS}/{kind}/{path.relative_to(folder).as_posix()}"
     return _shown(path)
@@ -131,14 +138,14 @@ def code_of_setting(setting: Setting) -> tuple[Path, ...]:
     return (*changing, *(papers.files_of("cohorts")[name] for name in stream))
 
 
-def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
+def code_of_run(composition: str, model: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
     """The files that a run's code is sought from."""
-    return (*code_around_model(composition), models.module_file(model))
+    return (*code_around_model(composition, folders), models.module_file(model, folders))
 
 
-def code_around_model(composition: str) -> tuple[Path, ...]:
+def code_around_model(composition: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
     """Those of them that do not define its model."""
-    return (*core_files(), *module_files(composition))
+    return (*core_files(), *module_files(composition, folders))
 
 
 def core_files() -> tuple[Path, ...]:

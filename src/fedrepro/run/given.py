@@ -15,7 +15,7 @@ import torch
 from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec, Source
 from fedrepro.config.targets import Run
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
-from fedrepro.data.partition.holding_out import of_server
+from fedrepro.data.partition.dealing import of_server
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.method import SAMPLES, Product
 from fedrepro.engine.net import Net

@@ -24,6 +24,8 @@ from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError
+from fedrepro.support.own import NONE as NONE_OF_ITS_OWN
+from fedrepro.support.own import Folders
 
 FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
@@ -38,19 +40,19 @@ def of_run(spec: RunSpec) -> dict[str, str]:
     """The numerics id of each part of a run's code."""
     of_papers = {_of_paper(file): file for file in fingerprint.code_of_setting(spec.setting)}
     return {
-        **of_composition(spec.composition),
+        **of_composition(spec.composition, spec.own),
         f"model {spec.setting.model}": of_model(spec),
         **{part: of_file(part, file) for part, file in of_papers.items()},
     }
 
 
-def of_composition(composition: str) -> dict[str, str]:
+def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict[str, str]:
     """Those of all parts but the model.
 
     Raises:
         UserError: for a method that is none.
     """
-    files = part_files()
+    files = part_files(folders)
     parts = [name for name, _ in split(composition) if name in files]
     return {CORE: _id(CORE, of_core())} | {
         f"method {name}": of_file(f"method {name}", files[name]) for name in parts
@@ -60,7 +62,7 @@ def of_composition(composition: str) -> dict[str, str]:
 def of_model(spec: RunSpec) -> str:
     """That of the model's module, and of what the registry says of it."""
     name = spec.setting.model
-    return _id(f"model {name}", of_registered(name))
+    return _id(f"model {name}", of_registered(name, spec.own))
 
 
 def of_file(part: str, file: Path) -> str:
@@ -108,11 +110,12 @@ def _partition() -> str:
     return _short(fingerprint.of_closure((module,), fingerprint.HANDLING))
 
 
-def of_registered(name: str) -> str:
+def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
     """The fingerprint of a model: of its module, and of what the registry says of it."""
-    entry = models.find(name)
+    entry = models.find(name, folders)
     layout = " channels_last" if entry.channels_last else ""
-    module = of_sought(models.module_file(name))
+    file = models.module_file(name, folders)
+    module = of_sought(file) if _is_ours(file) else _of_plugin(file)
     return _short(fingerprint.of_text(f"{module} {entry.function} {entry.family}{layout}"))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
+from fedrepro.support.own import NONE, Folders
 
 FOLDER = Path("results/calibration")
 DRAWN = 250  # images that a generator draws while it is measured
@@ -32,6 +33,7 @@ class Workload:
         numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
         by: a run that is measured itself, as its method trains something else than a classifier, or
             more.
+        own: where methods and models of one's own are sought.
     """
 
     model: str
@@ -42,6 +44,7 @@ class Workload:
     batch_size: int
     by: RunSpec | None = field(default=None, compare=False)
     method: str = ""  # the key of that run's method
+    own: Folders = field(default=NONE, compare=False)
 
     @property
     def key(self) -> str:

@@ -74,9 +74,10 @@ def shared_rounds(bench: Workbench, run: Run) -> int:
     trunk, setting = bench.trunk_of(run), bench.setting(run.setting)
     if trunk is None:
         return 0
-    method, server_optimizer = registry.compose(*bench.compose(setting, run.method))
+    method, server_optimizer = registry.compose(*bench.compose(setting, run.method), bench.own)
     first, rounds = method.begins_as(setting.rounds)
-    if (first, server_optimizer) != registry.compose(*bench.compose(setting, trunk.method)):
+    its = registry.compose(*bench.compose(setting, trunk.method), bench.own)
+    if (first, server_optimizer) != its:
         return 0
     return min(
         rounds, setting.rounds - 1, *(round - 1 for round in setting.keep.get(run.method, ()))

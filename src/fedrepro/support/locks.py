@@ -5,6 +5,13 @@ ends with its process, however that ends, but some network file systems keep it 
 know none. So the file also says who holds it, and its holder changes it every few seconds; whoever
 finds another machine's name in it watches whether it goes on changing. No clock is read for that:
 clocks of machines differ, and jump.
+
+filelock's ``SoftFileLease`` (4.2) watches for silence in the same way, but does less than is needed
+here. It takes no kernel lock, so a process that was killed in another container of this machine is
+in the way until it has been silent. A process that stood still learns of its loss from its own
+heartbeat, and only when two in a row find another's file: up to two beats in which it writes where
+another has begun, whereas :meth:`Held.check` looks when it is asked. And nobody can ask whether a
+folder is locked without taking its lock. What would be left around it is most of this file.
 """
 
 import errno

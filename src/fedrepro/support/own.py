@@ -1,13 +1,15 @@
 """Files of one's own: methods, models and partition schemes, which are found by their file's name.
 
-config/config.yaml names a folder of each (``own``); whoever loads a workbench calls :func:`use`.
+config/config.yaml names a folder of each (``own``); they travel with the workbench that was loaded
+and the runs that it describes, so that two workbenches in one process each have their own.
 The environment variable FEDREPRO_METHODS names one folder of methods instead.
 """
 
+import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -18,38 +20,44 @@ from fedrepro.support.errors import UserError, bad_value
 Kind = Literal["methods", "models", "partitions"]
 VARIABLE = "FEDREPRO_METHODS"
 
-_folders: dict[Kind, Path] = {}
 
+@dataclass(frozen=True)
+class Folders:
+    """Where a workbench has files of its own; None: nowhere.
 
-def use(folders: Mapping[Kind, Path]) -> None:
-    """From now on these are the folders of one's own, instead of those before."""
-    _folders.clear()
-    _folders.update({kind: folder.absolute() for kind, folder in folders.items()})
-
-
-def folder_of(kind: Kind) -> Path | None:
-    """The folder of one's own methods, models or partition schemes, if there is one.
-
-    Raises:
-        UserError: for a folder that is not there.
+    Attributes:
+        root: the workbench.
     """
-    extra = os.environ.get(VARIABLE) if kind == "methods" else None
-    folder = Path(extra) if extra else _folders.get(kind)
-    if folder is not None and not folder.is_dir():
-        if extra:
+
+    root: Path | None = None
+    methods: Path | None = None
+    models: Path | None = None
+    partitions: Path | None = None
+
+    def of(self, kind: Kind) -> Path | None:
+        """The folder of one's own methods, models or partition schemes, if there is one.
+
+        Raises:
+            UserError: when the environment names a folder of methods that is not there.
+        """
+        extra = os.environ.get(VARIABLE) if kind == "methods" else None
+        if not extra:
+            return {"methods": self.methods, "models": self.models, "partitions": self.partitions}[
+                kind
+            ]
+        if not Path(extra).is_dir():
             raise bad_value("environment", VARIABLE, extra, "a folder of method files")
-        raise bad_value(
-            "config/config.yaml", f"own.{kind}", str(folder), "a folder of Python files"
-        )
-    return folder
+        return Path(extra)
+
+    def files(self, kind: Kind) -> dict[str, Path]:
+        """Name -> file of what is one's own; files whose names begin with ``_`` are none."""
+        folder = self.of(kind)
+        if folder is None:
+            return {}
+        return {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem[0] != "_"}
 
 
-def files_of(kind: Kind) -> dict[str, Path]:
-    """Name -> file of what is one's own; files whose names begin with ``_`` are none."""
-    folder = folder_of(kind)
-    if folder is None:
-        return {}
-    return {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem[0] != "_"}
+NONE = Folders()
 
 
 @lru_cache
@@ -59,7 +67,9 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     Raises:
         UserError: for one that can't be imported.
     """
-    name = f"fedrepro_user_{kind}.{file.stem}"
+    # Two workbenches may each have a file of the same name.
+    place = hashlib.sha256(str(file.absolute()).encode()).hexdigest()[:8]
+    name = f"fedrepro_user_{kind}_{place}.{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -185,15 +185,18 @@ def _refuse_bomb(content: Any) -> None:
         raise ValueError(f"it has more than {MOST_NODES} values, aliases written out")
 
 
-def validate(model: type[Model], data: object, where: object) -> Model:
+def validate(model: type[Model], data: object, where: object, context: object = None) -> Model:
     """``data``, the content of the file ``where``, as ``model``.
+
+    Args:
+        context: what validators find as ``info.context``.
 
     Raises:
         UserError: for the first wrong value, or for all keys that are missing. Unknown keys come
             first: a misspelt key would otherwise be reported as a missing one.
     """
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=context)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
         missing = [_missing_key(detail, data) for detail in details if detail["type"] in MISSING]

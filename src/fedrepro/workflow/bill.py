@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,12 +14,13 @@ from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
-from fedrepro.run.rates import Rates
+from fedrepro.run.rates import Rates, stored
 from fedrepro.support.errors import bad_value
 from fedrepro.workflow.cost import Prices, RunCost
 from fedrepro.workflow.resources import Estimate
 from fedrepro.workflow.schedule import makespan
 
+LIMIT = 100.0  # seconds after which a calibration begins nothing further
 AROUND = 0.9  # seconds of a core around a run: its start, its files, its table; seen in the demo
 
 
@@ -209,6 +211,25 @@ class Bill:
             for cost in costs.values()
             if cost.seconds is not None
         }
+
+
+def measured(prices: Prices) -> Rates:
+    """This machine's rates: what is not known of it yet is measured, and kept."""
+    config = prices.bench.config
+    rates = stored(prices.bench.root, config.device, config.threads)
+    workloads, methods = prices.workloads, prices.methods()
+    if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
+        return rates
+    from fedrepro.run.calibration import LATER, calibrate
+
+    print("fedrepro: measuring this machine, once", file=sys.stderr)
+    failed = calibrate(rates, workloads, methods, LIMIT)
+    prices.unmeasured = failed
+    later = sum(why == LATER for why in failed.values())
+    if later:
+        print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
+    rates.save(prices.bench.root)
+    return rates
 
 
 def _kind_of(target: Target) -> str:

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fedrepro.config.loading import load
+from fedrepro.config.loading import folders_here, load
 from fedrepro.config.run_spec import RunSpec, Source
 from fedrepro.config.tables import wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
+from fedrepro.methods import _facts
 from fedrepro.methods import _registry as registry
 from fedrepro.methods._files import part_files
 from fedrepro.run import fingerprint
@@ -32,8 +33,22 @@ def check_methods_apart(workbench: Workbench) -> None:
     Raises:
         SystemExit: with the process's status, which is 2 after one line on stderr.
     """
-    if _is_checked(workbench, _verdict(list(_claims(workbench)), list(_searched(workbench)))):
-        return
+    claims, searched = list(_claims(workbench)), list(_searched(workbench))
+    if not _is_checked(workbench, _verdict(workbench, claims, searched)):
+        _check_apart()
+
+
+def learn_methods_apart() -> None:
+    """In a process of its own, where needed: check and write down what loading will ask of methods.
+
+    Raises:
+        SystemExit: as :func:`check_methods_apart`.
+    """
+    if not _facts.are_written(folders_here()):
+        _check_apart()
+
+
+def _check_apart() -> None:
     checked = subprocess.run([sys.executable, "-m", __name__], check=False)
     if checked.returncode:
         raise SystemExit(checked.returncode)
@@ -47,12 +62,12 @@ def check_methods(workbench: Workbench) -> None:
     """
     claims = list(_claims(workbench))
     searched = list(_searched(workbench))
-    verdict = _verdict(claims, searched)
+    verdict = _verdict(workbench, claims, searched)
     if _is_checked(workbench, verdict):
         return
     for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
-            method, _ = registry.compose(composition, hyperparameters)
+            method, _ = registry.compose(composition, hyperparameters, workbench.own)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
@@ -62,9 +77,9 @@ def check_methods(workbench: Workbench) -> None:
         temporary.write_text(verdict, encoding="utf-8")
 
 
-def _verdict(claims: list[Claim], searched: list[Claim]) -> str:
+def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """What is kept of claims that hold: they, and the methods' code, as a hash."""
-    files = tuple(part_files().values())
+    files = tuple(part_files(workbench.own).values())
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
 
@@ -149,4 +164,8 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
 
 if __name__ == "__main__":
     with one_line():
-        check_methods(load())
+        bench = load()
+        written = _facts.are_written(bench.own)
+        check_methods(bench)
+        if not written:
+            _facts.write(bench.own)

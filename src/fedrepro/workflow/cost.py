@@ -158,7 +158,7 @@ class Prices:
             return None
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
-        plain = Workload(setting.model, *shape, task, setting.batch_size)
+        plain = Workload(setting.model, *shape, task, setting.batch_size, own=spec.own)
         if self._about(spec).like_fedavg:
             return plain
         return replace(plain, by=spec, method=key_of_method(spec))
@@ -174,7 +174,7 @@ class Prices:
 
         key = spec.composition, json.dumps(spec.hyperparameters, sort_keys=True)
         if key not in self._abouts:
-            method, _ = compose(spec.composition, spec.hyperparameters)
+            method, _ = compose(spec.composition, spec.hyperparameters, spec.own)
             teaching = (layer for layer in method.layers() if layer.teaches)
             self._abouts[key] = _About(
                 # What trains a classifier takes a multiple of FedAvg's time, but for what trains
@@ -318,7 +318,7 @@ class Prices:
         from fedrepro.run.assembly import compose
 
         device = spec.execution.device.partition(":")[0]
-        family = find(spec.setting.model).family
+        family = find(spec.setting.model, spec.own).family
         kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
         return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 

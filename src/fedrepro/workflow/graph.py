@@ -34,11 +34,11 @@ from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
-from fedrepro.support import own, papers
+from fedrepro.support import papers
 from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
-from fedrepro.workflow.checks import check_given, check_methods_apart
+from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
 from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
@@ -61,6 +61,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     here = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
     with one_line():
+        learn_methods_apart()
         bench = load(overrides=validate(Overrides, _overridden(overrides), "--config"))
         check_methods_apart(bench)
         check_given(bench)
@@ -162,7 +163,7 @@ class Graph:
     @cached_property
     def methods(self) -> str:
         """The methods' files, which the site shows, as a hash."""
-        return fingerprint.of_files(part_files().values())
+        return fingerprint.of_files(part_files(self.bench.own).values())
 
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
@@ -176,7 +177,7 @@ class Graph:
         """What answers for the code of a module that calls a run's method, which counts as well."""
 
         def code(wildcards: Any) -> str:
-            files = module_files(self._run_spec(wildcards).composition)
+            files = module_files(self._run_spec(wildcards).composition, self.bench.own)
             files = [fingerprint.module_path(module), *files]
             return fingerprint.of_closure(files, fingerprint.HANDLING)
 
@@ -187,7 +188,7 @@ class Graph:
         judge = self._run_spec(wildcards).setting.judge
         files = [fingerprint.module_path("fedrepro.analysis.quality_of_run")]
         if judge:
-            files.append(module_file(judge.model))
+            files.append(module_file(judge.model, self.bench.own))
         return fingerprint.of_closure(files, fingerprint.OUTSIDE_AN_ANALYSIS)
 
     def judge(self, wildcards: Any) -> str:
@@ -239,7 +240,7 @@ class Graph:
     def partition_code(self, wildcards: Any) -> str:
         """The code that shares samples out, that of a scheme of one's own included."""
         setting = self.bench.setting(self.setting_of_partition(wildcards))
-        files = own.files_of("partitions")
+        files = self.bench.own.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         return numerics.of_partition(tuple(theirs))
 

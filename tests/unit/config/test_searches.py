@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.methods import _registry as registry
-from fedrepro.methods._files import UNKNOWN, defaults_of
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
@@ -107,21 +105,6 @@ def test_a_variant_can_be_searched(tmp_path: Path) -> None:
     spec = bench.run_spec(READING, grid.method, 1)
     assert spec.composition == "ima+fedprox@released"
     assert spec.hyperparameters == {"ima": {}, "fedprox": {"mu": 0.7, "halved": True}}
-
-
-def test_defaults_are_read_without_importing_a_method() -> None:
-    """As they are when it is imported, wherever they are written out."""
-    read = 0
-    for name, part in registry.parts().items():
-        released = {each.name: each.metadata["released"] for each in part.cls.divergences()}
-        known = registry.hyperparameters_of(part.cls)
-        assert defaults_of(name).keys() == known.keys()
-        for key, found in defaults_of(name).items():
-            read += found is not UNKNOWN
-            assert found is UNKNOWN or found == known[key], (name, key)
-        for key, found in defaults_of(name, released=True).items():
-            assert found is UNKNOWN or found == released.get(key, known[key]), (name, key)
-    assert read > 100
 
 
 @pytest.mark.parametrize(

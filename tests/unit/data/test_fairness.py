@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from sklearn.model_selection import train_test_split
 
-from fedrepro.data.catalogue.catalogue import load_datasets
+from fedrepro.data.catalogue.catalogue import load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.partition.partition import make_partition
@@ -51,7 +51,7 @@ def archived(tmp_path: Path, pair: tuple[DatasetSpec, dict[str, bytes]]) -> Data
 
 
 def heart(tmp_path: Path, name: str = "heart") -> Dataset:
-    return prepared(tmp_path, load_datasets(ROOT / "config/datasets.yaml")[name])
+    return prepared(tmp_path, load_catalogue(ROOT / "config/datasets.yaml").datasets[name])
 
 
 def test_heart_has_920_patients_and_15_features(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.data.catalogue.catalogue import find_dataset, load_datasets
+from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.catalogue.entries import Fetched, Mirror
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
@@ -318,7 +318,7 @@ def test_ones_own_files_decide_whether_they_are_read_again(
 
 
 def test_the_catalogue_of_the_repository() -> None:
-    known = load_datasets(ROOT / "config" / "datasets.yaml")
+    known = load_catalogue(ROOT / "config" / "datasets.yaml").datasets
     assert {"mnist5k", "mnist", "fmnist", "cifar10", "cifar10_jpeg"} <= set(known)
     # What SuPerFed's code does: no normalisation but TinyImageNet's, CIFAR in 28 x 28.
     for name in ("mnist", "cifar10_28", "cifar100_28", "cifar10_jpeg_28", "femnist"):
@@ -341,7 +341,7 @@ def test_the_examples_in_the_documentation_are_valid(tmp_path: Path) -> None:
     assert blocks
     for block in blocks:
         (tmp_path / "datasets.yaml").write_text(block)
-        assert load_datasets(tmp_path / "datasets.yaml")
+        assert load_catalogue(tmp_path / "datasets.yaml").datasets
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_fault_in_the_catalogue_is_one_line(text: str, line: str, tmp_path: Pa
     path = tmp_path / "datasets.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match=line) as raised:
-        load_datasets(path)
+        load_catalogue(path)
     assert "\n" not in str(raised.value)
     assert "datasets.yaml" in str(raised.value)
 

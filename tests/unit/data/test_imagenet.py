@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrepro.data.catalogue.catalogue import load_datasets
+from fedrepro.data.catalogue.catalogue import load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec, DownsampledImageNet
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
@@ -117,7 +117,7 @@ def test_damage(
 
 
 def test_the_entry_names_100_classes() -> None:
-    given = load_datasets(ROOT / "config" / "datasets.yaml")["imagenet100_32"]
+    given = load_catalogue(ROOT / "config" / "datasets.yaml").datasets["imagenet100_32"]
     assert isinstance(given, DownsampledImageNet)
     assert len(set(given.classes)) == len(given.classes) == 100
     assert (given.side, given.mean, given.std) == (32, (0.5,) * 3, (0.5,) * 3)
@@ -130,4 +130,4 @@ def test_a_class_that_is_no_wordnet_id(tmp_path: Path) -> None:
         "classes: [crane]}}"
     )
     with pytest.raises(UserError, match="'crane': expected 'n' and eight digits"):
-        load_datasets(path)
+        load_catalogue(path)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedrepro.data.catalogue.catalogue import load_datasets, meaning_of
+from fedrepro.data.catalogue.catalogue import load_catalogue, meaning_of
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.support.errors import UserError
@@ -88,7 +88,7 @@ def test_mnist_is_resized_as_torchvision_does(tmp_path: Path) -> None:
 
 
 def test_chapter_iv_has_its_data_in_the_catalogue() -> None:
-    known = load_datasets(ROOT / "config/datasets.yaml")
+    known = load_catalogue(ROOT / "config/datasets.yaml").datasets
     for name, shape in (
         ("mnist_32", (1, 32, 32)),
         ("cifar10", (3, 32, 32)),

@@ -15,7 +15,7 @@ from numpy.random import RandomState
 from pydantic import TypeAdapter
 
 from fedrepro.data.partition import dealing as module
-from fedrepro.data.partition.holding_out import stratified_choice
+from fedrepro.data.partition.dealing import stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.support.errors import UserError
 

@@ -301,7 +301,7 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     for run in target.runs:
         link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
         assert link in text and (bench.root / target.page.parent / link).exists()
-    start = bench.root / site.write_site(bench, papers, described_methods(), "demo")
+    start = bench.root / site.write_site(bench, papers, described_methods(bench.own), "demo")
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written

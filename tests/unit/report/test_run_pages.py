@@ -132,7 +132,7 @@ def test_given_runs_count_among_the_costs(bench: Workbench) -> None:
     assert with_given(bench, [FEDGO]) == [FEDGO, CRITICS, GAN]
     assert with_given(bench, [GAN]) == [GAN]
     write_all(bench)
-    site.write_site(bench, published.load(bench.root), described_methods(), "demo")
+    site.write_site(bench, published.load(bench.root), described_methods(bench.own), "demo")
     text = (bench.root / "reports/site/cost.html").read_text(encoding="utf-8")
     for run in (GAN, CRITICS, FEDGO):
         assert run.setting in text and run.method in text

@@ -11,7 +11,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.run import difference, fingerprint
 from fedrepro.run.difference import Side, of_manifests, of_rounds
-from fedrepro.support import checkout, own
+from fedrepro.support import checkout
 from support.git import commit_all
 from support.places import ROOT
 
@@ -120,7 +120,6 @@ def workbench(tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(ROOT / "workflow/skeleton", root, ignore=ignored)
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
     yield root
-    own.use({})
     checkout.of_folder.cache_clear()
 
 

@@ -234,7 +234,11 @@ def test_keys_that_came_later_are_left_out_at_their_default() -> None:
     assert Whole.model_validate(given).model_dump(mode="json") == given
 
 
-def test_reading_the_configuration_and_fingerprinting_need_no_torch() -> None:
+def test_reading_the_configuration_and_fingerprinting_need_no_torch(tmp_path: Path) -> None:
+    """Once what methods say was written down, as each call of Snakemake sees to."""
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    check = [sys.executable, "-m", "fedrepro.workflow.checks"]
+    subprocess.run(check, cwd=tmp_path, check=True)
     program = (
         "import sys\n"
         "from fedrepro.config.loading import load\n"
@@ -244,5 +248,4 @@ def test_reading_the_configuration_and_fingerprinting_need_no_torch() -> None:
         "fingerprint.of_code(bench.run_spec(run.setting, run.method, run.seed))\n"
         "assert not {'torch', 'pandas'} & set(sys.modules)\n"
     )
-    root = ROOT
-    subprocess.run([sys.executable, "-c", program], cwd=root, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)

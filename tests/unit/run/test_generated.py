@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
-from fedrepro.data.partition.holding_out import of_server
+from fedrepro.data.partition.dealing import of_server
 from fedrepro.run import given
 from fedrepro.run.given import save_generator
 from fedrepro.run.store import load_tree, save_tree

@@ -76,11 +76,11 @@ def test_what_a_process_has_loaded_is_what_it_signs(
     path = str(fingerprint.PACKAGE / "engine/optim.py")
     mtime, size = fedrepro.CODE_FILES[path]
     monkeypatch.setitem(fedrepro.CODE_FILES, path, (mtime - 1, size))
-    with pytest.raises(UserError, match="optim.py: changed after this process started"):
+    with pytest.raises(UserError, match=r"optim\.py: changed after this process started"):
         numerics.refuse_changed_code()
     monkeypatch.undo()
     monkeypatch.delitem(fedrepro.CODE_FILES, path)  # a file that came later
-    with pytest.raises(UserError, match="optim.py: changed after"):
+    with pytest.raises(UserError, match=r"optim\.py: changed after"):
         numerics.refuse_changed_code()
 
 

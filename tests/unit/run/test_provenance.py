@@ -36,7 +36,6 @@ def workbench(tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(ROOT / "workflow/skeleton", root, ignore=ignored)
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
     yield root
-    own.use({})
     checkout.of_folder.cache_clear()
 
 
@@ -100,13 +99,12 @@ def test_plug_ins_are_named_without_their_folder_and_have_their_own_commit(
     assert {"plugins/methods/my_prox.py", "plugins/models/small_mlp.py"} <= {*files}
     assert str(workbench) not in json.dumps(files)
     theirs = {"commit": commit, "dirty": False}
-    assert fingerprint.checkouts_of(files) == {
+    assert fingerprint.checkouts_of(files, spec.own) == {
         "fedrepro": STATE, "plugins/methods": theirs, "plugins/models": theirs
     }  # fmt: skip
-    place = fingerprint.file_of_code("plugins/methods/my_prox.py")
+    place = fingerprint.file_of_code("plugins/methods/my_prox.py", spec.own)
     assert place == (workbench / "methods", "my_prox.py")
-    own.use({})
-    assert fingerprint.file_of_code("plugins/methods/my_prox.py") is None
+    assert fingerprint.file_of_code("plugins/methods/my_prox.py", own.NONE) is None
 
 
 def test_a_model_that_is_an_object_has_no_file() -> None:

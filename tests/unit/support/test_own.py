@@ -1,6 +1,7 @@
 """Methods, models and partition schemes of one's own: found, part of a run's identity, refused."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,8 +11,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.methods import _registry as registry
 from fedrepro.models import _registry as models
-from fedrepro.run import fingerprint
-from fedrepro.support import own
+from fedrepro.run import assembly, fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
@@ -26,12 +26,6 @@ def workbench(tmp_path: Path) -> Path:
     shutil.copytree(SKELETON, root, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
     return root
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> object:
-    yield
-    own.use({})
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -52,17 +46,35 @@ def test_the_examples_are_found_by_their_files(workbench: Path) -> None:
         "test_fraction": 0.0,
         "stratified": False,
     }
-    assert registry.compose("ima+my_prox", {"my_prox": {"mu": 0.5}})[0].inner.mu == 0.5
-    model = models.build("small_mlp", (1, 4, 4), 3)
+    method, _ = registry.compose("ima+my_prox", {"my_prox": {"mu": 0.5}}, bench.own)
+    assert method.inner.mu == 0.5
+    model = models.build("small_mlp", (1, 4, 4), 3, folders=bench.own)
     assert sum(leaf.numel() for leaf in model.parameters()) == 17 * 32 + 33 * 3
-    assert models.find("small_mlp").family == "mlp"
+    assert models.find("small_mlp", bench.own).family == "mlp"
 
 
-def test_folders_of_one_workbench_are_not_those_of_the_next(workbench: Path) -> None:
-    load(workbench)
-    assert "small_mlp" in models.known() and "my_prox" in registry.parts()
-    load(ROOT)
-    assert "small_mlp" not in models.known() and "my_prox" not in registry.parts()
+def test_two_workbenches_in_one_process_have_each_their_own(
+    workbench: Path, tmp_path: Path
+) -> None:
+    """Files of the same names, of which each workbench finds its own, whichever came last."""
+    other = shutil.copytree(workbench, tmp_path / "other")
+    edit(other / "models/small_mlp.py", "32", "8")
+    edit(other / "methods/my_prox.py", "A method of your own", "The other one's")
+    edit(other / "methods/my_prox.py", "mu: float = 0.01", "mu: float = 0.5")
+    edit(other / "partitions/in_order.py", "clients: Count", "clients: Count\n    also: Count = 7")
+    (other / "methods/second.py").write_text((other / "methods/my_prox.py").read_text())
+    first, second = load(workbench), load(other)
+    for bench, wide, mu in ((first, 32, 0.01), (second, 8, 0.5), (first, 32, 0.01)):
+        spec = bench.run_spec("mine/skewed", "my_prox", 1)
+        method, _ = assembly.compose(replace(spec, hyperparameters={}))
+        model = models.build(spec.setting.model, (1, 4, 4), 3, folders=spec.own)
+        assert method.mu == mu
+        assert sum(leaf.numel() for leaf in model.parameters()) == 17 * wide + (wide + 1) * 3
+        assert hasattr(spec.setting.partition, "also") == (bench is second)
+        assert ("second" in registry.parts(bench.own)) == (bench is second)
+        documentation = registry.parts(bench.own)["my_prox"].documentation
+        assert ("The other one's" in documentation) == (bench is second)
+    assert "small_mlp" not in models.known(load(ROOT).own) and "my_prox" not in registry.parts()
 
 
 @pytest.mark.parametrize(
@@ -127,6 +139,7 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
         ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
         ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
         ("partitions/in_order.py", "(Scheme)", "", "expected exactly one class that extends"),
+        ("partitions/in_order.py", "def deal(", "def dealt(", "class that extends Scheme and has"),
         ("partitions/in_order.py", "import numpy", "import numpi", "could not be imported"),
     ],
 )

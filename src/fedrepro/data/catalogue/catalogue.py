@@ -37,11 +37,6 @@ def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
     return catalogue
 
 
-def load_datasets(path: Path = CATALOGUE) -> dict[str, DatasetSpec]:
-    """All data sets by name, as :func:`load_catalogue` reads them."""
-    return dict(load_catalogue(path).datasets)
-
-
 def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
     """The data set of that name.
 

@@ -21,21 +21,22 @@ DIRICHLET_TRIES = 2_000
 GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
-def iid(samples: int, clients: int, random: RandomState) -> list[Indices]:
+def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices]:
     """A random permutation in parts whose sizes differ by at most one."""
-    return [part.astype(np.int64) for part in np.array_split(random.permutation(samples), clients)]
+    order = random.permutation(len(labels))
+    return [part.astype(np.int64) for part in np.array_split(order, clients)]
 
 
 def shards(
-    labels: NDArray[Any], clients: int, shards_per_client: int, random: RandomState
+    labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """FedLab's shards: samples sorted by class, in equal shards; left-overs go to nobody.
 
     The sort is stable; the released code's is not, and its indices depend on the numpy build (B9).
     """
     order = np.argsort(labels, kind="stable").astype(np.int64)
-    size = len(labels) // (clients * shards_per_client)
-    dealt = random.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
+    size = len(labels) // (clients * classes_per_client)
+    dealt = random.permutation(clients * classes_per_client).reshape(clients, classes_per_client)
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
 
 
@@ -141,7 +142,7 @@ def _one_group(
     )
 
 
-def by_labels(
+def labels(
     labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
     """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 drawn ones.
@@ -325,3 +326,23 @@ def natural(
     ends = np.searchsorted(groups[order], names, side="right")
     starts = np.searchsorted(groups[order], names, side="left")
     return [order[first:last] for first, last in zip(starts, ends, strict=True)]
+
+
+def of_server(labels: NDArray[Any], share: float) -> Indices:
+    """The server's samples: a ``share`` of each class, by the same generator for every seed."""
+    wanted = round(share * len(labels))
+    return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
+
+
+def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
+    """A mask [n] with `wanted` samples, from each class in proportion (largest remainders)."""
+    values, counts = np.unique(labels, return_counts=True)
+    exact = counts * wanted / len(labels)
+    quota = np.floor(exact).astype(np.int64)
+    # Ties go to the larger class, then to the smaller label.
+    order = np.lexsort((values, -counts, -(exact - quota)))
+    quota[order[: wanted - int(quota.sum())]] += 1
+    mask = np.zeros(len(labels), dtype=np.bool_)
+    for value, count in zip(values, quota, strict=True):
+        mask[random.permutation(np.flatnonzero(labels == value))[:count]] = True
+    return mask

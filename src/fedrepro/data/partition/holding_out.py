@@ -6,15 +6,9 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import Indices
+from fedrepro.data.partition.dealing import Indices, stratified_choice
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError
-
-
-def of_server(labels: NDArray[Any], share: float) -> Indices:
-    """The server's samples: a ``share`` of each class, by the same generator for every seed."""
-    wanted = round(share * len(labels))
-    return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
 
 
 def hold_out(
@@ -80,17 +74,3 @@ def _drawn_mode(counts: Indices, wanted: int, random: RandomState) -> Indices:
         quota[lucky] += 1
         lacking -= len(lucky)
     return np.asarray(quota, dtype=np.int64)
-
-
-def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
-    """A mask [n] with `wanted` samples, from each class in proportion (largest remainders)."""
-    values, counts = np.unique(labels, return_counts=True)
-    exact = counts * wanted / len(labels)
-    quota = np.floor(exact).astype(np.int64)
-    # Ties go to the larger class, then to the smaller label.
-    order = np.lexsort((values, -counts, -(exact - quota)))
-    quota[order[: wanted - int(quota.sum())]] += 1
-    mask = np.zeros(len(labels), dtype=np.bool_)
-    for value, count in zip(values, quota, strict=True):
-        mask[random.permutation(np.flatnonzero(labels == value))[:count]] = True
-    return mask

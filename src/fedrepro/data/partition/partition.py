@@ -10,8 +10,8 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import Indices
-from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group, of_server
+from fedrepro.data.partition.dealing import Indices, of_server
+from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import write_atomically

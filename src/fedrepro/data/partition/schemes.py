@@ -1,7 +1,7 @@
 """How a data set can be shared out among clients, as it is written in an experiment file.
 
-A further scheme is a class here, whose ``deal`` calls a function of its own in ``dealing``. Numpy
-is imported by those who deal: reading an experiment file needs none.
+A further scheme is a class here, with its keys, and a function of its name in ``dealing``. Numpy is
+imported by those who deal: reading an experiment file needs none.
 
 A scheme of your own is such a class in a file of its name, in a folder of your own
 (:mod:`fedrepro.support.own`).
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, WrapValidator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from fedrepro.support import own
@@ -79,11 +79,13 @@ class Scheme(Typed):
         """Its own name, and that of the scheme within it."""
         return (self.scheme,)
 
-    @abstractmethod
     def deal(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
         """Each client's samples, as numbers from 0 to n - 1.
+
+        The function of the scheme's name in ``dealing`` finds them, which is given what it names:
+        of these, and of the scheme's keys.
 
         Args:
             labels: int64 [n], the class of each sample.
@@ -92,6 +94,21 @@ class Scheme(Typed):
 
         Raises:
             UserError: when these samples can't be dealt out so.
+        """
+        from fedrepro.data.partition import dealing
+
+        self.check(labels, groups)
+        function = getattr(dealing, self.scheme)
+        known = {"labels": labels, "groups": groups, "random": random, **dict(self)}
+        names = inspect.signature(function).parameters
+        dealt: list[Indices] = function(**{name: known[name] for name in names})
+        return dealt
+
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
+        """Refuse samples that can't be dealt out so.
+
+        Raises:
+            UserError: with key, value and what was expected.
         """
 
     @abstractmethod
@@ -108,13 +125,6 @@ class Iid(Scheme):
     scheme: Literal["iid"]
     clients: Count
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import iid
-
-        return iid(len(labels), self.clients, random)
-
     def _parts(self) -> list[str]:
         return ["iid", f"clients{self.clients}"]
 
@@ -130,11 +140,7 @@ class Shards(Scheme):
     clients: Count
     classes_per_client: Count
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import shards
-
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
         wanted = self.clients * self.classes_per_client
         if wanted > len(labels):
             raise self.refused(
@@ -142,7 +148,6 @@ class Shards(Scheme):
                 f"at most {len(labels) // self.clients} ({wanted} shards need a sample each, "
                 f"there are {len(labels)})",
             )
-        return shards(labels, self.clients, self.classes_per_client, random)
 
     def _parts(self) -> list[str]:
         return ["shards", f"clients{self.clients}", f"classes{self.classes_per_client}"]
@@ -158,15 +163,10 @@ class PairedShards(Scheme):
     scheme: Literal["paired_shards"]
     clients: Count
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import paired_shards
-
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
         if 2 * self.clients > len(labels):
             most = len(labels) // 2
             raise self.refused("clients", f"at most {most}, half of the number of samples")
-        return paired_shards(labels, self.clients)
 
     def _parts(self) -> list[str]:
         return ["paired_shards", f"clients{self.clients}"]
@@ -189,16 +189,11 @@ class Dirichlet(Scheme):
     alpha: Positive
     minimum: Count = 10
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import dirichlet
-
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
         if self.minimum * self.clients > len(labels):
             most = len(labels) // self.clients
             samples = f"{len(labels)} samples / {self.clients} clients"
             raise self.refused("minimum", f"at most {most} ({samples})")
-        return dirichlet(labels, self.clients, self.alpha, self.minimum, random)
 
     def _parts(self) -> list[str]:
         parts = ["dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
@@ -216,13 +211,6 @@ class GroupedDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import grouped_dirichlet
-
-        return grouped_dirichlet(labels, self.clients, self.alpha, random)
-
     def _parts(self) -> list[str]:
         return ["grouped_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
 
@@ -234,15 +222,10 @@ class Labels(Scheme):
     clients: Count
     classes_per_client: Count
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import by_labels
-
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
         classes = int(labels.max()) + 1
         if self.classes_per_client > classes:
             raise self.refused("classes_per_client", f"at most {classes}, the number of classes")
-        return by_labels(labels, self.clients, self.classes_per_client, random)
 
     def _parts(self) -> list[str]:
         return ["labels", f"clients{self.clients}", f"classes{self.classes_per_client}"]
@@ -259,13 +242,6 @@ class ClientDirichlet(Scheme):
     scheme: Literal["client_dirichlet"]
     clients: Count
     alpha: Positive
-
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import client_dirichlet
-
-        return client_dirichlet(labels, self.clients, self.alpha, random)
 
     def _parts(self) -> list[str]:
         return ["client_dirichlet", f"clients{self.clients}", f"alpha{self.alpha:g}"]
@@ -314,17 +290,12 @@ class Natural(Scheme):
             raise ValueError("`given_test` or `test_fraction`, not both")
         return self
 
-    def deal(
-        self, labels: "Indices", groups: "Indices | None", random: "RandomState"
-    ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import natural
-
+    def check(self, labels: "Indices", groups: "Indices | None") -> None:
         if groups is None:
             expectation = "the data set has no groups: expected one with a `group` column"
             raise UserError(
                 f"partition {self.name}: scheme: 'natural': {expectation} in config/datasets.yaml"
             )
-        return natural(groups, self.clients, random, self.minimum)
 
     def _parts(self) -> list[str]:
         return [
@@ -351,7 +322,7 @@ class AtServer(Scheme):
     def deal(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.holding_out import of_server
+        from fedrepro.data.partition.dealing import of_server
 
         return [of_server(labels, self.share)]
 
@@ -405,7 +376,7 @@ def own_scheme(file: Path) -> type[Scheme]:
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Scheme) and cls.__module__ == module.__name__
     ]
-    if len(found) != 1 or inspect.isabstract(found[0]):
+    if len(found) != 1 or inspect.isabstract(found[0]) or found[0].deal is Scheme.deal:
         raise UserError(
             f"{file}: expected exactly one class that extends Scheme and has `deal` and `_parts`, "
             f"found {len(found)}"
@@ -413,10 +384,14 @@ def own_scheme(file: Path) -> type[Scheme]:
     return found[0]
 
 
-def _or_own(value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+def _or_own(
+    value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo[own.Folders | None]
+) -> Any:
     name = value.get("scheme") if isinstance(value, Mapping) else None
-    file = own.files_of("partitions").get(str(name))
-    return own_scheme(file).model_validate(value) if file else handler(value)
+    file = (info.context or own.NONE).files("partitions").get(str(name))
+    if file is None:
+        return handler(value)
+    return own_scheme(file).model_validate(value, context=info.context)
 
 
 def _any_scheme() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.holding_out import stratified_choice
+from fedrepro.data.partition.dealing import stratified_choice
 from fedrepro.support.errors import UserError, brief
 
 

@@ -23,4 +23,5 @@ def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.papers.aaggff.regret_of_run import regret_as_json
 
     workbench, run = requested(arguments)
-    write_found(workbench.root / run.analysis("regrets"), regret_as_json(workbench.root, run))
+    found = regret_as_json(workbench.root, run, workbench.own)
+    write_found(workbench.root / run.analysis("regrets"), found)

@@ -13,9 +13,10 @@ from fedrepro.methods.deciding.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import Bounded, Replay, replay
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.own import NONE, Folders
 
 
-def regret_as_json(root: Path, run: Run) -> dict[str, Any]:
+def regret_as_json(root: Path, run: Run, own: Folders = NONE) -> dict[str, Any]:
     """The regret of a finished run of this machine, or of a reference result.
 
     Returns:
@@ -30,7 +31,7 @@ def regret_as_json(root: Path, run: Run) -> dict[str, Any]:
     if record.state != "finished":
         again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
-    found = regret_of(record)
+    found = regret_of(record, own)
     names = ("round", "regret", "bound")
     columns = {name: found.rounds[name].tolist() if found else [] for name in names}
     return {
@@ -43,20 +44,20 @@ def regret_as_json(root: Path, run: Run) -> dict[str, Any]:
     }
 
 
-def regret_of(record: RunRecord) -> Replay | None:
+def regret_of(record: RunRecord, own: Folders = NONE) -> Replay | None:
     """The recorded losses, played once more through the run's own rule; None without any.
 
     Raises:
         UserError: when the run's method decides by no rule whose regret has a bound.
     """
     rounds = list(_observed(record))
-    rule = _rule_of(record)
+    rule = _rule_of(record, own)
     return replay(rule, int(record.manifest["clients"]), rounds) if rounds else None
 
 
-def _rule_of(record: RunRecord) -> Decider:
+def _rule_of(record: RunRecord, own: Folders) -> Decider:
     run = record.manifest["run"]
-    method, _ = registry.compose(run["composition"], run["hyperparameters"])
+    method, _ = registry.compose(run["composition"], run["hyperparameters"], own)
     for layer in method.layers():
         if isinstance(layer, Decider) and isinstance(layer, Bounded):
             return layer

@@ -1,0 +1,179 @@
+"""What the classes of methods say of themselves, for the many who need not import them.
+
+Importing a method imports PyTorch, which takes two seconds. So the process that composes a
+workbench's methods after a change (:mod:`fedrepro.workflow.checks`) writes down what their classes
+say. Who has imported PyTorch anyway, or finds nothing that is still true, asks the classes.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedrepro.methods._files import METHODS, part_files, split
+from fedrepro.support import own
+from fedrepro.support.files import write_atomically
+
+WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
+# What a class says may come from here: the rooms that methods may import.
+ROOMS = tuple(METHODS.parent / room for room in ("support", "data", "models", "engine", "methods"))
+
+UNKNOWN = object()
+
+
+class Facts(NamedTuple):
+    """What a part's class says.
+
+    Attributes:
+        needs: what it needs to be given, by name.
+        takes: what it makes use of where it is given.
+        fields: its hyperparameters.
+        defaults: those of them that a YAML file could say.
+        released: likewise, of ``part@released``.
+        departures: the numbers of the discrepancies that it can follow.
+        begins_as_inner: whether it is a wrapper that says how long it is what it wraps.
+    """
+
+    needs: tuple[str, ...]
+    takes: tuple[str, ...]
+    fields: tuple[str, ...]
+    defaults: dict[str, Any]
+    released: dict[str, Any]
+    departures: tuple[str, ...]
+    begins_as_inner: bool
+
+
+def needs_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+    """What its parts need to be given, by name."""
+    return _facts_of(composition, folders, folders.of("methods")).needs
+
+
+def takes_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+    """What its parts make use of where it is given."""
+    return _facts_of(composition, folders, folders.of("methods")).takes
+
+
+def departures_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+    """The numbers of the discrepancies that its parts can follow."""
+    return _facts_of(composition, folders, folders.of("methods")).departures
+
+
+def begins_as_inner(part: str, folders: own.Folders = own.NONE) -> bool:
+    """Whether a part is a wrapper that says how long it is what it wraps."""
+    return _facts_of(part, folders, folders.of("methods")).begins_as_inner
+
+
+def defaults_of(
+    part: str, folders: own.Folders = own.NONE, released: bool = False
+) -> dict[str, Any]:
+    """A part's hyperparameters; :data:`UNKNOWN` where the default is nothing that YAML can say.
+
+    Args:
+        released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.divergence` says.
+    """
+    found = _facts_of(part, folders, folders.of("methods"))
+    known = found.released if released else found.defaults
+    return {name: known.get(name, UNKNOWN) for name in found.fields}
+
+
+def are_written(folders: own.Folders) -> bool:
+    """Whether what the classes say by now stands in the workbench."""
+    return _read(folders, folders.of("methods")) is not None
+
+
+def write(folders: own.Folders) -> None:
+    """Write down what the classes of all parts say."""
+    assert folders.root is not None
+    facts = {name: _ask(file)._asdict() for name, file in part_files(folders).items()}
+    with write_atomically(folders.root / WRITTEN) as temporary:
+        text = json.dumps({"of": _code(folders.of("methods")), "facts": facts})
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+@cache  # asked for at every run of every page
+def _facts_of(composition: str, folders: own.Folders, methods: Path | None) -> Facts:
+    """What a composition's parts say together; nothing of those that there are not."""
+    asked = "torch" in sys.modules or folders.root is None
+    known = None if asked else _written(folders, methods)
+    names = [name for name, _ in split(composition)]
+    if known is None:
+        files = part_files(folders)
+        found = [_ask(files[name]) for name in names if name in files]
+    else:
+        found = [known[name] for name in names if name in known]
+    return Facts(
+        _joined(each.needs for each in found),
+        _joined(each.takes for each in found),
+        _joined(each.fields for each in found),
+        {name: value for each in found for name, value in each.defaults.items()},
+        {name: value for each in found for name, value in each.released.items()},
+        _joined(each.departures for each in found),
+        any(each.begins_as_inner for each in found),
+    )
+
+
+def _joined(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for each in names for name in each))
+
+
+def _ask(file: Path) -> Facts:
+    from fedrepro.engine.method import Method, Wrapper
+    from fedrepro.methods._registry import hyperparameters_of, part_in
+
+    cls = part_in(file).cls
+    defaults = hyperparameters_of(cls)
+    divergences = cls.divergences()
+    released = {each.name: each.metadata["released"] for each in divergences}
+    return Facts(
+        tuple(getattr(cls, "needs", ())),
+        tuple(getattr(cls, "takes", ())),
+        tuple(defaults),
+        _plain(defaults),
+        _plain(defaults | released),
+        _joined((str(each.metadata["item"]),) for each in divergences),
+        issubclass(cls, Wrapper) and cls.begins_as is not Method.begins_as,
+    )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in values.items()
+        if value is None or isinstance(value, bool | int | float | str)
+    }
+
+
+@cache
+def _written(folders: own.Folders, methods: Path | None) -> dict[str, Facts] | None:
+    return _read(folders, methods)
+
+
+def _read(folders: own.Folders, methods: Path | None) -> dict[str, Facts] | None:
+    """By part; None where nothing is written, or it is damaged or of other code."""
+    code = _code(methods)  # before any of it is imported
+    try:
+        found = json.loads(((folders.root or Path()) / WRITTEN).read_text(encoding="utf-8"))
+        facts = {name: _as_written(each) for name, each in found["facts"].items()}
+        return facts if found["of"] == code else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _as_written(facts: dict[str, Any]) -> Facts:
+    plain: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()
+    }
+    return Facts(**plain)
+
+
+@cache
+def _code(methods: Path | None) -> str:
+    """The bytes of all files from which a class can have what it says, as a hash."""
+    digest = hashlib.sha256()
+    for room in (*ROOMS, *([methods] if methods else [])):
+        for file in sorted(room.rglob("*.py")):
+            digest.update(f"{file.relative_to(room)} ".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""What methods' classes say is written down once, and read by who has not imported them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.methods import _facts
+from fedrepro.methods import _registry as registry
+from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, departures_of
+from fedrepro.support import own
+from support.places import ROOT
+
+# A wrapper by another name, from another method; and a default that no YAML can say.
+LATE = """
+from dataclasses import dataclass, field
+from fedrepro.methods.ima import IMA as Base
+LATER = 0.25
+
+@dataclass(frozen=True)
+class Late(Base):
+    share: float = LATER
+    odd: tuple[int, ...] = (1, 2)
+"""
+# Run apart: what is said of `late`, and whether PyTorch was imported for it.
+SAID = """
+import json, sys
+from fedrepro.config.loading import load
+from fedrepro.methods import _facts
+bench = load()
+defaults = _facts.defaults_of("late", bench.own)
+print(json.dumps({
+    "inner": _facts.begins_as_inner("late", bench.own),
+    "fields": list(defaults),
+    "share": defaults["share"],
+    "odd": defaults["odd"] is _facts.UNKNOWN,
+    "needs": _facts.needs_of("fedgo", bench.own),
+    "imported": "torch" in sys.modules,
+}))
+"""
+
+
+@pytest.fixture
+def workbench(tmp_path: Path) -> Path:
+    root = tmp_path / "workbench"
+    shutil.copytree(ROOT / "workflow/skeleton", root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "config/datasets.yaml", root / "config")
+    (root / "methods/late.py").write_text(LATE)
+    return root
+
+
+def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    plain = {key: value for key, value in os.environ.items() if key != own.VARIABLE}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=root, env=plain, capture_output=True, text=True
+    )
+
+
+def said(root: Path) -> dict[str, object]:
+    called = python(root, "-c", SAID)
+    assert not called.returncode, called.stderr
+    found: dict[str, object] = json.loads(called.stdout)
+    return found
+
+
+def test_what_classes_say() -> None:
+    for name, part in registry.parts().items():
+        divergences = registry.describe(part)["divergences"]
+        released = {each["field"]: each["released"] for each in divergences}
+        known = registry.hyperparameters_of(part.cls)
+        assert defaults_of(name) == known  # all of them plain
+        assert defaults_of(name, released=True) == known | released
+        assert {*departures_of(name)} == {str(each["item"]) for each in divergences}
+        assert begins_as_inner(name) == (name == "ima")
+
+
+def test_it_is_written_by_the_one_process_that_imports_them(workbench: Path) -> None:
+    asked = said(workbench)
+    assert asked.pop("imported") is True and not (workbench / _facts.WRITTEN).exists()
+    assert not python(workbench, "-m", "fedrepro.workflow.checks").returncode
+    read = said(workbench)
+    assert read.pop("imported") is False
+    assert read == asked
+    assert read["inner"] is True and read["share"] == 0.25 and read["odd"] is True
+    (workbench / "methods/late.py").write_text(LATE.replace("0.25", "0.5"))
+    assert not _facts.are_written(load(workbench).own)
+    changed = said(workbench)
+    assert changed["share"] == 0.5 and changed["imported"] is True
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"of": 1, "facts": {"late": 3}}', "\x00"])
+def test_what_is_damaged_is_as_if_it_were_not_there(workbench: Path, text: str) -> None:
+    path = workbench / _facts.WRITTEN
+    path.parent.mkdir()
+    path.write_text(text)
+    assert not _facts.are_written(load(workbench).own)
+
+
+def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
+    bench = load(workbench)
+    assert begins_as_inner("late", bench.own)
+    assert defaults_of("late", bench.own)["odd"] is UNKNOWN
