@@ -11,6 +11,7 @@ from typing import IO, cast
 from fedrepro import __version__
 from fedrepro.cli import analysis, data, init, listing, plan, replay, report, run, synth, verify
 from fedrepro.config.workbench import CONFIG
+from fedrepro.support import own
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -36,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 2 for wrong input, 130 when interrupted (143 by SIGTERM), 1 for a fault of
-        this program, whose traceback goes to the log if there is one; else what the command
-        returns, or 0.
+        The exit status: 2 for wrong input and for what a file of one's own raises, whose traceback
+        goes to the log if there is one; 130 when interrupted (143 by SIGTERM); 1 for a fault of
+        this program, whose traceback goes there, too; else what the command returns, or 0.
     """
     chosen = parser().parse_args(arguments)
     try:
@@ -49,9 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _logged(log), chdir(root):
         try:
-            return chosen.handler(chosen) or 0
+            with own.blamed():
+                return chosen.handler(chosen) or 0
         except UserError as error:
             print(f"fedrepro: {error}", file=sys.stderr)
+            if isinstance(error, own.OwnError) and chosen.log is not None:
+                with chosen.log.open("a", encoding="utf-8") as log:
+                    traceback.print_exception(error.__cause__, file=log)
             return 2
         except Interrupted as error:
             print(f"fedrepro: {error}", file=sys.stderr)

@@ -80,7 +80,7 @@ def _said_of(composition: str, key: str, folder: Path | None) -> tuple[str, ...]
 @lru_cache
 def _said_in(file: Path, key: str) -> tuple[str, ...]:
     """The names under ``key`` of the part in ``file``, read from its syntax tree."""
-    classes = [node for node in _parse(file).body if isinstance(node, ast.ClassDef)]
+    classes = [node for node in own.parse(file).body if isinstance(node, ast.ClassDef)]
     return next(filter(None, (_said_by_class(file, each, key) for each in classes)), ())
 
 
@@ -127,7 +127,7 @@ def defaults_of(part: str, released: bool = False) -> dict[str, Any]:
     return {
         name: _value_of(node.value, released)
         for file in module_files(part)
-        for cls in _parse(file).body
+        for cls in own.parse(file).body
         if isinstance(cls, ast.ClassDef)
         for name, (_, node) in _assigned(file, cls).items()
         if isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("Class")
@@ -147,7 +147,7 @@ def _value_of(node: ast.expr | None, released: bool) -> Any:
 
 def _class_called(file: Path, name: str) -> tuple[Path, ast.ClassDef] | None:
     """Where a class is defined: in ``file``, or in what it imports from this package's methods."""
-    for node in _parse(file).body:
+    for node in own.parse(file).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return file, node
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedrepro.methods."):
@@ -168,7 +168,7 @@ def _departures_of(composition: str, folder: Path | None) -> tuple[str, ...]:
     found = (
         number
         for file in module_files(composition)
-        for cls in _parse(file).body
+        for cls in own.parse(file).body
         if isinstance(cls, ast.ClassDef)
         for _, node in _assigned(file, cls).values()
         if (number := _item_of(node.value))
@@ -195,12 +195,7 @@ def _begins_as_inner(part: str, folder: Path | None) -> bool:
     return any(
         isinstance(hook, ast.FunctionDef) and hook.name == "begins_as"
         for file in module_files(part)
-        for cls in _parse(file).body
+        for cls in own.parse(file).body
         if isinstance(cls, ast.ClassDef) and any(ast.unparse(b) == "Wrapper" for b in cls.bases)
         for hook in cls.body
     )
-
-
-@lru_cache
-def _parse(file: Path) -> ast.Module:
-    return ast.parse(file.read_bytes(), filename=str(file))
