@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import Data, Memory, assert_close, federation
 from fedrepro.engine import tree
 from fedrepro.engine.context import Given
 from fedrepro.engine.evaluate import evaluate
@@ -20,7 +21,6 @@ from fedrepro.run import scoring
 from support import tiny_run
 from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
 from support.pretraining_worlds import WORLDS
-from support.worlds import Data, Memory, assert_close, federation
 
 
 def compositions() -> Iterator[str]:

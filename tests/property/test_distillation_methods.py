@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import CLASSES, FEATURES, Memory, assert_close, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Given
 from fedrepro.engine.net import Net
@@ -21,7 +22,6 @@ from fedrepro.methods.fedgo import WEIGHTINGS, FedGO
 from fedrepro.methods.fedtgp import class_means
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
 
 
 def end(world: Federation) -> Tree:

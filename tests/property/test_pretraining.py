@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import Memory, assert_close, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend, scan
@@ -25,7 +26,6 @@ from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.given_run import METHODS
-from support.worlds import Memory, assert_close, federation, play
 
 
 def with_adam(world: Federation, weight_decay: float = 1e-3) -> Federation:

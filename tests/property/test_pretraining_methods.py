@@ -5,6 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedrepro.check.world import (
+    FEATURES,
+    Memory,
+    assert_close,
+    data,
+    federation,
+    follows_a_server_optimizer,
+    play,
+)
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
@@ -23,15 +32,6 @@ from support.pretraining_worlds import (
     critic_world,
     images_world,
     of_server,
-)
-from support.worlds import (
-    FEATURES,
-    Memory,
-    assert_close,
-    data,
-    federation,
-    follows_a_server_optimizer,
-    play,
 )
 
 

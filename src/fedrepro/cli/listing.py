@@ -73,7 +73,7 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 def list_methods(arguments: argparse.Namespace) -> None:
     from fedrepro.methods import _registry as registry
 
-    _find_own()
+    find_own()
     parts = registry.parts()
     if arguments.name is not None:
         if arguments.name not in parts:
@@ -114,7 +114,7 @@ def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _find_own() -> None:
+def find_own() -> None:
     """Let the workbench's own files be found, where the working directory is one."""
     from fedrepro.config.loading import load_config
     from fedrepro.config.workbench import CONFIG
@@ -126,7 +126,7 @@ def _find_own() -> None:
 def list_models(arguments: argparse.Namespace) -> None:
     from fedrepro.models import _registry as models
 
-    _find_own()
+    find_own()
     known = models.known()
     if arguments.name is None:
         cells = [(name, model.family, model.source) for name, model in known.items()]

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import analysis, data, init, listing, plan, replay, report, run, synth, verify
+from fedrepro.cli import (
+    analysis,
+    check,
+    data,
+    init,
+    listing,
+    plan,
+    replay,
+    report,
+    run,
+    synth,
+    verify,
+)
 from fedrepro.config.workbench import CONFIG
 from fedrepro.support import own
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
@@ -28,7 +40,19 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (init, run, listing, data, report, replay, analysis, synth, plan, verify):
+    for commands in (
+        init,
+        run,
+        check,
+        listing,
+        data,
+        report,
+        replay,
+        analysis,
+        synth,
+        plan,
+        verify,
+    ):
         commands.register(subparsers)
     return top
 

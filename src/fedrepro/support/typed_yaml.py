@@ -167,6 +167,21 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
         raise UserError(f"{shown}: not valid YAML: {first_line}") from None
 
 
+def read_value(text: str, where: object, key: str) -> bool | int | float | str | None:
+    """A single value as an experiment file would hold it.
+
+    Raises:
+        UserError: for what is no number, word, true, false or null.
+    """
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        value = {}
+    if not isinstance(value, bool | int | float | str | None):
+        raise bad_value(where, key, text, "a number, a word, true, false or null")
+    return value
+
+
 def _refuse_bomb(content: Any) -> None:
     """Raise ValueError where aliases make a short file endless, or all but."""
     sizes: dict[int, int] = {}

@@ -17,6 +17,7 @@ from fedrepro.analysis.decomposition import (
     distances,
     ensemble_gap,
 )
+from fedrepro.check.world import data, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import context_of, own_of, steps_of
@@ -25,7 +26,6 @@ from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
-from support.worlds import data, federation, play
 
 INPUTS = torch.tensor([[-1.0], [0.5], [2.0]], dtype=torch.float64)
 TARGETS = torch.tensor([[-1.0], [1.0], [3.0]], dtype=torch.float64)
