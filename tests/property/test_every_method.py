@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from fedrepro.check import suite
-from fedrepro.check.world import assert_close, federation, play
+from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.round import context_of
 from fedrepro.methods import _registry as registry
+from support.closeness import assert_close
 
 
 def compositions() -> Iterator[str]:

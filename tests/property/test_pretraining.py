@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import Memory, assert_close, federation, play
+from fedrepro.check.world import Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend, scan
@@ -25,6 +25,7 @@ from fedrepro.methods._files import _said_in, needs_of, takes_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
+from support.closeness import assert_close
 from support.given_run import METHODS
 
 

@@ -8,7 +8,6 @@ import torch
 from fedrepro.check.world import (
     FEATURES,
     Memory,
-    assert_close,
     data,
     federation,
     follows_a_server_optimizer,
@@ -25,6 +24,7 @@ from fedrepro.methods.generated import Generated
 from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
+from support.closeness import assert_close
 from support.pretraining_worlds import (
     LATENT,
     WORLDS,

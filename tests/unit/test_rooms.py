@@ -19,7 +19,7 @@ LAYERS = (
     {"methods"},
     {"config"},
     {"run"},
-    {"analysis"},
+    {"analysis", "check"},
     {"report"},
     {"workflow"},
     {"cli", "api"},

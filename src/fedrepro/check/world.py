@@ -187,15 +187,6 @@ def play(
     return server, owns, until
 
 
-def assert_close(left: Tree, right: Tree, tolerance: float = 1e-9) -> None:
-    ours, theirs = dict(tree.named(left)), dict(tree.named(right))
-    assert ours.keys() == theirs.keys()
-    for name, leaf in ours.items():
-        torch.testing.assert_close(
-            leaf, theirs[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
 def follows_a_server_optimizer(world: Federation) -> bool:
     """Whether one has a say in the first round: one that stays put leaves another server."""
     still = Optimizer(init=lambda params: {}, update=_stay)

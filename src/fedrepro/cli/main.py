@@ -40,19 +40,8 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (
-        init,
-        run,
-        check,
-        listing,
-        data,
-        report,
-        replay,
-        analysis,
-        synth,
-        plan,
-        verify,
-    ):
+    modules = (init, run, check, listing, data, report, replay, analysis, synth, plan, verify)
+    for commands in modules:
         commands.register(subparsers)
     return top
 
@@ -77,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with own.blamed():
                 return chosen.handler(chosen) or 0
         except UserError as error:
-            print(f"fedrepro: {error}", file=sys.stderr)
             if isinstance(error, own.OwnError) and chosen.log is not None:
                 with chosen.log.open("a", encoding="utf-8") as log:
                     traceback.print_exception(error.__cause__, file=log)
+            print(f"fedrepro: {error}", file=sys.stderr)
             return 2
         except Interrupted as error:
             print(f"fedrepro: {error}", file=sys.stderr)

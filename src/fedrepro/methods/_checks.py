@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support import own
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError
 
 CLOSE = 0.7  # of difflib: `sned` and `send` are 0.75 alike, `client_loss` and `loss` 0.53
 FROZEN = "write @dataclass(frozen=True) above the class"
@@ -65,13 +65,13 @@ def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
         if each.default is MISSING:
             raise _without_default(file, each.name)
     # Of its own and of classes beside it, from which it inherits.
-    for each in (each for each in cls.__mro__ if each.__module__ == cls.__module__):
-        for name, value in vars(each).items():
+    for owner in (each for each in cls.__mro__ if each.__module__ == cls.__module__):
+        for name, value in vars(owner).items():
             known = inspect.getattr_static(base, name, MISSING)
             if inspect.isfunction(_plain(known)) and not name.startswith("_"):
-                _refuse_signature(file, each, name, value, known)
+                _refuse_signature(file, owner, name, value, known)
             elif not name.startswith("__") and known is MISSING:
-                _refuse_almost(file, each, name, base)
+                _refuse_almost(file, owner, name, base)
 
 
 def _without_default(file: Path, name: str) -> UserError:
@@ -118,9 +118,9 @@ def _refuse_almost(file: Path, cls: type[Any], name: str, base: type[Any]) -> No
     close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
     if name in (each.name for each in fields(cls)) or not close or _is_used(file, name):
         return
-    line = f"{file}:{_line_of(file, name)}"
-    raise bad_value(
-        line, f"class {cls.__name__}", name, "the name of a hook, or one that the file uses", close
+    raise UserError(
+        f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and nothing "
+        f"in the file uses it; did you mean '{close[0]}'?"
     )
 
 

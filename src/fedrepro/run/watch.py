@@ -332,24 +332,24 @@ class _Before:
 
     def what_changed(self) -> tuple[str, str] | None:
         """What a hook did that it must not, and the remedy."""
-        for name, before in self.marks.items():
-            after = _marks(self.trees[name])
-            for key in (*before, *after):
-                if before.get(key) != after.get(key):
-                    path = f"{name}[{key}]" if key else name
-                    return f"changed {path} in place", "return new tensors and new dicts instead"
-        for whose, before, now in (
+        for name, marks in self.marks.items():
+            key = _first_change(marks, _marks(self.trees[name]))
+            if key is not None:
+                path = f"{name}[{key}]" if key else name
+                return f"changed {path} in place", "return new tensors and new dicts instead"
+        for whose, values, now in (
             ("self.", self.itself, vars(self.method)),
             (f"{type(self.method).__name__}.", self.of_class, vars(type(self.method))),
             ("the module's variable ", self.globals, vars(self.module)),
         ):
-            if key := _first_change(before, _values_of(now)):
+            key = _first_change(values, _values_of(now))
+            if key is not None:
                 return (
                     f"changed {whose}{key}",
                     "return what must survive a round in `server` or `own`",
                 )
-        for name, before, now in zip(GENERATORS, self.random, self._random(), strict=True):
-            if before != now:
+        for name, before, after in zip(GENERATORS, self.random, self._random(), strict=True):
+            if before != after:
                 return (
                     f"drew from the global generator of {name}",
                     "draw from `rng`, or on the server from ctx.stream(purpose), with generator=",

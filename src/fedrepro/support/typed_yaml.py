@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from fedrepro.support.errors import UserError, brief, nearest
+from fedrepro.support.errors import UserError, bad_value, brief, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedrepro.check.world import assert_close, federation, play
+from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, sequential
 from fedrepro.engine.processes import Stacked, deal
 from fedrepro.support.errors import UserError
+from support.closeness import assert_close
 from support.places import TESTS
 
 
