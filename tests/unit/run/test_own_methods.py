@@ -334,9 +334,7 @@ def test_the_command_says_what_holds(
     write(write_again, "other.py")
     assert main(["check", "other"]) == 1
     found = capsys.readouterr().out
-    assert (
-        "FAILED  two processes give the same bits as one: in two processes: the server's" in found
-    )
+    assert "FAILED  two processes give the same bits as one: in two processes: the" in found
     assert found.splitlines()[-1].startswith("other: ")
 
 

@@ -2,6 +2,7 @@
 
 It is called as this file. It composes with wrappers and server optimizers (`ima+my_prox`,
 `my_prox+fedadam`); `fedrepro.engine.method.Method` has all hooks, each with what it may do.
+`fedrepro check my_prox` says whether it keeps what every method must.
 """
 
 from dataclasses import dataclass
