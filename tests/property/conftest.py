@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
+
+from fedrepro.check.world import in_float64
 
 
 @pytest.fixture(autouse=True)
 def float64() -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    yield
-    torch.set_default_dtype(before)
+    with in_float64():
+        yield

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import Data, Memory, federation
 from fedrepro.engine import tree
 from fedrepro.engine.context import Given
 from fedrepro.engine.evaluate import evaluate
@@ -18,9 +19,9 @@ from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.methods import _registry as registry
 from fedrepro.run import scoring
 from support import tiny_run
+from support.closeness import assert_close
 from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
 from support.pretraining_worlds import WORLDS
-from support.worlds import Data, Memory, assert_close, federation
 
 
 def compositions() -> Iterator[str]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Given
 from fedrepro.engine.net import Net
@@ -22,7 +23,7 @@ from fedrepro.methods.fedtgp import class_means
 from fedrepro.models.classifier import Classifier
 from fedrepro.papers.fedgo.given_byzantine import with_liars
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, FEATURES, Memory, assert_close, federation, play
+from support.closeness import assert_close
 
 
 def end(world: Federation) -> Tree:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedrepro.check.world import Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -25,8 +26,8 @@ from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.methods.term import TERM
 from fedrepro.run.assembly import compose
 from fedrepro.support.errors import UserError
+from support.closeness import assert_close
 from support.tiny_run import run_spec
-from support.worlds import Memory, assert_close, federation, play
 
 
 class Uniform(FedAvg):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedrepro.check.world import CLASSES, Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs
 from fedrepro.engine.executors import eager
@@ -25,8 +26,8 @@ from fedrepro.methods.generating.synthetic import alikeness, mixture_gradient, o
 from fedrepro.models.energy import PowerIterationLinear, SpectralLinear
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
+from support.closeness import assert_close
 from support.image_worlds import SHAPE, adversaries, autoencoders, energies, energy_net
-from support.worlds import CLASSES, Memory, assert_close, federation, play
 
 ITEMS = 4 * CLASSES
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import CLASSES, federation, play
 from fedrepro.engine.context import Context
 from fedrepro.engine.net import Net, differentiate
 from fedrepro.engine.round import context_of, steps_of
@@ -17,7 +18,7 @@ from fedrepro.methods.feduv import FedUV, uniformity_term, variance_term
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
-from support.worlds import CLASSES, assert_close, federation, play
+from support.closeness import assert_close
 
 
 def test_feddisco_without_its_hyperparameters_is_fedavg_to_the_bit() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedrepro.check.world import FEATURES, SIZES, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
@@ -19,7 +20,7 @@ from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
-from support.worlds import FEATURES, SIZES, assert_close, federation, play
+from support.closeness import assert_close
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
@@ -19,7 +20,7 @@ from fedrepro.methods.ima import IMA, SCHEMES
 from fedrepro.methods.scaffold import Scaffold
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
-from support.worlds import assert_close, federation, play
+from support.closeness import assert_close
 
 FIRST = 300  # t_s of CIFAR-10 in Table VII
 

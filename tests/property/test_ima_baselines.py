@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedrepro.check.world import CLASSES, SIZES, Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
@@ -20,7 +21,7 @@ from fedrepro.methods.fedgma import RELEASED_RATE, FedGMA
 from fedrepro.methods.ima import IMA
 from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, SIZES, Memory, assert_close, federation, play
+from support.closeness import assert_close
 
 NEVER = 1.0  # calibrate after the last round
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedrepro.check.world import CLASSES, FEATURES, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import eager, sequential
 from fedrepro.engine.method import Method
@@ -15,7 +16,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
-from support.worlds import CLASSES, FEATURES, assert_close, federation, play
+from support.closeness import assert_close
 
 METHODS = sorted(name for name, part in registry.parts().items() if part.kind == "method")
 WRAPPED = ["ima+scaffold", "aaggff_d+fedprox"]

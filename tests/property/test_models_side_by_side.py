@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedrepro.check.world import Data, Memory, federation
 from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, play_round
@@ -12,7 +13,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.models import _registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
-from support.worlds import Data, Memory, assert_close, federation
+from support.closeness import assert_close
 
 SIZES = (4, 3)  # mini-batches of two: the second client's last one is padded
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fedrepro.check.world import CLASSES, FEATURES, federation, play
 from fedrepro.engine import executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager, vectorised
@@ -28,7 +29,7 @@ from fedrepro.methods.superfed_mm import SuPerFedMM
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
-from support.worlds import CLASSES, FEATURES, assert_close, federation, play
+from support.closeness import assert_close
 
 
 @dataclass(frozen=True)

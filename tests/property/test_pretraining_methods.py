@@ -5,6 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedrepro.check.world import (
+    FEATURES,
+    Memory,
+    data,
+    federation,
+    follows_a_server_optimizer,
+    play,
+)
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager
@@ -16,6 +24,7 @@ from fedrepro.methods.generated import Generated
 from fedrepro.methods.generating.parts import part_of
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
+from support.closeness import assert_close
 from support.pretraining_worlds import (
     LATENT,
     WORLDS,
@@ -23,15 +32,6 @@ from support.pretraining_worlds import (
     critic_world,
     images_world,
     of_server,
-)
-from support.worlds import (
-    FEATURES,
-    Memory,
-    assert_close,
-    data,
-    federation,
-    follows_a_server_optimizer,
-    play,
 )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from fedrepro.check.world import CLASSES, FEATURES, Data, data, federation
 from fedrepro.engine.context import Inputs
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
@@ -17,7 +18,6 @@ from fedrepro.methods.fedevg import FedEvg
 from fedrepro.models.classifier import Classifier
 from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
 from fedrepro.models.energy import SpectralLinear
-from support.worlds import CLASSES, FEATURES, Data, data, federation
 
 SHAPE, LATENT = (1, 2, 3), 3
 

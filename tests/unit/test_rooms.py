@@ -23,7 +23,7 @@ LAYERS = (
     {"methods"},
     {"config"},
     {"run"},
-    {"analysis"},
+    {"analysis", "check"},
     {"report"},
     {"workflow"},
     {"cli", "api"},

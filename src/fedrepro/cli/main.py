@@ -9,9 +9,21 @@ from pathlib import Path
 from typing import IO, cast
 
 from fedrepro import __version__
-from fedrepro.cli import analysis, data, init, listing, plan, report, run, synth, verify, why
+from fedrepro.cli import (
+    analysis,
+    check,
+    data,
+    init,
+    listing,
+    plan,
+    report,
+    run,
+    synth,
+    verify,
+    why,
+)
 from fedrepro.config.workbench import CONFIG
-from fedrepro.support import papers
+from fedrepro.support import own, papers
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -28,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for commands in (init, run, listing, data, report, analysis, synth, plan, verify, why):
+    modules = (init, run, check, listing, data, report, analysis, synth, plan, verify, why)
+    for commands in modules:
         commands.register(subparsers)
     for name in papers.files_of("command"):
         papers.load("command", name).register(subparsers)
@@ -39,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 2 for wrong input, 130 when interrupted (143 by SIGTERM), 1 for a fault of
-        this program, whose traceback goes to the log if there is one; else what the command
-        returns, or 0.
+        The exit status: 2 for wrong input and for what a file of one's own raises, whose traceback
+        goes to the log if there is one; 130 when interrupted (143 by SIGTERM); 1 for a fault of
+        this program, whose traceback goes there, too; else what the command returns, or 0.
     """
     chosen = parser().parse_args(arguments)
     try:
@@ -52,8 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _logged(log), chdir(root):
         try:
-            return chosen.handler(chosen) or 0
+            with own.blamed():
+                return chosen.handler(chosen) or 0
         except UserError as error:
+            if isinstance(error, own.OwnError) and chosen.log is not None:
+                with chosen.log.open("a", encoding="utf-8") as log:
+                    traceback.print_exception(error.__cause__, file=log)
             print(f"fedrepro: {error}", file=sys.stderr)
             return 2
         except Interrupted as error:

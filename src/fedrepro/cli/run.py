@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import Run
+from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import bad_value
-from fedrepro.support.typed_yaml import validate
+from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
     from fedrepro.data.dataset import Dataset
@@ -29,7 +30,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Train one method in one setting with one seed. The files are those that the "
         "workflow makes; data and partition are made first if they are missing. A run that was "
         "broken off goes on from its last checkpoint; a finished one with nothing changed stays.",
-        epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1",
+        epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1 --set mu=0.1",
     )
     add_run(parser)
     parser.add_argument(
@@ -47,6 +48,14 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
     parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
     parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a hyperparameter of the method, such as mu=0.1 or fedprox.mu=0.1; may be repeated. "
+        "The run is filed as a variant of the method, such as fedprox_mu0.1",
+    )
 
 
 def requested(
@@ -55,12 +64,25 @@ def requested(
     """The run that :func:`add_run`'s arguments name.
 
     Raises:
-        UserError: for a setting or seed that is none.
+        UserError: for a setting, seed or hyperparameter that is none.
     """
     require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
-    setting = workbench.setting(arguments.setting)
-    return workbench, Run(setting.name, arguments.method, arguments.seed)
+    setting, method = workbench.setting(arguments.setting), arguments.method
+    if values := _values(arguments.set):
+        workbench, method = workbench.with_variant(setting, method, values)
+    return workbench, Run(setting.name, method, arguments.seed)
+
+
+def _values(texts: list[str]) -> dict[str, Scalar]:
+    """Hyperparameters as ``--set`` has them."""
+    found: dict[str, Scalar] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals or key in found:
+            raise bad_value("the command line", "--set", text, "NAME=VALUE, each name once")
+        found[key] = read_value(value, "the command line", f"--set {key}")
+    return found
 
 
 def require_seed(key: str, seed: int) -> None:

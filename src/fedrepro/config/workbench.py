@@ -1,7 +1,7 @@
 """All of ``config/``, and the questions that one can ask of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
-from fedrepro.config.searches import Search, Searched, variants_of
+from fedrepro.config.searches import LONGEST, Search, Searched, variants_of
 from fedrepro.config.settings import (
     RELEASED,
     Config,
@@ -30,12 +30,13 @@ from fedrepro.config.targets import (
     Target,
     Trial,
 )
-from fedrepro.config.values import SCALES, Hyperparameters, Name, Scale
+from fedrepro.config.values import SCALES, Hyperparameters, Name, Scalar, Scale
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.own_files import find_own
 from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
+from fedrepro.methods._files import part_files
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.own import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
@@ -374,6 +375,61 @@ class Workbench:
             values.pop("trunk", None)
             hyperparameters[base] = values
         return "+".join(parts), hyperparameters
+
+    def with_variant(
+        self, setting: Setting, method: str, values: Mapping[str, Scalar]
+    ) -> "tuple[Workbench, str]":
+        """A workbench that has the variant of a method with some values, and the variant's name.
+
+        It is called as a search's candidate with these values would be.
+
+        Args:
+            values: by hyperparameter, or <part>.<hyperparameter>.
+
+        Raises:
+            UserError: for a hyperparameter that no part has, or several have, or a name that is
+                another method's.
+        """
+        line, experiment = "the command line", self._experiment_of(setting)
+        names = [part.partition("@")[0] for part in method.split("+")]
+        bases = {name: experiment.part(setting, name) for name in names}
+        for base, _ in bases.values():
+            if base not in part_files(self.own):
+                raise bad_value(line, "METHOD", base, "a method", part_files(self.own))
+        known = {
+            f"{name}.{key}": key
+            for name, (base, _) in bases.items()
+            for key in defaults_of(base, self.own)
+        }
+        grid: dict[str, list[Scalar]] = {}
+        for key, value in values.items():
+            having = [place for place, name in known.items() if key in (place, name)]
+            if len(having) != 1 or having[0] in grid:
+                wanted = (
+                    f"one of {', '.join(having or known)}, once" if known else "none: it has none"
+                )
+                raise bad_value(line, "--set", key, wanted, (*known.values(), *known))
+            grid[having[0]] = [value]
+        searched = Searched(method=method, grid=grid)
+        candidate = searched.candidate({place: value for place, (value,) in grid.items()})
+        if len(candidate.method) > LONGEST:
+            wanted = f"values that make a name of at most {LONGEST} characters"
+            raise bad_value(line, "--set", candidate.method, wanted)
+        methods = {**experiment.methods}
+        for name, variant in searched.variants(candidate).items():
+            base, said = bases[str(variant["use"])]
+            its = {**said, **variant, "trunk": None}
+            del its["use"]
+            if name in {*methods, *setting.methods, *part_files(self.own)}:
+                there, theirs = experiment.part(setting, name)
+                if (there, {**theirs, "trunk": None}) != (base, its):
+                    wanted = "a name that no other method has"
+                    raise bad_value(self._file_of(setting), "methods", name, wanted)
+            else:
+                methods[name] = variant
+        changed = experiment.model_copy(update={"methods": methods})
+        experiments = {**self.experiments, experiment.system: changed}
+        return replace(self, experiments=experiments), candidate.method
 
     def _experiment_of(self, setting: Setting) -> Experiment:
         return self.experiments[setting.name.partition("/")[0]]

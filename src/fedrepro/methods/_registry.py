@@ -5,12 +5,13 @@ import inspect
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fedrepro.methods import _checks
 from fedrepro.methods._files import METHODS, part_files, split
 from fedrepro.support import own
 from fedrepro.support.errors import UserError, bad_value
@@ -56,7 +57,11 @@ def _import(file: Path) -> ModuleType:
     if file.is_relative_to(METHODS):
         inside = file.relative_to(METHODS).with_suffix("").parts
         return importlib.import_module(".".join(("fedrepro.methods", *inside)))
-    return own.import_file("methods", file)
+    _checks.refuse_text(file)
+    try:
+        return own.import_file("methods", file)
+    except UserError as error:
+        raise _checks.explain(file, error) from error.__cause__
 
 
 @cache  # thousands of runs are composed in a process, and its modules stay as they are
@@ -75,14 +80,16 @@ def part_in(file: Path) -> Part:
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Method | ServerOptimizer) and cls.__module__ == module.__name__
     ]
-    if len(found) != 1 or not is_dataclass(found[0]):
+    if len(found) != 1:
         raise UserError(
             f"{file}: expected exactly one dataclass that extends Method, Wrapper or "
             f"ServerOptimizer, found {len(found)}"
         )
     (cls,) = found
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
-    kind = next(name for base, name in kinds.items() if issubclass(cls, base))
+    base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
+    if own.is_own(module.__name__):
+        _checks.refuse_class(file, cls, base)
     if issubclass(cls, Method) and kind == "method" and not cls.classifies:
         kind = "pre-training"
     return Part(file.stem, kind, cls, _headline(cls), file)

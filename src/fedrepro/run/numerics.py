@@ -6,8 +6,8 @@ of the first code which had the same numbers. `make bless` writes it after it ha
 small runs with the old and the new code and compared every bit. Code that nobody has blessed has
 its fingerprint for an id, so that what it computes is never taken for something else.
 
-A run's parts are the core (what trains and what records), each part of its method, its model, and what
-its setting asks of a paper's package.
+A run's parts are the core (what trains and what records), each part of its method, its model, and
+what its setting asks of a paper's package.
 """
 
 import json
@@ -22,7 +22,7 @@ from fedrepro.methods._files import part_files, split
 from fedrepro.models import _registry as models
 from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import papers
+from fedrepro.support import own, papers
 from fedrepro.support.errors import UserError
 from fedrepro.support.own import NONE as NONE_OF_ITS_OWN
 from fedrepro.support.own import Folders
@@ -165,9 +165,10 @@ def refuse_changed_code() -> None:
     """Refuse to sign with files that are no longer what this process has imported.
 
     Raises:
-        UserError: when a file of this package has changed since the process began.
+        UserError: when a file of this package has changed since the process began, or a plug-in
+            since it was imported.
     """
-    changed = changed_since_the_start()
+    changed = changed_since_the_start() or own.changed_since_import()
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

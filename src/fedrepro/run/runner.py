@@ -32,6 +32,7 @@ from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.trunk import ALONE, Sharing
+from fedrepro.run.watch import watched
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
@@ -90,6 +91,7 @@ def run(
     torch.set_num_threads(1)  # none but this one, in case that the run is dealt out to forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
+    plan = replace(plan, federation=watched(plan.federation))
     torch.set_num_threads(plan.threads)
     partial = partial_of(folder)
     if is_locked(partial):

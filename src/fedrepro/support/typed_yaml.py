@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from fedrepro.support.errors import UserError, brief, nearest
+from fedrepro.support.errors import UserError, bad_value, brief, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -166,6 +166,21 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
     except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
         first_line = str(error).partition("\n")[0]
         raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+
+
+def read_value(text: str, where: object, key: str) -> bool | int | float | str | None:
+    """A single value as an experiment file would hold it.
+
+    Raises:
+        UserError: for what is no number, word, true, false or null.
+    """
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        value = {}
+    if not isinstance(value, bool | int | float | str | None):
+        raise bad_value(where, key, text, "a number, a word, true, false or null")
+    return value
 
 
 def _refuse_bomb(content: Any) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrepro.check.world import federation
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Setting
 from fedrepro.config.tables import OverClients
@@ -26,7 +27,6 @@ from fedrepro.workflow.bill import Bill
 from fedrepro.workflow.cost import Prices
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
-from support.worlds import federation
 
 SUPERFED = Path("config/experiments/superfed.yaml")
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedrepro.check.world import Data, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
@@ -17,7 +18,7 @@ from fedrepro.run.assembly import laid_out
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
-from support.worlds import Data, assert_close, federation, play
+from support.closeness import assert_close
 
 SHAPE, SIZES = (2, 14, 14), (4, 3, 5)
 

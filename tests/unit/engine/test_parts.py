@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
@@ -26,7 +27,6 @@ from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream, stream
-from support.worlds import federation, play
 
 
 def test_streams_are_addressed_by_name() -> None:
@@ -436,8 +436,8 @@ def test_rounds_of_many_lengths_under_the_compiler(monkeypatch: pytest.MonkeyPat
 
     from torch._dynamo.testing import CompileCounter
 
+    from fedrepro.check.world import Data, assert_close
     from fedrepro.engine import descent, executors
-    from support.worlds import Data, assert_close
 
     counter = CompileCounter()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, sequential
 from fedrepro.engine.processes import Stacked, deal
 from fedrepro.support.errors import UserError
+from support.closeness import assert_close
 from support.places import TESTS
-from support.worlds import assert_close, federation, play
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 9])

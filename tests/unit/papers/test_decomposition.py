@@ -25,7 +25,6 @@ from fedrepro.papers.ima.decomposition import (
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
-from support.worlds import data, federation, play
 
 INPUTS = torch.tensor([[-1.0], [0.5], [2.0]], dtype=torch.float64)
 TARGETS = torch.tensor([[-1.0], [1.0], [3.0]], dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 Its name is the name of this file. It composes with wrappers and server optimizers (`ima+my_prox`,
 `my_prox+fedadam`). `fedrepro.engine.method.Method` documents all hooks.
+`fedrepro check my_prox` runs the tests that every method must pass.
 """
 
 from dataclasses import dataclass

@@ -1,13 +1,15 @@
 """A small federation in float64 on which every property of a method can be seen."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, Given, Inputs
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
@@ -16,10 +18,28 @@ from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import _registry as registry
 from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import bad_value
+from fedrepro.support.own import NONE, Folders
 from fedrepro.support.rng import stream
+
+# Whose methods may be named, beside the package's.
+PLUGINS: ContextVar[Folders] = ContextVar("PLUGINS", default=NONE)
 
 FEATURES, CLASSES, ROUNDS = 6, 3, 6
 SIZES = (20, 13, 7, 31, 9, 16)
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """While this lasts, tensors are float64 by default and torch has one thread, as for forks."""
+    before, threads = torch.get_default_dtype(), torch.get_num_threads()
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)
@@ -78,8 +98,12 @@ def data() -> Data:
     return Data(clients)
 
 
-def given(needs: Iterable[str], clients: int) -> dict[str, Given]:
-    """Small stand-ins of what methods need."""
+def given(needs: Sequence[str], clients: int) -> dict[str, Given]:
+    """Small stand-ins of what methods need.
+
+    Raises:
+        UserError: for what there is no stand-in of.
+    """
     rng = stream(8, "given")
     critic = Net(nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid()).double())
     maker = Net(nn.Sequential(nn.Linear(2, FEATURES), nn.Tanh()).double())
@@ -90,6 +114,9 @@ def given(needs: Iterable[str], clients: int) -> dict[str, Given]:
         "discriminators": Given(tree.stack([critic.init(rng) for _ in range(clients)]), critic),
         "generator": Given(maker.init(rng), maker, {"latent": 2}),
     }
+    for need in needs:
+        if need not in made:
+            raise bad_value("fedrepro check", "needs", need, f"one of {', '.join(made)}", made)
     return {need: made[need] for need in needs}
 
 
@@ -119,6 +146,7 @@ def federation(
             part: {**QUICK.get(part, {}), **(hyperparameters or {}).get(part, {})}
             for part in {*QUICK, *(hyperparameters or {})}
         },
+        PLUGINS.get(),
     )
     chosen = method or composed
     clients = data()
@@ -136,6 +164,8 @@ def federation(
         server_optimizer=server_optimizer.build(),
         schedule=lambda round: lr * 0.99**round,
         server_lr=server_optimizer.lr,
+        nets={name: Net(net.double()) for name, net in chosen.nets((FEATURES,), CLASSES).items()},
+        inputs=Inputs(shape=(FEATURES,), classes=CLASSES),
         given=given([need for layer in chosen.layers() for need in layer.needs], everyone),
     )
     return Federation(
@@ -161,19 +191,6 @@ def play(
     for round in range(done, until):
         server, _ = play_round(world, server, owns, round)
     return server, owns, until
-
-
-def assert_close(left: Tree, right: Tree, tolerance: float = 1e-9) -> None:
-    ours, theirs = dict(tree.named(left)), dict(tree.named(right))
-    assert ours.keys() == theirs.keys()
-    for name, leaf in ours.items():
-        torch.testing.assert_close(
-            leaf, theirs[name], rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
-
-
-def with_rounds(world: Federation, rounds: int) -> Federation:
-    return replace(world, context=replace(world.context, rounds=rounds))
 
 
 def follows_a_server_optimizer(world: Federation) -> bool:

@@ -1,0 +1,1 @@
+"""What holds for every method, tried out on a small federation."""

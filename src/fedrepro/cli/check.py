@@ -1,0 +1,84 @@
+"""``fedrepro check``: what must hold for every method, tried out on one."""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+
+from fedrepro.support import own
+from fedrepro.support.errors import UserError, bad_value
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "check",
+        help="try out whether a method of your own keeps what every method must",
+        description="Play a few rounds of a small made-up federation with a method, and say what "
+        "holds and what does not: the same bits when it is resumed or run by several processes, "
+        "nothing changed in place, no global randomness, other parts around it. Exit status 1 if "
+        "something does not hold.",
+        epilog="Example: fedrepro check my_prox",
+    )
+    parser.add_argument("method", metavar="METHOD", help="such as my_prox or ima+my_prox")
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    from fedrepro.check import suite, world
+    from fedrepro.config.loading import folders_here
+    from fedrepro.methods import _registry as registry
+    from fedrepro.methods._files import split
+
+    folders = folders_here()
+    world.PLUGINS.set(folders)
+    name = arguments.method
+    method, _ = registry.compose(name, folders=folders)
+    known = registry.parts(folders)
+    parts = [known[part] for part, _ in split(name)]
+    if not all(layer.classifies for layer in method.layers()):
+        expectation = "one that trains a classifier, which the made-up samples are for"
+        raise bad_value("the command line", "METHOD", name, expectation)
+    kinds = {part.kind for part in parts}
+    name = name if kinds & {"method", "wrapper"} else f"fedavg+{name}"
+    checks: list[tuple[str, Callable[[], None]]] = [
+        (words, partial(check, name)) for words, check in suite.ALL_OF.items()
+    ]
+    if "server optimizer" not in kinds:
+        checks.append(_together(f"{name}+fedadam"))
+    if "ima" not in (part.name for part in parts):
+        checks.append(_together(f"ima+{name}"))
+    failed = 0
+    with world.in_float64():
+        for words, check in checks:
+            found, why = _outcome(check)
+            print(f"{found:8}{words}{f': {why}' if why else ''}", flush=True)
+            failed += found == FAILED
+            if failed and check is checks[0][1]:
+                print("what else there is to try takes hooks that pass this")
+                return 1
+    print(f"{arguments.method}: {failed} of {len(checks)} failed" if failed else "all of it holds")
+    return 1 if failed else 0
+
+
+PASSED, FAILED, NOTHING = "passed", "FAILED", "-"
+
+
+def _together(composition: str) -> tuple[str, Callable[[], None]]:
+    from fedrepro.check import suite
+
+    return f"{composition} has no side effects either", partial(suite.composes, composition)
+
+
+def _outcome(check: Callable[[], None]) -> tuple[str, str]:
+    """In a word whether a check passed, and why not."""
+    from fedrepro.check import suite
+
+    try:
+        with own.blamed():
+            check()
+    except suite.NotApplicable as reason:
+        return NOTHING, str(reason)
+    except (suite.Failed, UserError) as error:
+        return FAILED, str(error)
+    except Exception as error:  # of a part that is not one's own, given what it can't do with
+        return FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return PASSED, ""

@@ -1,0 +1,158 @@
+"""What is refused in a method file of one's own when it is loaded, before it gives a wrong number.
+
+Each mistake is one line: the file and line, what is wrong, what to write instead.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from fedrepro.support import own
+from fedrepro.support.errors import UserError
+
+CLOSE = 0.7  # of difflib: `sned` and `send` are 0.75 alike, `client_loss` and `loss` 0.53
+FROZEN = "write @dataclass(frozen=True) above the class"
+
+
+def refuse_text(file: Path) -> None:
+    """Refuse what can be seen without running the file.
+
+    Raises:
+        UserError: for a syntax error, or a function that assigns a module's variable.
+    """
+    for node in ast.walk(own.parse(file)):
+        if isinstance(node, ast.Global):
+            raise UserError(
+                f"{file}:{node.lineno}: global {', '.join(node.names)}: module variables are "
+                "neither saved nor shared between processes: return what must survive a round in "
+                "`server` or `own`"
+            )
+
+
+def explain(file: Path, refused: UserError) -> UserError:
+    """What an author reads of a file that could not be imported, where dataclasses refuse it."""
+    cause = refused.__cause__
+    missing = re.search(r"non-default argument '(\w+)'", str(cause))
+    if isinstance(cause, TypeError) and missing:
+        return _without_default(file, missing[1])
+    if isinstance(cause, TypeError) and "inherit non-frozen dataclass" in str(cause):
+        return UserError(f"{file}: the class is not frozen: {FROZEN}")
+    return refused
+
+
+def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
+    """Refuse a class that would not do what its author means.
+
+    Args:
+        base: Method, Wrapper or ServerOptimizer: whose hooks it may override.
+
+    Raises:
+        UserError: for a missing ``@dataclass``, a hyperparameter without a plain default, a hook
+            with other parameters, or what is almost called as a hook.
+    """
+    if "__dataclass_fields__" not in vars(cls):
+        where = f"{file}:{_line_of(file, cls.__name__)}"
+        raise UserError(
+            f"{where}: class {cls.__name__} is no dataclass, so that its hyperparameters would be "
+            f"ignored: {FROZEN}"
+        )
+    for each in fields(cls):
+        if each.default is MISSING:
+            raise _without_default(file, each.name)
+    # Of its own and of classes beside it, from which it inherits.
+    for owner in (each for each in cls.__mro__ if each.__module__ == cls.__module__):
+        for name, value in vars(owner).items():
+            known = inspect.getattr_static(base, name, MISSING)
+            if inspect.isfunction(_plain(known)) and not name.startswith("_"):
+                _refuse_signature(file, owner, name, value, known)
+            elif not name.startswith("__") and known is MISSING:
+                _refuse_almost(file, owner, name, base)
+
+
+def _without_default(file: Path, name: str) -> UserError:
+    return UserError(
+        f"{file}:{_line_of(file, name)}: {name}: a hyperparameter without a plain default: write "
+        f"one, such as `{name}: float = 0.1`"
+    )
+
+
+def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, known: object) -> None:
+    wanted, found = _plain(known), _plain(value)
+    where = f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}"
+    if not inspect.isfunction(found) or type(value) is not type(known):
+        raise UserError(f"{where}: expected a method, as it is a hook: {_signature(name, known)}")
+    names = list(inspect.signature(wanted).parameters)
+    theirs = inspect.signature(found).parameters.values()
+    places = [
+        each.name
+        for each in theirs
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    required = [
+        each.name
+        for each in theirs
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    takes_any = any(each.kind is each.VAR_POSITIONAL for each in theirs)
+    enough = len(required) <= len(names) and (takes_any or len(names) <= len(places))
+    # Hooks are called by position: under another name is right, in another place is not.
+    moved = [
+        own
+        for own, expected in zip(places, names, strict=False)
+        if own != expected and own in names
+    ]
+    if not enough or moved or not set(required) <= set(places):
+        raise UserError(
+            f"{where}({', '.join(places)}): wrong parameters: expected {_signature(name, known)}"
+        )
+
+
+def _refuse_almost(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
+    """Refuse a name that is like a hook's, unless the file uses it: then it is a helper's."""
+    hooks = [each for each in dir(base) if not each.startswith("_")]
+    close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
+    if name in (each.name for each in fields(cls)) or not close or _is_used(file, name):
+        return
+    raise UserError(
+        f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}: no hook has this name, and nothing "
+        f"in the file uses it; did you mean '{close[0]}'?"
+    )
+
+
+def _is_used(file: Path, name: str) -> bool:
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == name)
+        or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
+        for node in ast.walk(own.parse(file))
+    )
+
+
+def _plain(hook: object) -> Any:
+    """The function of a method or a class method."""
+    return hook.__func__ if isinstance(hook, classmethod) else hook
+
+
+def _signature(name: str, hook: object) -> str:
+    return f"{name}({', '.join(inspect.signature(_plain(hook)).parameters)})"
+
+
+def _line_of(file: Path, name: str) -> int:
+    """Where a class, a method or a field of a class is defined; 1 where it is not found."""
+    return next((line for each, line in _defined(own.parse(file)) if each == name), 1)
+
+
+def _defined(module: ast.Module) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, node.lineno
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef):
+                    yield each.name, each.lineno
+                targets = each.targets if isinstance(each, ast.Assign) else []
+                targets = [each.target] if isinstance(each, ast.AnnAssign) else targets
+                yield from ((to.id, each.lineno) for to in targets if isinstance(to, ast.Name))

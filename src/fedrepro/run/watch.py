@@ -1,0 +1,452 @@
+"""What is refused of a method of one's own in its first rounds, before it gives a wrong number.
+
+A method is watched from outside: what a hook gets is compared before and after, what it returns is
+looked at. No bit of a run depends on it. Of what a client does only its first client's round is
+watched in full, as to look at a model takes as long as to copy it; from round 2 on, nothing is.
+
+Each mistake is one line: the file and line, the hook, what it did, what to do instead.
+"""
+
+import copy
+import inspect
+import math
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.executors import Executor, Outcome, vectorised
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.round import Federation
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.support import own
+from fedrepro.support.errors import UserError
+
+ROUNDS = 2  # in the second, clients and the server have states
+
+# Hooks that a context is handed to, of which there is something to see.
+WATCHED = (
+    "init", "own", "fresh", "learning_rate", "send", "draw", "loss", "gradient", "local", "weigh",
+    "step", "move", "ended", "model", "product", "numbers", "images", "mixture", "ensemble",
+)  # fmt: skip
+EVERY_STEP = ("loss", "gradient")  # called so often that only what they return is looked at
+
+Structure = dict[str, tuple[tuple[int, ...], torch.dtype]]
+
+
+def watched(federation: Federation, every: bool = False) -> Federation:
+    """The same federation, whose own methods (``every``: all) are refused what is wrong.
+
+    Its hooks raise:
+        UserError: one line, for what a method's author has to mend.
+    """
+    method = _watched(federation.method, every)
+    if method is federation.method:
+        return federation
+    execute = federation.execute
+    if execute is vectorised:  # compiled: it runs the hooks as they are
+        execute = partial(_executed, federation.method, execute)
+    return replace(federation, method=method, execute=execute)
+
+
+def _watched(method: Method, every: bool) -> Method:
+    inner = _watched(method.inner, every) if isinstance(method, Wrapper) else None
+    mine = every or own.is_own(type(method).__module__)
+    if not mine and inner is (method.inner if isinstance(method, Wrapper) else None):
+        return method
+    made = copy.copy(method)
+    if inner is not None:
+        object.__setattr__(made, "inner", inner)
+    if mine:
+        watch = Watch(made)
+        for name in WATCHED:
+            # An attribute of the object comes before the method of its class.
+            object.__setattr__(made, name, watch.over(name))
+    return made
+
+
+def _executed(
+    method: Method,
+    execute: Executor,
+    seen: Method,
+    ctx: Context,
+    sent: Tree,
+    owns: Sequence[Tree],
+    steps: Sequence[Steps],
+) -> Outcome:
+    """Clients side by side, trained by ``method`` itself instead of ``seen``, which is watched."""
+    mine = next(each for each in method.layers() if own.is_own(type(each).__module__))
+    file = sys.modules[type(mine).__module__].__file__
+    try:
+        with own.blamed():
+            reports, after = execute(method, ctx, sent, owns, steps)
+    except UserError:
+        raise
+    except Exception as error:  # the compiler's, which no longer knows whose line it was
+        raise own.OwnError(
+            f"{file}: local: can't be run by executor 'vectorised': use 'sequential', or see "
+            f"docs/hooks.md: {type(error).__name__}: {error}"
+        ) from error
+    if wrong := _without_delta(method, reports):
+        raise UserError(f"{file}: local: {': '.join(wrong)}")
+    return reports, after
+
+
+class Watch:
+    """What looks at one method's hooks."""
+
+    def __init__(self, method: Method) -> None:
+        self.method, self.cls = method, type(method)
+        self.module = sys.modules[self.cls.__module__]
+        self.looked: set[tuple[str, int]] = set()  # at which hook, in which round, in full
+        self.reported: dict[int, Structure] = {}  # by the first client of a round
+        self.fresh: set[str] = set()
+        self.classifies = all(layer.classifies for layer in method.layers())
+
+    def over(self, name: str) -> Callable[..., Any]:
+        """The hook called ``name``, watched."""
+        hook = MethodType(getattr(self.cls, name), self.method)
+        parameters = list(inspect.signature(hook).parameters)[1:]
+
+        def called(ctx: Context, *given: Any, **named: Any) -> Any:
+            with own.blamed():
+                if ctx.round >= ROUNDS:
+                    return hook(ctx, *given, **named)
+                arguments = dict(zip(parameters, given, strict=False)) | named
+                first, before = (name, ctx.round) not in self.looked, None
+                self.looked.add((name, ctx.round))
+                if name in EVERY_STEP and not first:
+                    return hook(ctx, *given, **named)
+                if name not in EVERY_STEP and first:
+                    before = _Before(ctx, arguments, self.method, self.module)
+                found = hook(ctx, *given, **named)
+                if before and (done := before.what_changed()):
+                    raise self.wrong(name, *done)
+                if wrong := self.unfit(name, ctx, arguments, found):
+                    raise self.wrong(name, *wrong)
+                return found
+
+        return called
+
+    def wrong(self, name: str, what: str, remedy: str) -> UserError:
+        """The line about a hook."""
+        code = inspect.unwrap(getattr(self.cls, name)).__code__
+        file = str(self.module.__file__)
+        where = f"{file}:{code.co_firstlineno}" if code.co_filename == file else file
+        return UserError(f"{where}: {name}: {what}: {remedy}")
+
+    def unfit(
+        self, name: str, ctx: Context, given: Mapping[str, Any], found: Any
+    ) -> tuple[str, str] | None:
+        """What is wrong with what a hook returned, and the remedy."""
+        look = getattr(self, f"_of_{name}", None)
+        wrong: tuple[str, str] | None = look(ctx, given, found) if look else None
+        return wrong
+
+    def _of_learning_rate(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        if not isinstance(found, float | int) or not math.isfinite(found):
+            return f"returned {_shown(found)}", "return a finite number"
+        return None
+
+    def _of_init(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        return _no_tree(found, "the server's state")
+
+    def _of_own(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        return _no_dict(found, "a client's state")
+
+    def _of_send(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        return _no_dict(found, "what clients receive")
+
+    def _of_fresh(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        wrong = _no_dict(found, "what a client draws")
+        self.fresh = set() if wrong else set(found)
+        return wrong
+
+    def _of_draw(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        wrong = _no_dict(found, "what a client draws")
+        if wrong:
+            return wrong
+        for key, leaf in tree.named(found):
+            if leaf.shape[:1] != (given["steps"],):
+                return (
+                    f"{key} has shape {_shape(leaf)}",
+                    f"return one entry for each of the {given['steps']} steps, [steps, ...]",
+                )
+        return None
+
+    def _of_loss(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        if not isinstance(found, Tensor) or found.shape or not found.is_floating_point():
+            return f"returned {_shown(found)}", "return a scalar tensor, such as a mean"
+        return None
+
+    def _of_gradient(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        wrong = _no_dict(found, "the direction")
+        theta = ctx.net.trainable(given["theta"])
+        return wrong or _differs(
+            {key: leaf for key, leaf in found.items() if key in theta},
+            theta,
+            "the direction",
+            "return one tensor for each trainable leaf of theta, of its shape and dtype",
+        )
+
+    def _of_local(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        if not isinstance(found, tuple) or len(found) != 2:
+            return f"returned {_shown(found)}", "return two trees: the report and the state `own`"
+        report, after = found
+        wrong = _no_dict(report, "the report") or _no_dict(after, "the state `own`")
+        if wrong:
+            return wrong
+        if wrong := _without_delta(self.method, report):
+            return wrong
+        sent = given["sent"].get("params")
+        summed = _sums_delta(self.method) and sent is not None
+        if summed and (wrong := _differs(report["delta"], sent, "delta", SAME)):
+            return wrong
+        structure = _structure(report)
+        usual = self.reported.setdefault(ctx.round, structure)
+        if wrong := _compared(structure, usual, "the report", SAME_REPORT):
+            return wrong
+        before = {key: leaf for key, leaf in given["own"].items() if key not in self.fresh}
+        return _differs(after, before, "the state `own`", SAME_OWN)
+
+    def _of_weigh(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        if not isinstance(found, tuple) or len(found) != 2:
+            return (
+                f"returned {_shown(found)}",
+                "return two things: the mixing coefficients [cohort] and the server's state",
+            )
+        weights, server = found
+        cohort = len(ctx.cohort)
+        if not isinstance(weights, Tensor) or weights.shape != (cohort,):
+            return (
+                f"the mixing coefficients are {_shown(weights)}",
+                f"return one for each of the cohort's clients, [{cohort}]",
+            )
+        if not bool(weights.isfinite().all()):
+            return "a mixing coefficient is not finite", "return finite ones"
+        return self._of_server(given, server)
+
+    def _of_step(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        return self._of_server(given, found)
+
+    _of_move = _of_step
+
+    def _of_server(self, given: Mapping[str, Any], found: Any) -> Any:
+        whose = "the server's state"
+        return _no_tree(found, whose) or _differs(found, given["server"], whose, SAME_SERVER)
+
+    def _of_model(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        whose = "the model"
+        return _no_tree(found, whose) or (
+            _differs(found, ctx.initial, whose, "return all of the network's parameters")
+            if self.classifies
+            else None
+        )
+
+
+SAME = "give it the names and shapes of what was sent as `params`"
+SAME_REPORT = "let every client report the same names, shapes and dtypes"
+SAME_OWN = "return the names, shapes and dtypes that the hook `own` begins with"
+SAME_SERVER = "keep the names, shapes and dtypes that `init` begins with, as in {**server, ...}"
+
+
+def _sums_delta(method: Method) -> bool:
+    """Whether the server sums what clients report as ``delta``, as FedAvg's does."""
+    return type(method.layers()[-1]).step is Method.step
+
+
+def _without_delta(method: Method, report: Tree) -> tuple[str, str] | None:
+    if "delta" in report or not _sums_delta(method):
+        return None
+    return (
+        f"no `delta` in the report, which has {', '.join(report) or 'nothing'}",
+        "report the sent parameters less the trained ones as `delta`, or override step",
+    )
+
+
+def _no_tree(found: Any, whose: str) -> tuple[str, str] | None:
+    """What is wrong with a tree that is none."""
+    for key, leaf in tree.named(found):
+        if not isinstance(leaf, Tensor):
+            what = f"{whose}: {key}" if key else whose
+            return f"{what} is {_shown(leaf)}", "return tensors, in dicts by name"
+    return None
+
+
+def _no_dict(found: Any, whose: str) -> tuple[str, str] | None:
+    if not isinstance(found, dict):
+        return f"{whose} is {_shown(found)}", "return a dict of tensors by name"
+    return _no_tree(found, whose)
+
+
+def _structure(what: Tree) -> Structure:
+    return {key: (tuple(leaf.shape), leaf.dtype) for key, leaf in tree.named(what)}
+
+
+def _differs(found: Tree, wanted: Tree, whose: str, remedy: str) -> tuple[str, str] | None:
+    return _compared(_structure(found), _structure(wanted), whose, remedy)
+
+
+def _compared(
+    found: Structure, wanted: Structure, whose: str, remedy: str
+) -> tuple[str, str] | None:
+    """The first place where two trees differ in names, shapes or dtypes."""
+    for key in wanted:
+        if key not in found:
+            return f"{whose} has lost {key}", remedy
+    for key, (shape, dtype) in found.items():
+        if key not in wanted:
+            return f"{whose} has gained {key}", remedy
+        if wanted[key] != (shape, dtype):
+            expected = f"{_dtype(wanted[key][1])} {list(wanted[key][0])}"
+            return f"{whose}: {key} is {_dtype(dtype)} {list(shape)}, not {expected}", remedy
+    return None
+
+
+class _Before:
+    """What a hook must leave alone, as it was before it was called."""
+
+    def __init__(
+        self, ctx: Context, arguments: Mapping[str, Any], method: Method, module: ModuleType
+    ) -> None:
+        self.ctx, self.arguments, self.method, self.module = ctx, arguments, method, module
+        self.trees = {key: value for key, value in arguments.items() if _is_tree(value)}
+        self.trees |= {"ctx.initial": ctx.initial, "ctx.sizes": ctx.sizes, "ctx.cohort": ctx.cohort}
+        self.marks = {key: _marks(each) for key, each in self.trees.items()}
+        # Kept, so that no new tensor has the place in memory of one that is gone.
+        self.kept = [leaf for each in self.trees.values() for leaf in tree.leaves(each)]
+        self.itself = _values_of(vars(method))
+        self.of_class = _values_of(vars(type(method)))
+        self.globals = _values_of(vars(module))
+        self.random = self._random()
+
+    def what_changed(self) -> tuple[str, str] | None:
+        """What a hook did that it must not, and the remedy."""
+        for name, marks in self.marks.items():
+            key = _first_change(marks, _marks(self.trees[name]))
+            if key is not None:
+                path = f"{name}[{key}]" if key else name
+                return f"changed {path} in place", "return new tensors and new dicts instead"
+        for whose, values, now in (
+            ("self.", self.itself, vars(self.method)),
+            (f"{type(self.method).__name__}.", self.of_class, vars(type(self.method))),
+            ("the module's variable ", self.globals, vars(self.module)),
+        ):
+            key = _first_change(values, _values_of(now))
+            if key is not None:
+                return (
+                    f"changed {whose}{key}",
+                    "return what must survive a round in `server` or `own`",
+                )
+        for name, before, after in zip(GENERATORS, self.random, self._random(), strict=True):
+            if before != after:
+                return (
+                    f"drew from the global generator of {name}",
+                    "draw from `rng`, or on the server from ctx.stream(purpose), with generator=",
+                )
+        return None
+
+    def _random(self) -> tuple[object, ...]:
+        nets = (self.ctx.net, *self.ctx.nets.values())
+        # Layers such as dropout draw from torch's, which is put back afterwards.
+        torch_state = b"" if any(net.draws for net in nets) else _bytes(torch.get_rng_state())
+        device = self.ctx.net.device
+        if torch_state and device.type == "cuda":
+            torch_state += _bytes(torch.cuda.get_rng_state(device))
+        numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  # only looked at
+        return torch_state, _hashable(numpy_state), random.getstate()
+
+
+GENERATORS = ("torch", "numpy", "Python's random")
+
+
+def _first_change(before: Mapping[str, object], after: Mapping[str, object]) -> str | None:
+    return next((key for key in (*before, *after) if before.get(key) != after.get(key)), None)
+
+
+def _is_tree(value: object) -> bool:
+    return isinstance(value, Tensor | dict)
+
+
+def _marks(what: Tree) -> dict[str, tuple[int, int, int]]:
+    """Of every leaf what shows that it is another, or was written to, also past autograd's eyes."""
+    return {key: (id(leaf), leaf._version, _sum_of(leaf)) for key, leaf in tree.named(what)}
+
+
+def _sum_of(leaf: Tensor) -> int:
+    """The sum of a tensor's bits as whole numbers: the same in whatever order it is taken."""
+    if leaf.is_complex():
+        leaf = torch.view_as_real(leaf)
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[leaf.element_size()]
+    return int(leaf.detach().view(whole).sum(dtype=torch.int64))
+
+
+def _values_of(names: Mapping[str, object]) -> dict[str, object]:
+    """What can change without a name being bound anew; hooks and dunders aside."""
+    return {
+        key: _hashable(value)
+        for key, value in list(names.items())
+        if not key.startswith("__") and key not in WATCHED and not isinstance(value, type)
+    }
+
+
+def _hashable(value: Any, depth: int = 4) -> object:
+    """Something that differs where a value was changed, in place or not."""
+    if depth == 0:
+        return id(value)
+    inside = partial(_hashable, depth=depth - 1)
+    match value:
+        case Tensor():
+            return id(value), _marks(value)
+        case torch.nn.Module():
+            return id(value), _marks(dict(value.state_dict(keep_vars=True)))
+        case np.ndarray():
+            return value.tobytes()
+        case torch.Generator():
+            return _bytes(value.get_state())
+        case np.random.Generator():
+            return inside(value.bit_generator.state)
+        case random.Random():
+            return value.getstate()
+        case dict():
+            return [(key, inside(each)) for key, each in value.items()]
+        case list() | tuple() | set() | frozenset():
+            return [inside(each) for each in value]
+        case str() | bytes() | bytearray() | int() | float() | None:
+            return repr(value)
+    kind = type(value).__module__
+    if kind in ("collections", "itertools"):
+        return repr(value)
+    if own.is_own(kind) and not isinstance(value, Method):
+        return id(value), inside(vars(value))
+    return id(value)
+
+
+def _bytes(state: Tensor) -> bytes:
+    return state.numpy().tobytes()
+
+
+def _shown(found: Any) -> str:
+    if isinstance(found, Tensor):
+        return f"a tensor of {_dtype(found.dtype)} {list(found.shape)}"
+    if isinstance(found, float | int | str | None):
+        return repr(found)
+    return f"a {type(found).__name__}"
+
+
+def _shape(leaf: Tensor) -> list[int]:
+    return list(leaf.shape)
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,351 @@
+"""What an author of a method does wrong is one line, instead of a wrong number or a traceback."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedrepro.cli.main import main
+from fedrepro.methods import _registry as registry
+from fedrepro.support.errors import UserError
+from support import tiny_run
+
+HEAD = """\
+import itertools
+import random
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from fedrepro.engine import tree
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.methods.server.base import ServerOptimizer
+
+"""
+
+FROZEN = "@dataclass(frozen=True)\nclass Mine(Method):\n    "
+
+Case = tuple[str, str]
+
+LOADED: dict[str, Case] = {
+    "syntax error": ("class Mine(Method)\n", r"mine.py:14: syntax error: expected ':'"),
+    "no dataclass": (
+        "class Mine(Method):\n    mu: float = 0.1\n",
+        r"mine.py:14: class Mine is no dataclass, .*ignored: write @dataclass\(frozen=True\)",
+    ),
+    "not frozen": (
+        "@dataclass\nclass Mine(Method):\n    mu: float = 0.1\n",
+        r"mine.py: the class is not frozen: write @dataclass\(frozen=True\)",
+    ),
+    "no default": (
+        FROZEN + "mu: float\n",
+        r"mine.py:16: mu: a hyperparameter without a plain default: write .*`mu: float = 0.1`",
+    ),
+    "no default in a wrapper": (
+        "@dataclass(frozen=True)\nclass Mine(Wrapper):\n    mu: float\n",
+        r"mine.py:16: mu: a hyperparameter without a plain default",
+    ),
+    "misspelt hook": (
+        FROZEN + "def sned(self, ctx, server):\n        return {}\n",
+        r"mine.py:16: Mine.sned: no hook has this name, and nothing in the file uses it; .*'send'",
+    ),
+    "misspelt hook of a server optimizer": (
+        "@dataclass(frozen=True)\nclass Mine(ServerOptimizer):\n    def biuld(self): ...\n",
+        r"mine.py:16: Mine.biuld: .*did you mean 'build'\?",
+    ),
+    "misspelt class attribute": (
+        FROZEN + "neds: ClassVar[tuple[str, ...]] = ('generator',)\n",
+        r"mine.py:16: Mine.neds: .*did you mean 'needs'\?",
+    ),
+    "too few parameters": (
+        FROZEN + "def loss(self, ctx, sent, theta, batch):\n        return 0\n",
+        r"mine.py:16: Mine.loss\(self, ctx, sent, theta, batch\): wrong parameters: expected "
+        r"loss\(self, ctx, sent, own, theta, batch\)",
+    ),
+    "too many parameters": (
+        FROZEN + "def send(self, ctx, server, more):\n        return {}\n",
+        r"mine.py:16: Mine.send\(.*\): wrong parameters: expected send\(self, ctx, server\)",
+    ),
+    "parameters in another order": (
+        FROZEN + "def step(self, ctx, server, weights, reports):\n        return server\n",
+        r"mine.py:16: Mine.step\(.*\): wrong parameters: expected step\(self, ctx, server, reports",
+    ),
+    "no method": (
+        FROZEN + "step: float = 0.1\n",
+        r"mine.py:16: Mine.step: expected a method, as it is a hook: step\(self, ctx, server",
+    ),
+    "global": (
+        "seen = 0\n\n\ndef count():\n    global seen\n    seen += 1\n\n\n"
+        + FROZEN
+        + "mu: int = 0\n",
+        r"mine.py:18: global seen: module variables are neither saved nor shared .*`server` or",
+    ),
+    "fails when it is imported": (
+        "print(1 / 0)\n" + FROZEN + "mu: float = 0.1\n",
+        r"mine.py:14: could not be imported: ZeroDivisionError: division by zero",
+    ),
+}
+
+PLAYED: dict[str, Case] = {
+    "what was sent": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        sent['params']['head.weight'].add_(1)\n"
+        "        return report, own\n",
+        r"mine.py:16: local: changed sent\[params/head.weight\] in place: return new tensors",
+    ),
+    "what was sent, behind autograd's back": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        sent['params']['head.weight'].data[0] += 1\n"
+        "        return super().local(ctx, sent, own, steps)\n",
+        r"mine.py:16: local: changed sent\[params/head.weight\] in place",
+    ),
+    "the server's state": (
+        "def step(self, ctx, server, reports, weights):\n"
+        "        server['params']['head.bias'] += 1\n"
+        "        return super().step(ctx, server, reports, weights)\n",
+        r"mine.py:16: step: changed server\[params/head.bias\] in place",
+    ),
+    "the server's dict": (
+        "def step(self, ctx, server, reports, weights):\n"
+        "        moved = super().step(ctx, server, reports, weights)\n"
+        "        server['params'] = moved['params']\n"
+        "        return server\n",
+        r"mine.py:16: step: changed server\[params/\S+\] in place: return new tensors and new dic",
+    ),
+    "a client's state": (
+        "def own(self, ctx, rng):\n        return {'seen': torch.zeros(1)}\n\n"
+        "    def local(self, ctx, sent, own, steps):\n"
+        "        own['seen'] += 1\n"
+        "        return super().local(ctx, sent, own, steps)\n",
+        r"mine.py:19: local: changed own\[seen\] in place: return new tensors",
+    ),
+    "itself": (
+        "def step(self, ctx, server, reports, weights):\n"
+        "        object.__setattr__(self, 'before', reports)\n"
+        "        return super().step(ctx, server, reports, weights)\n",
+        r"mine.py:16: step: changed self.before: return what must survive a round in `server`",
+    ),
+    "its class": (
+        "seen: ClassVar[list[int]] = []\n\n"
+        "    def send(self, ctx, server):\n"
+        "        self.seen.append(ctx.round)\n"
+        "        return super().send(ctx, server)\n",
+        r"mine.py:18: send: changed Mine.seen: return what must survive",
+    ),
+    "torch's global randomness": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        return tree.apply(lambda leaf: leaf + torch.randn(leaf.shape), report), own\n",
+        r"mine.py:16: local: drew from the global generator of torch: draw from `rng`, or on the s",
+    ),
+    "numpy's global randomness": (
+        "def weigh(self, ctx, server, reports):\n"
+        "        weights = torch.from_numpy(np.random.rand(len(ctx.cohort))).float()\n"
+        "        return weights, server\n",
+        r"mine.py:16: weigh: drew from the global generator of numpy",
+    ),
+    "Python's global randomness": (
+        "def draw(self, ctx, rng, steps):\n"
+        "        return {'coin': torch.tensor([random.random() for _ in range(steps)])}\n",
+        r"mine.py:16: draw: drew from the global generator of Python's random",
+    ),
+    "lost state": (
+        "def step(self, ctx, server, reports, weights):\n"
+        "        moved = super().step(ctx, server, reports, weights)\n"
+        "        return {'params': moved['params'], 'extra': torch.zeros(2)}\n\n"
+        "    def init(self, ctx, params):\n"
+        "        return {**super().init(ctx, params), 'c': torch.zeros(2)}\n",
+        r"mine.py:16: step: the server's state has lost c: keep the names, .*{\*\*server, ...}",
+    ),
+    "growing state": (
+        "def init(self, ctx, params):\n"
+        "        return {**super().init(ctx, params), 'losses': torch.zeros(1)}\n\n"
+        "    def step(self, ctx, server, reports, weights):\n"
+        "        moved = super().step(ctx, server, reports, weights)\n"
+        "        return {**moved, 'losses': torch.cat([server['losses'], torch.zeros(1)])}\n",
+        r"mine.py:19: step: the server's state: losses is float32 \[2\], not float32 \[1\]: keep",
+    ),
+    "growing dict": (
+        "def weigh(self, ctx, server, reports):\n"
+        "        weights, server = super().weigh(ctx, server, reports)\n"
+        "        return weights, {**server, f'round{ctx.round}': weights}\n",
+        r"mine.py:16: weigh: the server's state has gained round0: keep the names",
+    ),
+    "a state without a beginning": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        return report, {'delta': report['delta']['head.bias']}\n",
+        r"mine.py:16: local: the state `own` has gained delta: return the names, .*hook `own` beg",
+    ),
+    "weigh of one value": (
+        "def weigh(self, ctx, server, reports):\n        return ctx.sizes / ctx.sizes.sum()\n",
+        r"mine.py:16: weigh: returned a tensor of float32 \[3\]: return two things: the mixing",
+    ),
+    "weights of another length": (
+        "def weigh(self, ctx, server, reports):\n"
+        "        return torch.ones(ctx.clients) / ctx.clients, server\n",
+        r"mine.py:16: weigh: the mixing coefficients are a tensor of float32 \[6\]: .*\[3\]",
+    ),
+    "weights that are not finite": (
+        "def weigh(self, ctx, server, reports):\n        return ctx.sizes / 0, server\n",
+        r"mine.py:16: weigh: a mixing coefficient is not finite",
+    ),
+    "missing delta": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        return {'model': report['delta']}, own\n",
+        r"mine.py:16: local: no `delta` in the report, which has model: report the sent parameters",
+    ),
+    "a delta of another shape": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        return tree.apply(torch.Tensor.flatten, report), own\n",
+        r"mine.py:16: local: delta: head.weight is float32 \[12\], not float32 \[3, 4\]: give it",
+    ),
+    "a report that is no tree": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        return {**report, 'count': len(steps)}, own\n",
+        r"mine.py:16: local: the report: count is \d+: return tensors, in dicts by name",
+    ),
+    "one thing returned by local": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        return super().local(ctx, sent, own, steps)[0]\n",
+        r"mine.py:16: local: returned a dict: return two trees: the report and the state `own`",
+    ),
+    "clients that report differently": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        name = f'from{int(steps.orders[0][0]) % 6}'\n"
+        "        return {**report, name: torch.zeros(1)}, own\n",
+        r"mine.py:16: local: the report has lost from\d: let every client report the same names",
+    ),
+    "a loss for each sample": (
+        "def loss(self, ctx, sent, own, theta, batch):\n"
+        "        return ctx.task.losses(ctx.net(theta, batch['x']), batch['y'], 'none')\n",
+        r"mine.py:16: loss: returned a tensor of float32 \[8\]: return a scalar tensor, such as a",
+    ),
+    "draws of another length": (
+        "def draw(self, ctx, rng, steps):\n        return {'coin': torch.rand(1, generator=rng)}\n",
+        r"mine.py:16: draw: coin has shape \[1\]: return one entry for each of the \d+ steps",
+    ),
+    "an error of its own": (
+        "def local(self, ctx, sent, own, steps):\n        return sent['parameters']\n",
+        r"mine.py:17: local: KeyError: 'parameters'$",
+    ),
+    "wrong shapes": (
+        "def step(self, ctx, server, reports, weights):\n"
+        "        bias = reports['delta']['head.bias'] * ctx.sizes[:2]\n"
+        "        return server\n",
+        r"mine.py:17: step: RuntimeError: The size of tensor a",
+    ),
+    "a module's list": (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        SEEN.append(ctx.round)\n"
+        "        return super().local(ctx, sent, own, steps)\n\n\n"
+        "SEEN = []\n",
+        r"mine.py:16: local: changed the module's variable SEEN: return what must survive",
+    ),
+    "a module's counter": (
+        "def send(self, ctx, server):\n"
+        "        next(ROUNDS)\n"
+        "        return super().send(ctx, server)\n\n\n"
+        "ROUNDS = itertools.count()\n",
+        r"mine.py:16: send: changed the module's variable ROUNDS: return what must survive",
+    ),
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
+
+    def put(text: str, name: str = "mine.py") -> None:
+        (tmp_path / name).write_text(HEAD + text, encoding="utf-8")
+
+    return put
+
+
+@pytest.mark.parametrize("case", LOADED)
+def test_a_file_is_refused_when_it_is_loaded(case: str, write) -> None:  # type: ignore[no-untyped-def]
+    text, line = LOADED[case]
+    write(text)
+    with pytest.raises(UserError, match=line):
+        registry.compose("mine")
+
+
+@pytest.mark.parametrize("case", PLAYED)
+def test_a_hook_is_refused_in_the_first_round(case: str, write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    text, line = PLAYED[case]
+    write(FROZEN + text)
+    with pytest.raises(UserError, match=line):
+        tiny_run.carry_out(tmp_path / "run", tiny_run.run_spec("mine"))
+
+
+@pytest.mark.parametrize("executor", ["sequential", "parallel"])
+def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """A file that is right, with a helper, gives what the package's own method gives."""
+    write(
+        "@dataclass(frozen=True)\nclass Mine(Method):\n    mu: float = 0.1\n\n"
+        "    def loss(self, ctx, sent, own, theta, batch):\n"
+        "        return super().loss(ctx, sent, own, theta, batch) + self.losses(theta, sent)\n\n"
+        "    def losses(self, theta, sent):\n"
+        "        away = tree.subtract(theta, sent['params'])\n"
+        "        return self.mu / 2 * tree.square_norm(away)\n"
+    )
+    way = {"executor": executor, "threads": 2}
+    values = {"fedprox": {"mu": 0.1}}
+    tiny_run.carry_out(tmp_path / "mine", tiny_run.run_spec("mine", **way))
+    tiny_run.carry_out(
+        tmp_path / "fedprox", tiny_run.run_spec("fedprox", hyperparameters=values, **way)
+    )
+    for name in ("rounds.parquet", "clients.parquet"):
+        one, other = (tmp_path / each / name for each in ("mine", "fedprox"))
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_what_a_process_of_its_own_raises_is_one_line(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    write(FROZEN + "def local(self, ctx, sent, own, steps):\n        return sent['parameters']\n")
+    spec = tiny_run.run_spec("mine", executor="parallel", threads=2)
+    with pytest.raises(UserError, match=r"mine.py:17: local: KeyError: 'parameters'$"):
+        tiny_run.carry_out(tmp_path / "run", spec)
+
+
+def test_the_command_says_what_holds(
+    write,  # type: ignore[no-untyped-def]
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(
+        FROZEN + "def weigh(self, ctx, server, reports):\n"
+        "        return (ctx.cohort == int(ctx.cohort[0])).to(ctx.sizes), server\n"
+    )
+    assert main(["check", "mine"]) == 0
+    assert "passed  a run that goes on from disk gives the same bits" in capsys.readouterr().out
+    write_again = FROZEN.replace("Mine", "Other") + (
+        "def local(self, ctx, sent, own, steps):\n"
+        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "        noise = np.random.default_rng().normal()\n"
+        "        return tree.apply(lambda leaf: leaf + noise, report), own\n"
+    )
+    write(write_again, "other.py")
+    assert main(["check", "other"]) == 1
+    found = capsys.readouterr().out
+    assert "FAILED  two processes give the same bits as one: in two processes: the" in found
+    assert found.splitlines()[-1].startswith("other: ")
+
+
+def test_a_traceback_is_for_the_log(
+    write,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(FROZEN + "def __post_init__(self):\n        self.mu\n")
+    log = tmp_path / "log"
+    assert main(["--log", str(log), "check", "mine"]) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(r"fedrepro: .*mine.py:17: __post_init__: AttributeError: .*'mu'\n", said)
+    assert "Traceback" in log.read_text(encoding="utf-8")
