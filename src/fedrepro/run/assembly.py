@@ -27,6 +27,8 @@ from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
 from fedrepro.engine.task import TASKS
 from fedrepro.engine.tree import Tree
+from fedrepro.measures import registry as measures
+from fedrepro.measures.base import Measure, Per
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
@@ -88,10 +90,26 @@ class Plan:
         return bool(self.client_tests)
 
     @property
+    def of_round(self) -> list[Measure]:
+        """What the setting wants to be recorded of evaluated rounds."""
+        return _wanted(self.spec.setting, "round")
+
+    @property
+    def reported(self) -> list[str]:
+        """What it wants to be recorded of what clients report, by name."""
+        wanted = _wanted(self.spec.setting, "client")
+        return [measure.name for measure in wanted if not measure.from_outputs]
+
+    @property
     def teaches(self) -> bool:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
         return self.test is not None and any(layer.teaches for layer in layers)
+
+
+def _wanted(setting: Setting, per: Per) -> list[Measure]:
+    found = (measures.find(name, per) for name in setting.evaluate.measures)
+    return [measure for measure in found if measure]
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -133,7 +151,9 @@ def make_plan(
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
     precision = _precision(setting, method)
+    of_clients = [each for each in _wanted(setting, "client") if each.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
+    task = task.with_measures({each.name: each.checked for each in of_clients})
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
+from fedrepro.measures import registry as measures
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
 from fedrepro.run.syntax import syntax_of
@@ -39,6 +40,9 @@ OUTSIDE_A_RUN = (
     "data/dataset",
     "data/fetching",
     "data/partition",
+    "measures/base",  # words; a measure of one's own counts where a setting names it
+    "measures/built_in",
+    "measures/registry",
     "methods/_files",  # find files by name; the run's own are sought from, and its model's
     "methods/_registry",
     "models/_registry",  # entry counts
@@ -57,21 +61,25 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    folders = own.folder_of("methods"), own.folder_of("models")
-    return _of_code(spec.composition, spec.setting.model, folders)
+    folders = own.folder_of("methods"), own.folder_of("models"), own.folder_of("measures")
+    named = tuple(spec.setting.evaluate.measures)
+    return _of_code(spec.composition, spec.setting.model, named, folders)
 
 
 @cache  # every run of a table asks, and to list the folders takes a millisecond
-def _of_code(composition: str, model: str, folders: tuple[Path | None, ...]) -> str:
+def _of_code(
+    composition: str, model: str, named: tuple[str, ...], folders: tuple[Path | None, ...]
+) -> str:
     entry = models.find(model)
-    digest = of_closure(code_of_run(composition, model), OUTSIDE_A_RUN)
+    digest = of_closure(code_of_run(composition, model, named), OUTSIDE_A_RUN)
     layout = " channels_last" if entry.channels_last else ""
     return of_text(f"{digest} {entry.module} {entry.function} {entry.family}{layout}")
 
 
-def code_of_run(composition: str, model: str) -> tuple[Path, ...]:
-    """The files that a run's code is sought from."""
-    return (*code_around_model(composition), models.module_file(model))
+def code_of_run(composition: str, model: str, named: tuple[str, ...] = ()) -> tuple[Path, ...]:
+    """The files that a run's code is sought from; of one's own measures the ``named`` ones'."""
+    measured = measures.files_of(named)
+    return (*code_around_model(composition), models.module_file(model), *measured)
 
 
 def code_around_model(composition: str) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Files of one's own: methods, models and partition schemes, which are found by their file's name.
+"""Files of one's own: methods, models, partition schemes and measures, found by their file's name.
 
 config/config.yaml names a folder of each (``own``); whoever loads a workbench calls :func:`use`.
 The environment variable FEDREPRO_METHODS names one folder of methods instead.
@@ -15,7 +15,7 @@ from typing import Literal
 
 from fedrepro.support.errors import UserError, bad_value
 
-Kind = Literal["methods", "models", "partitions"]
+Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
 
 _folders: dict[Kind, Path] = {}
@@ -28,7 +28,7 @@ def use(folders: Mapping[Kind, Path]) -> None:
 
 
 def folder_of(kind: Kind) -> Path | None:
-    """The folder of one's own methods, models or partition schemes, if there is one.
+    """The folder of what is one's own of a kind, if there is one.
 
     Raises:
         UserError: for a folder that is not there.

@@ -11,6 +11,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedrepro.analysis.studies import module_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
@@ -31,6 +33,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
+from fedrepro.measures import registry as measures
 from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint
@@ -287,7 +290,7 @@ class Graph:
         paper = self.bench.table(wildcards.system, wildcards.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         other = [name for each in settings if (name := self.bench.stands_in_for(each))]
-        text = f"{table.table.model_dump_json()} {self._definitions(table)}"
+        text = f"{_asked(table.table)} {self._definitions(table)}"
         return fingerprint.of_text(f"{text} {other}" if other else text)
 
     def _definitions(self, target: Target) -> list[str]:
@@ -370,9 +373,9 @@ class Graph:
             case ComputedTarget():
                 return target.spec.model_dump_json()
             case FigureTarget():
-                return f"{target.figure.model_dump_json()} {self._definitions(target)}"
+                return f"{_asked(target.figure)} {self._definitions(target)}"
             case SearchTarget():
-                return f"{target.search.model_dump_json()} {self._definitions(target)}"
+                return f"{_asked(target.search)} {self._definitions(target)}"
             case TableTarget():
                 settings = {cell.setting for cell in target.cells}
                 return " ".join(self.bench.setting(name).note for name in sorted(settings)).strip()
@@ -389,6 +392,15 @@ class Graph:
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.awaited)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
+
+
+def _asked(item: BaseModel) -> str:
+    """What is said of a table, figure or search, its measures of one's own included."""
+    text = item.model_dump_json()
+    mine = [name for name in own.files_of("measures") if f'"{name}"' in text]
+    if not mine:
+        return text
+    return f"{text} {fingerprint.of_closure(measures.files_of(mine), fingerprint.HANDLING)}"
 
 
 @cache

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.tables import Least, Reached, RoundsTo, Summary
+from fedrepro.config.metrics import Least, Reached, RoundsTo
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.registry import SETS
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
-from fedrepro.report.cells.measures import QUALITY
 from fedrepro.report.cells.readings import answers_of
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
@@ -451,7 +452,7 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:
-    rising = {name for name, (_, _, more) in QUALITY.items() if more}
-    assert {name for name in QUALITY if name.endswith("accuracy")} < rising
+    rising = {name for name, measure in SETS.items() if measure.rising}
+    assert {name for name in SETS if name.endswith("accuracy")} < rising
     assert {"one_epoch", "test_one_epoch", "precision", "nearest"} < rising
     assert not rising & {"accuracy_std", "one_epoch_std", "fid", "stand_in", "membership"}

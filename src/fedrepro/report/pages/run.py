@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedrepro.config.tables import Metric
-from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.config.metrics import ACCURACY, OfRounds
+from fedrepro.measures import registry
+from fedrepro.measures.base import Measure, Reading
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
@@ -13,37 +14,11 @@ from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord
 
-BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
+BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown where no cell asks for them
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
 # those are drawn that a cell asks for.
 NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
 SCORES = ("test_", "client_", "validation_")
-# What methods record besides, in words; other columns are called by their names.
-WORDS = {
-    "critic_loss": (
-        "Critic's loss",
-        "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
-        "negative is near the Wasserstein distance between real and made images",
-    ),
-    "generator_loss": (
-        "Generator's loss",
-        "the mean over the round's steps of the critic's score of made images, negated; its level "
-        "has no meaning of its own, as the critic's scores have none",
-    ),
-    "distillation_loss": (
-        "Distillation loss",
-        "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
-        "pseudo-labels on its own images",
-    ),
-    "ensemble_accuracy": (
-        "Ensemble's test accuracy",
-        "of the round's clients together, as the server weighs them",
-    ),
-    "ensemble_loss": (
-        "Ensemble's test loss",
-        "of the round's clients together, as the server weighs them",
-    ),
-}
 
 
 def run_page(
@@ -67,7 +42,7 @@ def run_page(
     # A chart takes a tenth of a second, and there are hundreds of runs: the first has one.
     charts = [_chart(record, answer.measure) for answer in headlines[:1]]
     asked = {answer.measure.words for answer in headlines[:1]}
-    others = [measure_of(metric) for metric in BY_PRODUCTS]
+    others = [metric.reading for metric in BY_PRODUCTS]
     by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
     # A column without any number is that of a run which has no classifier.
     last = {
@@ -84,7 +59,11 @@ def run_page(
         "charts": [panel for panel in charts if panel],
         "by_products": [panel for panel in by_products if panel],
         "further": _further(record),
-        "words": [WORDS[name] for name in record.rounds if name in WORDS],
+        "words": [
+            (title_of(name), measure.about)
+            for name in record.rounds
+            if (measure := _recorded(name)) and measure.about
+        ],
         "sheets": sheets_of(record),
         "last": last,
         "partition": partition,
@@ -100,7 +79,7 @@ def run_page(
     }
 
 
-def _chart(record: RunRecord, measure: Measure) -> Panel | None:
+def _chart(record: RunRecord, measure: Reading) -> Panel | None:
     """A measure's curve; None without one."""
     title = measure.words[0].upper() + measure.words[1:]
     line = curves.average(title, [measure.series(record)])
@@ -116,9 +95,8 @@ def _further(record: RunRecord) -> list[Panel]:
     for name, values in record.rounds.items():
         if name in NOT_DRAWN or name.startswith(SCORES):
             continue
-        title, _ = WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
-        share = name.endswith("accuracy")
-        unit, factor = ("%", 100) if share else ("", 1)
+        title, measure = title_of(name), _recorded(name)
+        unit, factor = (measure.unit, measure.factor) if measure else ("", 1.0)
         points = [(at, factor * y) for at, y in zip(record.rounds["round"], values, strict=True)]
         line = curves.average(title, [points])
         if line:
@@ -126,6 +104,20 @@ def _further(record: RunRecord) -> list[Panel]:
             words = f"{title} by round, setting {record.run.setting}: it ends at {end}."
             charts.append(Panel(title, curves.draw([line], description=words, unit=unit)))
     return charts
+
+
+def title_of(column: str) -> str:
+    """What a column of rounds.parquet is called; one that is no known measure by its name."""
+    measure = _recorded(column)
+    if measure is None:
+        return column.replace("_", " ").capitalize()
+    return measure.title or f"{measure.words[0].upper()}{measure.words[1:]}"
+
+
+def _recorded(column: str) -> Measure | None:
+    """The measure that a column of rounds.parquet has."""
+    measure = registry.find(column, "round")
+    return measure if measure and measure.column == column else None
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
