@@ -158,7 +158,7 @@ class OverClients(MetricKind):
         from fedrepro.measures.clients import SUMMARIES
 
         measure, summary = self.measure, SUMMARIES[self.over_clients]
-        samples = measure.weighed_by.replace("_", " ")
+        samples = measure.weighed_by.replace("_", " ").replace("train ", "training ")
         how = f", weighted by {samples}" if summary.weighable and self.weighted else ""
         return Reading(
             f"{measure.words}, {summary.words}{how}",
