@@ -70,6 +70,7 @@ def test_folders_of_one_workbench_are_not_those_of_the_next(workbench: Path) -> 
     [
         ("models/small_mlp.py", "nn.ReLU()", "nn.Tanh()"),
         ("methods/my_prox.py", "self.mu / 2", "self.mu"),
+        ("measures/macro_recall.py", "hit[targets == label].mean()", "hit[targets == label].min()"),
     ],
 )
 def test_what_is_of_ones_own_is_part_of_a_runs_identity(
