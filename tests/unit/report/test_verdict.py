@@ -22,7 +22,9 @@ DRAW_OF_3 = T_2 * math.sqrt(4 / 3)
 def printed(
     mean: float | None = 80.0, std: float | None = None, metric: str = "acc1", decimals: int = 2
 ) -> PrintedCell:
-    kind = PrintedMetric(unit={"acc1": "percent", "ece": "fraction"}.get(metric, "own"))
+    kind = PrintedMetric(
+        unit={"acc1": "percent", "worst10": "percent", "ece": "fraction"}.get(metric, "own")
+    )
     place = ("s", "table_1", "1", "d", "c", "m", metric)
     return PrintedCell(*place, mean, std, "", decimals, "", kind)
 
