@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pyarrow
 import pyarrow.parquet as pq
 import pytest
 import torch
+import yaml
 
 from fedrepro.cli import main as cli
+from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OfRounds, OverClients
 from fedrepro.config.targets import Run
-from fedrepro.engine.executors import eager, sequential
+from fedrepro.engine.executors import Parallel, eager, sequential
 from fedrepro.engine.round import begin, play_round
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure
@@ -102,6 +105,11 @@ def test_a_measure_is_a_column_of_the_runs_that_name_it(world: Path) -> None:
     assert np.isnan(alone["drift"]).all() and np.isfinite(alone["macro_recall"]).all()
 
 
+def test_an_editor_takes_them(world: Path) -> None:
+    schema = jsonschema.Draft202012Validator(json.loads(text_of(SCHEMAS["experiment.json"])))
+    assert not list(schema.iter_errors(yaml.safe_load(EXPERIMENT)))
+
+
 def test_all_else_is_as_without_measures(world: Path) -> None:
     for name in ("clients", "rounds"):
         plain = columns(world, "plain", "watched", name)
@@ -109,6 +117,9 @@ def test_all_else_is_as_without_measures(world: Path) -> None:
         assert not {"macro_recall", "drift", "unevenness"} & plain.keys()
         for column, values in plain.items():
             np.testing.assert_array_equal(values, watched[column], column)
+    # What is reported for the record is not sent.
+    sent = [columns(world, "watched", name, "rounds")["bytes_up"] for name in ("fedavg", "watched")]
+    np.testing.assert_array_equal(*sent)
     models = [world / Run(f"mine/{name}", "watched", 1).folder / "model.safetensors"
               for name in ("plain", "watched")]  # fmt: skip
     assert models[0].read_bytes() == models[1].read_bytes()
@@ -188,16 +199,17 @@ def test_reports_reach_a_wrapper_and_every_executor(root: Path) -> None:
     spec = replace(spec, setting=made)
     plan = make_plan(spec, dataset(), partition(held_out=True))
     found = []
-    for execute in (sequential, eager):
+    for execute in (sequential, Parallel(2), eager):
         federation = replace(plan.federation, execute=execute)
         server, played = play_round(
-            federation, begin(federation), ClientStore(root / execute.__name__), 0
+            federation, begin(federation), ClientStore(root / str(len(found))), 0
         )
         assert "metrics" not in server and "metrics" not in played.reports
         assert played.of_clients["drift"].shape == (len(played.cohort),)
         assert played.of_round["unevenness"].numel() == 1
         found.append(played.of_clients["drift"])
-    torch.testing.assert_close(*found)
+    assert found[0].equal(found[1])
+    torch.testing.assert_close(found[0], found[2])
 
 
 @pytest.mark.parametrize(

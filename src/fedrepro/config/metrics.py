@@ -29,7 +29,7 @@ from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or
 def named(
     *per: Per, among: Callable[[Measure], bool] = lambda measure: True
 ) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Refuses names of other measures; the schema has the package's, for editors to complete."""
+    """Refuses names of other measures; the schema has the package's, and lets one's own pass."""
 
     def check(value: object) -> object:
         found = registry.find(value, *per) if isinstance(value, str) else None
@@ -43,7 +43,8 @@ def named(
         return value
 
     ours = [name for name, each in registry.packaged(*per).items() if among(each)]
-    return BeforeValidator(check), WithJsonSchema({"enum": ours, "type": "string"})
+    either: list[dict[str, object]] = [{"enum": ours}, {"description": "One of your own."}]
+    return BeforeValidator(check), WithJsonSchema({"type": "string", "anyOf": either})
 
 
 class MetricKind(Typed):
@@ -366,11 +367,7 @@ class SearchedScore(OfRounds):
 
 
 SearchMetric = Annotated[
-    Annotated[
-        SearchedScore,
-        Tag("plain"),
-        named("round", among=lambda measure: measure.validated)[1],
-    ]
+    Annotated[SearchedScore, Tag("plain"), WithJsonSchema({"enum": ["accuracy", "loss"]})]
     | Annotated[OverClients, Tag("OverClients")],
     plain_or(OverClients),
 ]
