@@ -21,11 +21,12 @@ from fedrepro.config.loading import load
 from fedrepro.config.metrics import OfRounds, OverClients
 from fedrepro.config.targets import Run
 from fedrepro.engine.executors import Parallel, eager, sequential
+from fedrepro.engine.method import Method
 from fedrepro.engine.round import begin, play_round
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure
 from fedrepro.measures.clients import SUMMARIES
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, runner, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
@@ -210,6 +211,43 @@ def test_reports_reach_a_wrapper_and_every_executor(root: Path) -> None:
         found.append(played.of_clients["drift"])
     assert found[0].equal(found[1])
     torch.testing.assert_close(found[0], found[2])
+
+
+def test_a_broken_off_run_goes_on_with_its_measures(root: Path) -> None:
+    """A measure per round of the shared model, one reported by clients and one by the server."""
+    (root / "measures/hits.py").write_text(
+        "from fedrepro.measures.base import Measure\n\n\nclass Hits(Measure):\n"
+        '    words, unit, rising, per = "hits", "%", True, "round"\n\n'
+        "    def of_outputs(self, outputs, targets):\n"
+        "        return (outputs.argmax(axis=1) == targets).mean()\n"
+    )
+    load(root)
+    wanted = {"measures": ["hits", "unevenness", "drift"]}
+    spec = run_spec("watched", evaluate=wanted, rounds=4, checkpoint_every=1)
+
+    def run(folder: Path, until: int = 4) -> None:
+        def report(progress: runner.Progress) -> None:
+            if progress.round > until:
+                raise KeyboardInterrupt
+
+        runner.run(spec, dataset(), partition(), folder, "code", report)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(root / "broken", until=2)
+    for name in ("broken", "whole"):
+        run(root / name)
+    for file in ("rounds.parquet", "clients.parquet", "model.safetensors"):
+        assert (root / "broken" / file).read_bytes() == (root / "whole" / file).read_bytes()
+    rounds = pq.read_table(root / "whole/rounds.parquet").to_pydict()
+    assert rounds["hits"] == pytest.approx(rounds["test_accuracy"])
+    clients = pq.read_table(root / "whole/clients.parquet").to_pydict()
+    assert clients["drift"] == pytest.approx(clients["update_norm"])
+    assert [*clients][-1] == "drift" and [*rounds][-2:] == ["hits", "unevenness"]
+
+
+def test_a_report_for_the_record_is_one_number() -> None:
+    with pytest.raises(UserError, match=r"method watched: metrics.drift: .*\(2,\).*one number"):
+        scoring._number(type("X", (Method,), {"__module__": "a.watched"})(), "drift", torch.ones(2))
 
 
 @pytest.mark.parametrize(
