@@ -7,8 +7,8 @@ import numpy as np
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.measures import by_client, measure_of, mixed
 from fedrepro.report.papers import published
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord, read_run
 
@@ -19,7 +19,7 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs alone."""
-    measure = measure_of(target.table.metric_of(cell.row))
+    measure = target.table.metric_of(cell.row).reading
     records = (read_run(Path(), run, landed=True) for run in cell.runs(cell.methods[0]))
     found = (tables.value_of(record, measure, target.table.summary) for record in records)
     return [value for value in found if value is not None]
@@ -75,7 +75,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for cell in target.cells:
-        measure = measure_of(target.table.metric_of(cell.row, cell.column))
+        measure = target.table.metric_of(cell.row, cell.column).reading
         found = []
         for run in cell.runs(cell.methods[0]):
             record = read_run(Path(), run, landed=True)

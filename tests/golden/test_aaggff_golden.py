@@ -21,6 +21,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
+from fedrepro.measures import over_clients
 from fedrepro.methods.deciding import linear
 from fedrepro.methods.deciding.responses import responses
 from fedrepro.methods.deciding.rule import LOSS, Decider, Observed
@@ -29,7 +30,6 @@ from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
 from fedrepro.models.classifier import Classifier
 from fedrepro.papers.aaggff.replay import Played, play, rule_of
-from fedrepro.run import over_clients
 
 HERE = Path(__file__).parent
 AAGGFF = json.loads((HERE / "aaggff.json").read_text())

@@ -35,7 +35,11 @@ def write_papers(
     (folder.parent / "systems.yaml").write_text("[ima]\n", encoding="utf-8")
     with (folder / "cells.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([KEYS, *cells])
-    paper = {**about, "spread": {"over": "none", "source": "known"}}
+    metrics = {
+        "acc1": {"unit": "percent"}, "worst10": {"unit": "percent"},
+        "ece": {"unit": "fraction", "better": "less"}, "loss": {"better": "less"},
+    }  # fmt: skip
+    paper = {**about, "spread": {"over": "none", "source": "known"}, "metrics": metrics}
     entry = {
         "number": "B1", "topic": doubt, "text": doubt, "reading": doubt, "evidence": ["text"],
         "tables": ["table_1"],

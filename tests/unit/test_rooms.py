@@ -20,7 +20,7 @@ PACKAGE = ROOT / "src/fedrepro"
 LAYERS = (
     {"support"},
     {"data", "models", "engine"},
-    {"methods"},
+    {"methods", "measures"},
     {"config"},
     {"run"},
     {"analysis", "check"},

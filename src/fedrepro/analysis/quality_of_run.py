@@ -19,9 +19,9 @@ from fedrepro.data.fetching.weights import is_there, read_weights
 from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.tree import Tree
+from fedrepro.measures import over_clients
 from fedrepro.models._registry import INCEPTION, LearnedWeights
 from fedrepro.models.inception import features, inception
-from fedrepro.run import over_clients
 from fedrepro.run.given import MODEL
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream

@@ -19,8 +19,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "init",
         help="write a workbench of your own into a new folder",
         description="Write a new folder: a Snakefile with this package's rules, configuration, an "
-        "experiment with one table, and an example each of a method, a model and a partition "
-        "scheme of your own. `snakemake --cores all` in it makes the table and its site.",
+        "experiment with one table, and an example each of a method, a model, a partition scheme "
+        "and a measure of your own. `snakemake --cores all` in it makes the table and its site.",
         epilog="Example: fedrepro init my-paper --with ima",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder that is not there")

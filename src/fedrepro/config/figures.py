@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import (
     INSTEAD,
     Column,
-    Metric,
     Place,
     Row,
     Summary,
@@ -67,7 +67,7 @@ class Charts(FigureSpec):
     """A panel for each row; in it a bar, or a learning curve, for each column."""
 
     kind: Literal["bars", "lines"]
-    metric: Metric = "accuracy"
+    metric: Metric = ACCURACY
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
@@ -110,7 +110,7 @@ class HeatMap(FigureSpec):
     kind: Literal["heat_map"]
     setting: SettingName
     demo: SettingName | None = None
-    metric: Metric = "accuracy"
+    metric: Metric = ACCURACY
     summary: Summary = Summary()
     x: Axis
     y: Axis
@@ -299,7 +299,7 @@ class Trend(FigureSpec):
     """A panel for each quantity that varies: a measure against it, a line for each method."""
 
     kind: Literal["trend"]
-    metric: Metric = "accuracy"
+    metric: Metric = ACCURACY
     summary: Summary = Summary()
     lines: list[str] = Field(min_length=1)
     panels: list[Variation] = Field(min_length=1)

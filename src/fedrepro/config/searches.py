@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from fedrepro.config.metrics import SearchedScore, SearchMetric
 from fedrepro.config.settings import Seeds
-from fedrepro.config.tables import OverClients, Summary
+from fedrepro.config.tables import Summary
 from fedrepro.config.values import Composition, Hyperparameters, Scalar, Scale, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
@@ -24,18 +25,6 @@ LONGEST = 120  # characters of a candidate's name, which is a folder's
 
 Values = Annotated[
     list[Annotated[Scalar, expected("a number, a word, true, false or null")]], Field(min_length=1)
-]
-
-
-def _tag_of_metric(value: object) -> str:
-    return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
-
-
-# What there is on validation samples as on test samples.
-SearchMetric = Annotated[
-    Annotated[Literal["accuracy", "loss"], Tag("plain")]
-    | Annotated[OverClients, Tag("OverClients")],
-    Discriminator(_tag_of_metric),
 ]
 
 
@@ -143,15 +132,17 @@ class Search(Typed):
     validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")] = (
         Field(description="The share of its training samples that each client keeps out of it.")
     )
-    metric: SearchMetric = "accuracy"
+    metric: SearchMetric = SearchedScore(name="accuracy")
     summary: Summary = later(Summary())
     methods: list[Searched] = Field(min_length=1)
 
     @field_validator("metric")
     @classmethod
-    def _one_mixture(cls, metric: Any) -> Any:
-        if isinstance(metric, OverClients) and metric.mix != "fixed":
+    def _on_validation_samples(cls, metric: SearchMetric) -> SearchMetric:
+        if metric.selection:
             raise ValueError("`mix: fixed`: the others are chosen on test samples")
+        if not metric.measure.validated:
+            raise ValueError("what is measured on samples, not what methods report")
         return metric
 
     @model_validator(mode="after")

@@ -4,8 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, PrivateAttr, Tag, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from fedrepro.config.metrics import named
 from fedrepro.config.values import (
     Composition,
     Device,
@@ -24,9 +33,10 @@ from fedrepro.config.values import (
     Threads,
 )
 from fedrepro.data.partition.schemes import PartitionSpec, Share
+from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, nearest
-from fedrepro.support.own import Folders
+from fedrepro.support.own import NONE, Folders
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
 
@@ -63,6 +73,7 @@ class OwnFolders(Typed):
     partitions: Path | None = Field(
         default=None, description="A partition scheme, a class, in each file."
     )
+    measures: Path | None = Field(default=None, description="A measure, a class, in each file.")
 
     def under(self, root: Path) -> Folders:
         """They, seen from anywhere.
@@ -169,6 +180,9 @@ Decay = Annotated[
 ]
 
 
+OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
+
+
 class Evaluate(Typed):
     """When the model is evaluated, and on whose data."""
 
@@ -180,11 +194,18 @@ class Evaluate(Typed):
     per_class: PositiveWhole | None = later(
         None, "At most so many test samples of a class in each of them, the first ones."
     )
+    measures: list[OwnMeasure] = later([], "Your own measures that are recorded, by name.")
 
     @model_validator(mode="after")
-    def _of_groups(self) -> Self:
+    def _as_they_go_together(self, info: ValidationInfo) -> Self:
         if self.per_class and not self.groups:
             raise ValueError("`per_class` with `groups` only")
+        if len(set(self.measures)) < len(self.measures):
+            raise ValueError("each of `measures` once")
+        for name in () if self.clients else self.measures:
+            measure = registry.the(name, "client", "round", folders=info.context or NONE)
+            if measure.per == "client" and measure.from_outputs:
+                raise ValueError(f"`clients: true` with {name}, which is of their test samples")
         return self
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
+from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.values import (
     SCALES,
     Composition,
@@ -13,110 +14,14 @@ from fedrepro.config.values import (
     SettingInstead,
     SettingName,
 )
-from fedrepro.support.typed_yaml import Real, Typed, expected, later
+from fedrepro.measures.base import Mix
+from fedrepro.support.typed_yaml import Typed, later
 
 
 class PublishedTable(Typed):
     """Which printed table of the system's paper a table answers."""
 
     table: str
-
-
-# Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
-# weight; at the one of 0, .1 .. 1 whose accuracy is best on average, the same for all clients; or
-# as SuPerFed's code has it (discrepancies 23 and 24): every client's accuracy at the weight that is
-# best on its own test samples, all else the greatest value over the weights that any client chose.
-Mix = Literal["fixed", "best", "released"]
-
-
-class OverClients(Typed):
-    """What clients score on their own test samples, as one number over all of them.
-
-    ``average``, ``worst`` and ``best`` are in printed units (percent), the latter two over the
-    tenth of clients, but at least one, with the least or greatest scores; ``gini`` is Gini's
-    coefficient times 100, ``gap`` best less worst.
-    """
-
-    of: Literal[
-        "accuracy", "top5", "auroc", "loss", "ece", "mce",
-        "accuracy_batch", "top5_batch", "ece_batch", "mce_batch",
-    ]  # fmt: skip
-    over_clients: Literal["average", "worst", "best", "gini", "gap"]
-    weighted: bool = Field(
-        default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
-    )
-    mix: Mix = Field(
-        default="fixed", description="At which mixture, where clients mix two models of theirs."
-    )
-
-
-class RoundsTo(Typed):
-    """The first evaluated round after which the test accuracy is at least so many percent."""
-
-    rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
-    mean_of: PositiveWhole = later(
-        1, "The mean accuracy of so many evaluated rounds counts, not each round's own."
-    )
-    speed_up: bool = later(
-        False, "How many times as many rounds it takes without the row's wrapper (`around`)."
-    )
-
-
-class Quality(Typed):
-    """A number of what judges the synthetic set that a run left (:mod:`fedrepro.analysis.quality`).
-
-    ``accuracy`` is of a classifier trained on the set to convergence, on what clients hold out,
-    weighted by samples, and ``accuracy_std`` its spread over clients, unweighted (item 41);
-    ``one_epoch`` and ``one_epoch_std`` after a single epoch; ``test_accuracy`` and
-    ``test_one_epoch`` on the data set's test samples. ``stand_in`` is a Fréchet distance in the
-    features of a classifier trained here: no FID.
-    """
-
-    quality: Literal[
-        "accuracy", "accuracy_std", "one_epoch", "one_epoch_std", "test_accuracy", "test_one_epoch",
-        "fid", "stand_in", "precision", "recall", "diversity", "feature_diversity", "recognised",
-        "nearest", "membership", "megabytes", "fedavg_megabytes",
-    ]  # fmt: skip
-
-
-class Reached(Typed):
-    """The greatest multiple of so many percent that the test accuracy has in every seed's run."""
-
-    reached_in_steps_of: Annotated[
-        Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")
-    ]
-
-
-class Least(Typed):
-    """The least over rounds of the mean over seeds."""
-
-    least: Literal["loss", "ensemble_loss", "distillation_loss"]
-
-
-KINDS: Mapping[str, type[Typed]] = {
-    "rounds_to": RoundsTo, "quality": Quality, "reached_in_steps_of": Reached, "least": Least
-}  # fmt: skip
-
-
-def _tag_of_metric(value: object) -> str:
-    for key, kind in KINDS.items():
-        if isinstance(value, kind) or (isinstance(value, Mapping) and key in value):
-            return kind.__name__
-    return "OverClients" if isinstance(value, Mapping | OverClients) else "plain"
-
-
-Metric = Annotated[
-    Annotated[
-        Literal["accuracy", "loss", "ensemble_accuracy", "ensemble_loss", "distillation_loss"],
-        Tag("plain"),
-    ]
-    | Annotated[OverClients, Tag("OverClients")]
-    | Annotated[RoundsTo, Tag("RoundsTo")]
-    | Annotated[Reached, Tag("Reached")]
-    | Annotated[Least, Tag("Least")]
-    | Annotated[Quality, Tag("Quality")],
-    Discriminator(_tag_of_metric),
-]
 
 
 class Summary(Typed):
@@ -229,7 +134,7 @@ class Table(Typed):
 
     title: str
     published: PublishedTable | None = None
-    metric: Metric = "accuracy"
+    metric: Metric = ACCURACY
     summary: Summary = Summary()
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
     rows: list[RowOfTable] = Field(min_length=1)
@@ -242,9 +147,7 @@ class Table(Typed):
     def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
         """What a row measures, in a column as far as that has a say."""
         metric = (column.metric if column else None) or row.metric or self.metric
-        if isinstance(metric, OverClients) and column and column.mix:
-            return metric.model_copy(update={"mix": column.mix})
-        return metric
+        return metric.at_mix(column.mix) if column and column.mix else metric
 
 
 class ComputedSpec(Typed):

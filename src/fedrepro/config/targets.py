@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.searches import Candidate, Search, Searched
-from fedrepro.config.tables import ColumnOfTable, Quality, RowOfTable, Table
+from fedrepro.config.tables import ColumnOfTable, RowOfTable, Table
 from fedrepro.config.values import Scale
 
 
@@ -177,7 +177,7 @@ class TableTarget(Target):
         judged = (
             run.analysis("quality")
             for cell in self.cells
-            if cell.awaited and isinstance(self.table.metric_of(cell.row), Quality)
+            if cell.awaited and self.table.metric_of(cell.row, cell.column).analysis
             for name in cell.methods
             for run in cell.runs(name)
         )

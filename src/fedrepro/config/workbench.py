@@ -19,7 +19,7 @@ from fedrepro.config.settings import (
     Seeds,
     Setting,
 )
-from fedrepro.config.tables import RoundsTo, Table, wrapped
+from fedrepro.config.tables import Table, wrapped
 from fedrepro.config.targets import (
     Cell,
     ComputedTarget,
@@ -456,7 +456,6 @@ class Workbench:
         for row in table.rows:
             for column in table.columns:
                 alone, metric = column.methods_at(scale), table.metric_of(row, column)
-                faster = isinstance(metric, RoundsTo) and metric.speed_up
                 setting = f"{system}/{table.setting_of(row, column, scale)}"
                 cells.append(
                     Cell(
@@ -465,7 +464,7 @@ class Workbench:
                         setting,
                         wrapped(row.around, alone),
                         self.seeds(scale, system),
-                        alone if faster else (),
+                        alone if metric.of_both else (),
                         self.is_awaited(setting),
                     )
                 )

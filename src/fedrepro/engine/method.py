@@ -22,6 +22,9 @@ from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
 LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
+# In a report, or the state that a server's hook returns: numbers for the record, by a measure's
+# name. They are taken out before anything is made of the rest, and are not sent.
+METRICS = "metrics"
 
 
 SAMPLES = "samples"
@@ -142,7 +145,10 @@ class Method(Faithful):
         return differentiate(lambda theta: self.loss(ctx, sent, own, theta, batch), theta)
 
     def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        """A client's round. Returns what it reports and its state; both are new tensors."""
+        """A client's round. Returns what it reports and its state; both are new tensors.
+
+        Under :data:`METRICS` it may report scalars for the record (docs/measures.md).
+        """
         theta, _ = descend(ctx, self.gradient, sent, own, sent["params"], steps)
         return {"delta": tree.subtract(sent["params"], theta)}, own
 
@@ -152,7 +158,10 @@ class Method(Faithful):
         return ctx.sizes / ctx.sizes.sum(), server
 
     def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        """The server's state after the round; the leaves of ``reports`` are [cohort, ...]."""
+        """The server's state after the round; the leaves of ``reports`` are [cohort, ...].
+
+        Under :data:`METRICS` it may have scalars for the record, which no later round gets.
+        """
         return self.move(ctx, server, tree.weighted_sum(reports["delta"], weights))
 
     def move(self, ctx: Context, server: Tree, delta: Tree) -> Tree:

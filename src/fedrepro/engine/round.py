@@ -1,7 +1,7 @@
 """One round of federated learning. Knows nothing about any particular method."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, overload
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, sequential
-from fedrepro.engine.method import Method
+from fedrepro.engine.method import METRICS, Method
 from fedrepro.engine.steps import Samples, Steps, shuffle, steps_per_epoch
 from fedrepro.engine.tree import Tree
 from fedrepro.support.rng import number, stream
@@ -83,6 +83,8 @@ class Round:
         reports: what they reported, leaves [cohort, ...].
         weights: their mixing coefficients [cohort].
         bytes_down, bytes_up: what all of them together receive and send.
+        of_clients, of_round: what was reported for the record alone, by name: leaves [cohort], and
+            scalars of the server.
     """
 
     cohort: list[int]
@@ -91,6 +93,8 @@ class Round:
     weights: Tensor
     bytes_down: int
     bytes_up: int
+    of_clients: Mapping[str, Tensor] = field(default_factory=dict)
+    of_round: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def begin(federation: Federation) -> Tree:
@@ -227,12 +231,14 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     before = CohortOwns(federation, ctx, owns, cohort)
     steps = CohortSteps(federation, ctx, cohort)
     reports, after = federation.execute(method, ctx, sent, before, steps)
+    reports, of_clients = _without_metrics(reports)
     for client, own in zip(cohort, after, strict=True):
         owns.put(client, own)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.weigh(ctx, server, reports)
         server = method.step(ctx, server, reports, weights)
+    server, of_round = _without_metrics(server)
     return server, Round(
         cohort=cohort,
         learning_rate=float(ctx.lr),
@@ -240,7 +246,16 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
         weights=weights,
         bytes_down=tree.size_in_bytes(sent) * len(cohort),
         bytes_up=tree.size_in_bytes(reports),
+        of_clients=of_clients,
+        of_round=of_round,
     )
+
+
+def _without_metrics(what: Tree) -> tuple[Tree, Mapping[str, Tensor]]:
+    """Reports or a state, and what they have for the record alone."""
+    if METRICS not in what:
+        return what, {}
+    return {name: branch for name, branch in what.items() if name != METRICS}, what[METRICS]
 
 
 def update_norms(reports: Tree) -> list[float]:

@@ -50,13 +50,17 @@ class Task(NamedTuple):
         real: Tensor = batch["real"]
         return (each * real).sum() / real.sum().clamp(min=1)
 
+    def with_measures(self, further: Mapping[str, Measure]) -> "Task":
+        """This task, which measures more."""
+        return self._replace(measures={**self.measures, **further})
+
     def with_batch_size(self, batch_size: int) -> "Task":
         """This task, with its ``batched`` measures as means over mini-batches (``_batch``)."""
         over_batches = {
             f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
             for name, measure in self.batched.items()
         }
-        return self._replace(measures={**self.measures, **over_batches})
+        return self.with_measures(over_batches)
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedrepro import __version__
 from fedrepro.data.readers.synthetic import DATASHEET, IMAGES
-from fedrepro.report.cells.measures import QUALITY
+from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
 from fedrepro.run.results import RunRecord
 from fedrepro.support.files import sha256_of
@@ -97,7 +97,7 @@ def _about(
 def _in_words(about: Mapping[str, Any]) -> str:
     run, source, shape = about["run"], about["source"], "x".join(map(str, about["shape"]))
     counts = zip(about["class_names"], about["per_class"], strict=True)
-    found = {name: about["quality"].get(name) for name in QUALITY}
+    found = {name: about["quality"].get(name) for name in SETS}
     lines = [
         f"# {about['title']}",
         f"{about['samples']} synthetic images ({shape}), labelled, made by `{run['method']}` in "
@@ -130,7 +130,7 @@ def _lines_of(found: Mapping[str, float | None]) -> list[str]:
     lines = []
     for name, value in found.items():
         if value is not None:
-            words, unit, _ = QUALITY[name]
-            shown = 100 * value if unit in ("%", "points") else value
-            lines.append(f"- {words[0].upper()}{words[1:]}: {shown:.2f} {unit}".rstrip())
+            measure = SETS[name]
+            words, shown = measure.words, measure.factor * value
+            lines.append(f"- {words[0].upper()}{words[1:]}: {shown:.2f} {measure.unit}".rstrip())
     return lines

@@ -177,7 +177,7 @@ def write_runs(
         }
         needed, asked = uses.get(record.run, []), cells.get(record.run, [])
         files = write_files(renderer, record)
-        content = run_page(record, partition, needed, asked, given, files)
+        content = run_page(record, partition, needed, asked, given, files, workbench.own)
         renderer.write(record.page, "run.html.j2", content)
 
 

@@ -27,6 +27,8 @@ from fedrepro.engine.round import Federation
 from fedrepro.engine.steps import steps_per_epoch
 from fedrepro.engine.task import TASKS
 from fedrepro.engine.tree import Tree
+from fedrepro.measures import registry as measures
+from fedrepro.measures.base import Measure, Per
 from fedrepro.methods import _registry as registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import _registry as models
@@ -89,10 +91,27 @@ class Plan:
         return bool(self.client_tests)
 
     @property
+    def of_round(self) -> list[Measure]:
+        """What the setting wants to be recorded of evaluated rounds."""
+        return _wanted(self.spec, "round")
+
+    @property
+    def reported(self) -> list[str]:
+        """What it wants to be recorded of what clients report, by name."""
+        wanted = _wanted(self.spec, "client")
+        return [measure.name for measure in wanted if not measure.from_outputs]
+
+    @property
     def teaches(self) -> bool:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
         return self.test is not None and any(layer.teaches for layer in layers)
+
+
+def _wanted(spec: RunSpec, per: Per) -> list[Measure]:
+    names = spec.setting.evaluate.measures
+    found = (measures.find(name, per, folders=spec.own) for name in names)
+    return [measure for measure in found if measure]
 
 
 def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
@@ -134,7 +153,9 @@ def make_plan(
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
     precision = _precision(spec, method)
+    of_clients = [each for each in _wanted(spec, "client") if each.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
+    task = task.with_measures({each.name: each.checked for each in of_clients})
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)

@@ -19,13 +19,14 @@ from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
+from fedrepro.measures import registry as measures
 from fedrepro.methods._files import module_files
 from fedrepro.models import _registry as models
 from fedrepro.run.syntax import syntax_of
 from fedrepro.support import checkout, own, papers
 
 PLUGINS = "plugins"
-KINDS: tuple[own.Kind, ...] = ("methods", "models")  # whose files count in a run's code
+KINDS: tuple[own.Kind, ...] = ("methods", "models", "measures")  # whose files count in a run's code
 PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
@@ -44,6 +45,9 @@ OUTSIDE_A_RUN = (
     "data/dataset",
     "data/fetching",
     "data/partition",
+    "measures/base",  # words; a measure of one's own counts where a setting names it
+    "measures/built_in",
+    "measures/registry",
     "methods/_files",  # find files by name; the run's own are sought from, and its model's
     "methods/_registry",
     "models/_registry",  # entry counts
@@ -63,7 +67,7 @@ def of_config(spec: RunSpec) -> str:
 
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
-    plugged = code_of_setting(spec.setting)
+    plugged = (*code_of_setting(spec.setting), *measured_by(spec))
     return _of_code(spec.composition, spec.setting.model, plugged, spec.own, spec.own.of("methods"))
 
 
@@ -91,7 +95,7 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     named = models.find(model, spec.own).make is None
     seek = partial(code_of_run, model=model) if named else code_around_model
     starts = seek(spec.composition, folders=spec.own)
-    sought = (*starts, *code_of_setting(spec.setting))
+    sought = (*starts, *code_of_setting(spec.setting), *measured_by(spec))
     files = {_named(path, spec.own): path for path in closure(sought, OUTSIDE_A_RUN)}
     return {name: syntax_of(path).digest for name, path in sorted(files.items())}
 
@@ -136,6 +140,11 @@ def code_of_setting(setting: Setting) -> tuple[Path, ...]:
     changing = [papers.files_of("given")[key] for key in setting.keys_of_papers]
     stream = [setting.cohorts.stream] if setting.cohorts else []
     return (*changing, *(papers.files_of("cohorts")[name] for name in stream))
+
+
+def measured_by(spec: RunSpec) -> tuple[Path, ...]:
+    """The files of one's own measures that a run's setting names."""
+    return tuple(measures.files_of(spec.setting.evaluate.measures, spec.own))
 
 
 def code_of_run(composition: str, model: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:

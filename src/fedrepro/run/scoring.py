@@ -11,15 +11,15 @@ from fedrepro.data.tensors.samples import Samples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Given
 from fedrepro.engine.evaluate import Score, evaluate, score
-from fedrepro.engine.method import LOSS
+from fedrepro.engine.method import LOSS, Method, name_of
 from fedrepro.engine.processes import Stacked, deal
 from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
 from fedrepro.engine.tree import Tree
-from fedrepro.run import over_clients
+from fedrepro.measures import over_clients
 from fedrepro.run.assembly import Plan
 from fedrepro.run.record import MIXTURE_COLUMNS, Rows
 from fedrepro.run.state import State
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 # Between the shared model (0) and the client's own (1), for methods whose clients mix the two.
 MIXTURES = tuple(number / 10 for number in range(11))
@@ -92,7 +92,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         "bytes_up": 0 if federation.method.pooled else played.bytes_up,
     }
     if plan.personal:
-        row |= _record_clients(plan, state, ctx)
+        row |= _record_clients(plan, state, ctx, played)
     else:
         _record_updates(plan, state, played)
     classifies = federation.method.classifies
@@ -112,10 +112,52 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
     if plan.test is not None and plan.teaches:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
+    row |= _of_round(plan, ctx, state.server, played)
     state.rounds.add(row | dict(federation.method.numbers(ctx, state.server)))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
+
+
+def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
+    """What the setting names: reported by the server, or of its model on all test samples."""
+    method, test = plan.federation.method, plan.test
+    found = {each.name: math.nan for each in plan.of_round}
+    reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
+    computed = {each.name: each.checked for each in plan.of_round if each.from_outputs}
+    if computed and test is not None and method.classifies:
+        params, task = method.model(ctx, server, {}), ctx.task._replace(measures=computed)
+        parts = plan.group_tests or [test]
+        scores = [evaluate(ctx.net, task, params, each, len(each), True) for each in parts]
+        found |= {name: float(np.mean([each.more[name] for each in scores])) for name in computed}
+    return found | {name: reported[name] for name in found if name in reported}
+
+
+def _of_clients(plan: Plan, played: Round) -> Callable[[int], dict[str, float]]:
+    """Client -> what it reported of what the setting names; NaN where it took no part."""
+    method, cohort = plan.federation.method, played.cohort
+    found: dict[str, dict[int, float]] = {}
+    for name in plan.reported:
+        values = [_number(method, name, leaf) for leaf in played.of_clients.get(name, ())]
+        found[name] = dict(zip(cohort, values, strict=False))
+
+    def of(client: int) -> dict[str, float]:
+        holder = _holder(plan.federation, client)
+        return {name: values.get(holder, math.nan) for name, values in found.items()}
+
+    return of
+
+
+def _number(method: Method, name: str, leaf: Tensor) -> float:
+    """What a method reports for the record.
+
+    Raises:
+        UserError: where that is not one number.
+    """
+    if leaf.numel() != 1:
+        shape = f"a tensor of shape {tuple(leaf.shape)}"
+        raise bad_value(f"method {name_of(method)}", f"metrics.{name}", shape, "one number")
+    return float(leaf)
 
 
 @torch.no_grad()
@@ -129,7 +171,7 @@ def _score_ensemble(
     return {"ensemble_loss": found.loss, "ensemble_accuracy": found.accuracy}
 
 
-def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
+def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> dict[str, float]:
     """Every client's scores on its own samples; returns what they come to."""
     federation, number = plan.federation, state.done
 
@@ -144,7 +186,7 @@ def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
 
     scores = scored(plan.client_tests)
     kept = scored(plan.client_validations)
-    taken = participations(federation, number)
+    taken, reported = participations(federation, number), _of_clients(plan, played)
     state.clients.extend(
         {
             "round": number,
@@ -156,6 +198,7 @@ def _record_clients(plan: Plan, state: State, ctx: Context) -> dict[str, float]:
             "accuracy": score.accuracy,
             **score.more,
             **(_of_validation(kept[client]) if kept else {}),
+            **reported(client),
         }
         for client, score in enumerate(scores)
     )
@@ -176,12 +219,14 @@ def _of_validation(score: Score) -> dict[str, float]:
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
     """How far each client of the cohort moved."""
+    reported = _of_clients(plan, played)
     state.clients.extend(
         {
             "round": state.done,
             "client": client,
             "train_samples": plan.federation.clients.sizes[client],
             "update_norm": norm,
+            **reported(client),
         }
         for client, norm in zip(played.cohort, update_norms(played.reports), strict=True)
     )

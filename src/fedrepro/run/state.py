@@ -51,12 +51,13 @@ def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ..
     own = tuple(federation.method.numbers(federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.teaches else own
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
+    own = (*own, *(each.name for each in plan.of_round if each.name not in own))
     if not plan.personal:
-        return (*ROUND_COLUMNS, *own), CLIENT_COLUMNS
+        return (*ROUND_COLUMNS, *own), (*CLIENT_COLUMNS, *plan.reported)
     further = tuple(federation.context.task.measures)
     over = tuple(f"{kind}_{name}" for name in further for kind in ("client", "test"))
     clients = (*PERSONAL_CLIENT_COLUMNS, *further)
     if plan.client_validations:
         scores = ("samples", "loss", "accuracy", *further)
         clients = (*clients, *(f"validation_{name}" for name in scores))
-    return (*PERSONAL_ROUND_COLUMNS, *over, *own), clients
+    return (*PERSONAL_ROUND_COLUMNS, *over, *own), (*clients, *plan.reported)

@@ -1,4 +1,4 @@
-"""Files of one's own: methods, models and partition schemes, which are found by their file's name.
+"""Files of one's own: methods, models, partition schemes and measures, found by their file's name.
 
 config/config.yaml names a folder of each (``own``); they travel with the workbench that was loaded
 and the runs that it describes, so that two workbenches in one process each have their own.
@@ -21,7 +21,7 @@ from typing import Literal
 
 from fedrepro.support.errors import UserError, bad_value
 
-Kind = Literal["methods", "models", "partitions"]
+Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
 
 
@@ -44,18 +44,18 @@ class Folders:
     methods: Path | None = None
     models: Path | None = None
     partitions: Path | None = None
+    measures: Path | None = None
 
     def of(self, kind: Kind) -> Path | None:
-        """The folder of one's own methods, models or partition schemes, if there is one.
+        """The folder of what is one's own of a kind, if there is one.
 
         Raises:
             UserError: when the environment names a folder of methods that is not there.
         """
         extra = os.environ.get(VARIABLE) if kind == "methods" else None
         if not extra:
-            return {"methods": self.methods, "models": self.models, "partitions": self.partitions}[
-                kind
-            ]
+            found: Path | None = getattr(self, kind)
+            return found
         if not Path(extra).is_dir():
             raise bad_value("environment", VARIABLE, extra, "a folder of method files")
         return Path(extra)

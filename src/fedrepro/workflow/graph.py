@@ -11,6 +11,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedrepro.analysis.studies import file_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
@@ -30,6 +32,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
+from fedrepro.measures import registry as measures
 from fedrepro.methods._files import module_files, part_files
 from fedrepro.models._registry import INCEPTION, module_file
 from fedrepro.run import fingerprint, numerics
@@ -293,7 +296,7 @@ class Graph:
         other = [name for each in settings if (name := self.bench.stands_in_for(each))]
         specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
         today = [numerics.of_run(spec) for spec in specs]  # whose numbers have a verdict
-        text = f"{table.table.model_dump_json()} {self._definitions(table)} {today}"
+        text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
         return fingerprint.of_text(f"{text} {other}" if other else text)
 
     def _definitions(self, target: Target) -> list[str]:
@@ -374,13 +377,22 @@ class Graph:
             case ComputedTarget():
                 return target.spec.model_dump_json()
             case FigureTarget():
-                return f"{target.figure.model_dump_json()} {self._definitions(target)}"
+                return f"{self._asked(target.figure)} {self._definitions(target)}"
             case SearchTarget():
-                return f"{target.search.model_dump_json()} {self._definitions(target)}"
+                return f"{self._asked(target.search)} {self._definitions(target)}"
             case TableTarget():
                 settings = {cell.setting for cell in target.cells}
                 return " ".join(self.bench.setting(name).note for name in sorted(settings)).strip()
         return ""
+
+    def _asked(self, item: BaseModel) -> str:
+        """What is said of a table, figure or search, its measures of one's own included."""
+        text = item.model_dump_json()
+        mine = [name for name in self.bench.own.files("measures") if f'"{name}"' in text]
+        if not mine:
+            return text
+        files = measures.files_of(mine, self.bench.own)
+        return f"{text} {fingerprint.of_closure(files, fingerprint.HANDLING)}"
 
     def pages(self) -> list[str]:
         return [str(target.page) for target in self.bench.targets().values()]

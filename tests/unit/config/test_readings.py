@@ -9,8 +9,8 @@ import pytest
 
 from fedrepro.check.world import federation
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting
-from fedrepro.config.tables import OverClients
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.worlds import assert_close, federation, play
 from torch import Tensor
 from torch.func import vmap
 
@@ -12,7 +13,6 @@ from fedrepro.engine import internals, tree
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.support.rng import stream
-from support.worlds import assert_close, federation, play
 
 FOREACH = ("add", "add_", "mul_", "lerp_", "sqrt", "div_", "addcmul_", "addcdiv_")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from fedrepro.engine import metrics
-from fedrepro.run import over_clients
+from fedrepro.measures import over_clients
 
 NAN = float("nan")
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.analysis.landscape import average_of
+from fedrepro.check.world import data, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import context_of, own_of, steps_of

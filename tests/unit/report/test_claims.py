@@ -189,7 +189,7 @@ def judge(
     papers = Published(
         tuple(
             PrintedCell(**PLACE, setting=setting, method=method, mean=mean, std=None, text="",
-                        decimals=1, doubt="")
+                        decimals=1, doubt="", kind=published.PrintedMetric())
             for setting in SETTINGS for method, mean in (("A", 2.0), ("B", 1.0))
         ),
         {"s": published.System.model_validate({

@@ -13,15 +13,16 @@ import torch
 from torch.nn import functional
 
 from fedrepro.config.loading import load
+from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting, StepDecay
-from fedrepro.config.tables import OverClients, Table
+from fedrepro.config.tables import Table
 from fedrepro.config.targets import ComputedTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
-from fedrepro.report.cells.measures import last, measure_of
+from fedrepro.report.cells.last_rounds import last
 from fedrepro.report.papers import published
 from fedrepro.run import assembly as plan
 from fedrepro.run import runner
@@ -183,7 +184,7 @@ def test_measures_over_clients(tmp_path: Path) -> None:
 
     def values(over: str, weighted: bool = True) -> list[float]:
         metric = {"of": "auroc", "over_clients": over, "weighted": weighted}
-        series = measure_of(validate(OverClients, metric, "test")).series(record)
+        series = validate(OverClients, metric, "test").reading.series(record)
         assert [number for number, _ in series] == [1, 2]
         return [value for _, value in series]
 
@@ -194,7 +195,7 @@ def test_measures_over_clients(tmp_path: Path) -> None:
     assert values("gap") == pytest.approx([20, 40])
     assert values("gini")[1] == pytest.approx(100 * 0.4 / (2 * 1.4))
     assert last([(1, 3.0), (2, float("nan"))], 1) is None
-    assert not measure_of(OverClients(of="top5", over_clients="gap")).series(record)
+    assert not OverClients(of="top5", over_clients="gap").reading.series(record)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_a_wrong_metric() -> None:
     table = {"title": "t", "rows": [{"label": "r", "setting": "s"}]}
     table["columns"] = [{"label": "c", "method": "fedavg"}]
     for metric, line in (
-        ("acuracy", "metric: 'acuracy': expected one of accuracy, distillation_loss, "),
+        ("acuracy", "metric: 'acuracy': expected one of accuracy, critic_loss, "),
         ({"of": "auroc", "over_clients": "avg"}, "metric.over_clients: 'avg': expected one of"),
     ):
         with pytest.raises(UserError, match=line):

@@ -142,9 +142,9 @@ def test_given_runs_count_among_the_costs(bench: Workbench) -> None:
 def test_a_column_that_nobody_has_words_for_is_drawn_with_its_name(bench: Workbench) -> None:
     write_all(bench)
     path = bench.root / FEDGO.folder
-    add_columns(path, some_accuracy=[0.25, 0.5])
+    add_columns(path, some_share=[0.25, 0.5])
     text = page_of(bench, FEDGO)
-    assert "Some accuracy by round, setting fedgo/digits-demo: it ends at 50 %." in text
+    assert "Some share by round, setting fedgo/digits-demo: it ends at 0.5." in text
 
 
 def test_one_round_with_images_has_no_course(bench: Workbench) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.tables import Least, Reached, RoundsTo, Summary
+from fedrepro.config.metrics import ACCURACY, Least, OfRounds, Reached, RoundsTo
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Run
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.registry import SETS
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
-from fedrepro.report.cells.measures import QUALITY
 from fedrepro.report.cells.readings import answers_of
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
@@ -178,7 +179,7 @@ def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: P
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5), more=more)
     write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5))
     for name, value in (("ensemble_accuracy", 75), ("ensemble_loss", 1.5)):
-        first, second = cells(with_metric(bench, name), papers, "paper")[:2]  # type: ignore[arg-type]
+        first, second = cells(with_metric(bench, OfRounds(name=name)), papers, "paper")[:2]
         assert first.paper.mean == pytest.approx(value)
         words = name.replace("ensemble_", "ensemble's ")
         assert second.paper.hole == f"seed 1 the method has no {words}"
@@ -208,8 +209,8 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     first, second, *rest = table.columns
     other = DEMO.partition("/")[2]
     row = table.rows[0].model_copy(update={"instead": {second.label: other}})
-    columns = [first.model_copy(update={"metric": "loss"}), second, *rest]
-    table = table.model_copy(update={"rows": [row], "columns": columns, "metric": "accuracy"})
+    columns = [first.model_copy(update={"metric": OfRounds(name="loss")}), second, *rest]
+    table = table.model_copy(update={"rows": [row], "columns": columns, "metric": ACCURACY})
     tables = {"table_1": table}
     bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
     write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5))
@@ -451,7 +452,7 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:
-    rising = {name for name, (_, _, more) in QUALITY.items() if more}
-    assert {name for name in QUALITY if name.endswith("accuracy")} < rising
+    rising = {name for name, measure in SETS.items() if measure.rising}
+    assert {name for name in SETS if name.endswith("accuracy")} < rising
     assert {"one_epoch", "test_one_epoch", "precision", "nearest"} < rising
     assert not rising & {"accuracy_std", "one_epoch_std", "fid", "stand_in", "membership"}

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fedrepro.report.papers.estimate import Estimate, Residual
-from fedrepro.report.papers.published import PrintedCell, Spread
+from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
 from fedrepro.report.papers.verdict import judge, judge_computed, rule_in_words, tolerance
 
 NO_SPREAD = Spread(over="none", source="one seed")
@@ -22,7 +22,11 @@ DRAW_OF_3 = T_2 * math.sqrt(4 / 3)
 def printed(
     mean: float | None = 80.0, std: float | None = None, metric: str = "acc1", decimals: int = 2
 ) -> PrintedCell:
-    return PrintedCell("s", "table_1", "1", "d", "c", "m", metric, mean, std, "", decimals, "")
+    kind = PrintedMetric(
+        unit={"acc1": "percent", "worst10": "percent", "ece": "fraction"}.get(metric, "own")
+    )
+    place = ("s", "table_1", "1", "d", "c", "m", metric)
+    return PrintedCell(*place, mean, std, "", decimals, "", kind)
 
 
 def test_estimate_by_students_t() -> None:

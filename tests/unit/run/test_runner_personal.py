@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.report.cells.measures import mixed
+from fedrepro.measures.clients import mixed
 from fedrepro.run import runner
 from fedrepro.support.errors import UserError
 from support.tiny_run import CLIENTS, carry_out, run_spec

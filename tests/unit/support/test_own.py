@@ -82,6 +82,7 @@ def test_two_workbenches_in_one_process_have_each_their_own(
     [
         ("models/small_mlp.py", "nn.ReLU()", "nn.Tanh()"),
         ("methods/my_prox.py", "self.mu / 2", "self.mu"),
+        ("measures/macro_recall.py", "hit[targets == label].mean()", "hit[targets == label].min()"),
     ],
 )
 def test_what_is_of_ones_own_is_part_of_a_runs_identity(

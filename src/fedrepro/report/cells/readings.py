@@ -4,7 +4,6 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from fedrepro.config.settings import RELEASED
-from fedrepro.config.tables import OverClients
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods._facts import departures_of
@@ -66,8 +65,7 @@ def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[
     parts = {
         "settings": cell.setting.endswith(RELEASED),
         "methods": any(released for _, released in split(composition)),
-        "scoring": isinstance(metric, OverClients)
-        and (metric.mix == "released" or metric.of.endswith("_batch")),
+        "scoring": metric.as_released,
     }
     return tuple(name for name, is_so in parts.items() if is_so)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from fedrepro.config.searches import Candidate
 from fedrepro.config.targets import SearchTarget, Trial
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Reading, Record, Series
 from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.measures import Measure, measure_of
 from fedrepro.report.cells.tables import result_of
 from fedrepro.run.results import RunRecord
 
@@ -55,11 +55,11 @@ def compute(workbench: Workbench, target: SearchTarget) -> list[Found]:
     Raises:
         UserError: when a run's files are damaged.
     """
-    measure = measure_of(target.search.metric)
+    measure = target.search.metric.reading
     return [_found(workbench, target, trial, measure) for trial in target.trials]
 
 
-def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Measure) -> Found:
+def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Reading) -> Found:
     kept = on_validation(measure)
     tried = []
     for candidate in trial.candidates:
@@ -84,10 +84,11 @@ def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Me
     )
 
 
-def on_validation(measure: Measure) -> Measure:
+def on_validation(measure: Reading) -> Reading:
     """The same measure of what clients keep for validation; it sees no test score of a run."""
 
-    def series(record: RunRecord) -> list[tuple[float, float]]:
+    def series(record: Record) -> Series:
+        assert isinstance(record, RunRecord)
         return measure.series(replace(record, scored_on="validation"))
 
     return replace(measure, series=series, without="has no validation scores")

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fedrepro.config.metrics import MetricKind
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.tables import Metric, OverClients, RoundsTo, Summary
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Cell, Run, TableTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Reading
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -18,7 +20,7 @@ from fedrepro.report.cells.cell import (
     TableColumn,
     TableRow,
 )
-from fedrepro.report.cells.measures import Measure, fewer, last, measure_of, until
+from fedrepro.report.cells.last_rounds import fewer, last, until
 from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
@@ -39,7 +41,7 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
     paper = workbench.table(target.system, target.item, "paper")
     rows = []
     for row in table.rows:
-        measure = measure_of(table.metric_of(row))
+        measure = table.metric_of(row).reading
         setting = f"{target.system}/{row.setting}"
         demo = f"{target.system}/{row.demo}" if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
@@ -86,7 +88,7 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
     return published.find(target.system, target.table.published.table, wanted)
 
 
-def value_of(record: RunRecord, measure: Measure, summary: Summary) -> float | None:
+def value_of(record: RunRecord, measure: Reading, summary: Summary) -> float | None:
     """What a run's curve comes to, in printed units; None without a number."""
     if record.state != "finished":
         return None
@@ -152,7 +154,7 @@ def _cell(
     residual = None
     if printed and _on_own_splits(printed, paper, published):
         residual = residuals.get((printed.row, _is_released(paper)))
-    other_kind = measure_of(target.table.metric_of(cell.row, cell.column)).apart
+    other_kind = target.table.metric_of(cell.row, cell.column).reading.apart
     other_data = workbench.stands_in_for(paper.setting) or ""
     apart = f"Trained on data that stand in for {other_data}." if other_data else ""
     verdict = _verdict(published, printed, paper, residual, other_kind or apart)
@@ -167,11 +169,7 @@ def _cell(
 def _selection(target: TableTarget, cell: Cell) -> str:
     """What was chosen on test data, in words."""
     metric = target.table.metric_of(cell.row, cell.column)
-    words = {
-        "best": "the mixture that is best on average is chosen on test samples",
-        "released": "each client's mixture is chosen on its own test samples",
-    }
-    found = [words[metric.mix]] if isinstance(metric, OverClients) and metric.mix in words else []
+    found = [metric.selection] if metric.selection else []
     if len(cell.methods) > 1:
         found.append(f"the best of {len(cell.methods)} is chosen by this very number")
     return "; ".join(found)
@@ -180,15 +178,14 @@ def _selection(target: TableTarget, cell: Cell) -> str:
 def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
     metric, summary = target.table.metric_of(cell.row, cell.column), target.table.summary
 
-    def of(methods: Sequence[str], metric: Metric) -> Result:
+    def of(methods: Sequence[str], metric: MetricKind) -> Result:
         runs = {method: cell.runs(method) for method in methods}
-        found = result_of(workbench, cell.setting, runs, measure_of(metric), summary)
+        found = result_of(workbench, cell.setting, runs, metric.reading, summary)
         absent = found.hole == NOT_RUN and not cell.awaited
         return replace(found, hole="its data are not there") if absent else found
 
-    if isinstance(metric, RoundsTo) and metric.speed_up:
-        rounds = metric.model_copy(update={"speed_up": False})
-        return _speed_up(of(cell.methods, rounds), of(cell.rivals, rounds))
+    if metric.of_both:
+        return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))
     return of(cell.methods, metric)
 
 
@@ -227,7 +224,7 @@ def result_of(
     workbench: Workbench,
     setting: str,
     runs_of: Mapping[str, Sequence[Run]],
-    measure: Measure,
+    measure: Reading,
     summary: Summary,
 ) -> Result:
     """The runs of all of a cell's methods, by seed, and the number of the best of them."""
@@ -266,14 +263,14 @@ def result_of(
     )
 
 
-def _estimate(measure: Measure, found: Sequence[tuple[RunRecord, float]]) -> Estimate:
+def _estimate(measure: Reading, found: Sequence[tuple[RunRecord, float]]) -> Estimate:
     """Of the runs of a method that have a value, of which there is at least one."""
     if measure.together is None:
         return Estimate.of([value for _, value in found])
     return Estimate(len(found), measure.together([record for record, _ in found]), None, None)
 
 
-def _run(workbench: Workbench, record: RunRecord, measure: Measure, summary: Summary) -> CellRun:
+def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Summary) -> CellRun:
     run, value, short = record.run, value_of(record, measure, summary), ""
     if record.state == "finished":
         series = until(measure.series(record), summary.up_to)

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from fedrepro.config.tables import Metric, Summary
+from fedrepro.config.metrics import Metric
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.measures.base import Reading
 from fedrepro.report.cells.tables import value_of
 from fedrepro.report.papers.published import Published, label_of
 from fedrepro.run.results import RunRecord
@@ -55,7 +56,7 @@ class Answer:
     table: str
     page: str
     places: tuple[tuple[str, str], ...]
-    measure: Measure
+    measure: Reading
     rounds: int
     value: float | None
     seed: str
@@ -101,14 +102,14 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
     """The numbers that cells take from a run; those of published settings come first."""
     groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
     for use in uses:
-        words = measure_of(use.metric).words
+        words = use.metric.reading.words
         key = use.demo, use.page, words, use.rounds, use.up_to or 0, use.seeds
         groups.setdefault(key, []).append(use)
     found = []
     for (demo, page, _, rounds, up_to, seeds), same in sorted(
         groups.items(), key=lambda item: item[0]
     ):
-        measure = measure_of(same[0].metric)
+        measure = same[0].metric.reading
         found.append(
             Answer(
                 table=same[0].table,

@@ -7,7 +7,6 @@ from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Result, TableCell
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import forest
 from fedrepro.report.papers.estimate import Estimate
 
@@ -83,7 +82,7 @@ def compare_pages(
         for index, row in enumerate(table.rows):
             cells = [cell for cell in table.cells if cell.row == index]
             metrics = [
-                measure_of(asked.metric_of(asked.rows[index], asked.columns[cell.column]))
+                asked.metric_of(asked.rows[index], asked.columns[cell.column]).reading
                 for cell in cells
             ]
             page = f"{system}/{item}.html#row-{index + 1}"

@@ -10,40 +10,6 @@ from fedrepro.report.pages.about import about
 from fedrepro.report.papers.published import PrintedCell, Published, label_of
 from fedrepro.report.papers.verdict import COMPUTED_RULE
 
-METRICS = {
-    "acc1": "Top-1 accuracy, %",
-    "acc5": "Top-5 accuracy, %",
-    "ece": "Expected calibration error",
-    "mce": "Maximum calibration error",
-    "fid": "Fréchet inception distance",
-    "avg": "Average over clients, %",
-    "worst": "Worst client, %",
-    "worst10": "Worst 10 % of clients, %",
-    "best": "Best client, %",
-    "best10": "Best 10 % of clients, %",
-    "gini_x100": "Gini coefficient × 100",
-    "accuracy_parity_gap": "Accuracy parity gap, points",
-    "mean_last10_rounds_top1_accuracy_pct": "Accuracy, mean of the last ten rounds, %",
-    "server_test_accuracy_pct": "Server model, test accuracy, %",
-    "ensemble_test_accuracy_pct": "Ensemble, test accuracy, %",
-    "ensemble_test_loss": "Ensemble, test loss",
-    "rounds_to_target": "Rounds to the target accuracy",
-    "acc_target_pct": "Target accuracy, %",
-    "speedup_vs_FMA": "Speed-up over plain averaging",
-    "cdf_response": "Response of the distribution function",
-    "loss": "Loss",
-    "num_parameters": "Parameters",
-    "MFLOPs_forward": "Multiply-adds (MACs) of a sample, millions; printed as MFLOPs",
-    "MFLOPs_client-side": "Clients, millions of FLOPs",
-    "MFLOPs_server-side": "Server, millions of FLOPs",
-    "MFLOPs_total": "Total, millions of FLOPs",
-    "MFLOPs_client_update": "A client's update, millions of FLOPs",
-    "MFLOPs_client_discriminator_training": "A client's discriminator, millions of FLOPs",
-    "MFLOPs_distillation_dataset_generation": "Making the distillation set, millions of FLOPs",
-    "MFLOPs_pseudo_labelling_and_distillation": "Labelling and distilling, millions of FLOPs",
-    "size_MB": "Size, MB",
-}
-
 
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
     """The content of the page of a published table that no experiment file covers yet."""
@@ -52,7 +18,7 @@ def printed_page(published: Published, system: str, item: str) -> dict[str, Any]
     grids = []
     for metric in dict.fromkeys(cell.metric for cell in cells):
         chosen = [cell for cell in cells if cell.metric == metric]
-        grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
+        grids.append({"metric": chosen[0].metric_in_words, **_grid(chosen)})
     words = published.words.get((system, item), ())
     return {
         "grids": grids,
@@ -87,7 +53,7 @@ def computed_page(
     else:
         for metric in dict.fromkeys(cell.metric for cell in printed):
             chosen = [cell for cell in printed if cell.metric == metric]
-            grids.append({"metric": metric_in_words(metric), **_grid(chosen)})
+            grids.append({"metric": chosen[0].metric_in_words, **_grid(chosen)})
     for grid in grids:
         grid["rows"] = [
             (key, {column: by_printed[cell] for column, cell in row.items()})
@@ -117,17 +83,13 @@ def computed_page(
     }
 
 
-def metric_in_words(metric: str) -> str:
-    return METRICS.get(metric, metric.replace("_", " "))
-
-
 def _grid_of_methods(cells: Sequence[PrintedCell]) -> dict[str, Any]:
     """Of methods and metrics; where each row has a metric of its own, that is its head."""
     rows = {(cell.method, cell.setting) for cell in cells}
     if len(rows) < len(cells):
-        grid = _grid(cells, lambda cell: metric_in_words(cell.metric), lambda cell: cell.method)
+        grid = _grid(cells, lambda cell: cell.metric_in_words, lambda cell: cell.method)
         return grid | {"head": "Method"}
-    grid = _grid(cells, lambda _: "Value", lambda cell: metric_in_words(cell.metric))
+    grid = _grid(cells, lambda _: "Value", lambda cell: cell.metric_in_words)
     return grid | {"head": "What"}
 
 

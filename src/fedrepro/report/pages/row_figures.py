@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, TableCell
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.partition import HeatMap, draw_partition
@@ -80,10 +78,7 @@ def scene_of(
         return None
     setting = next(iter(results.values())).setting
     metric = target.table.metric_of(target.table.rows[cells[0].row])
-    # What is one number of a whole run has no curve: that of what it is a number of is shown.
-    of_rounds = isinstance(metric, RoundsTo | Reached | Least)
-    metric = metric.least if isinstance(metric, Least) else "accuracy" if of_rounds else metric
-    measure = measure_of(metric)
+    measure = metric.curve.reading
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
     for pair in pairs:
@@ -92,7 +87,7 @@ def scene_of(
             runs = curves_of(workbench.root, results.get(column), measure)
             seeds = max(seeds, len(runs))
             printed = next((cell.printed for cell in cells if cell.column == column), None)
-            has_level = printed and scale == "paper" and not of_rounds
+            has_level = printed and scale == "paper" and not metric.of_a_run
             level = printed.mean if printed and has_level else None
             line = curves.average(name, runs, level) if runs else None
             if line:
@@ -100,7 +95,7 @@ def scene_of(
         if lines:
             panels.append((columns[_titled(pair)], lines))
     names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
-    limits = curves.bounds([lines for _, lines in panels]) if metric == "accuracy" else None
+    limits = curves.bounds([lines for _, lines in panels]) if metric.curve.same_axes else None
     drawn = tuple(
         Panel(
             title,

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedrepro.config.tables import Metric
-from fedrepro.report.cells.measures import Measure, measure_of
+from fedrepro.config.metrics import ACCURACY, OfRounds
+from fedrepro.measures import registry
+from fedrepro.measures.base import Measure, Reading
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import HeatMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
@@ -13,38 +14,13 @@ from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord, flatten
+from fedrepro.support.own import NONE, Folders
 
-BY_PRODUCTS: tuple[Metric, ...] = ("accuracy", "loss")  # shown where no cell asks for them
+BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown where no cell asks for them
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
 # those are drawn that a cell asks for.
 NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
 SCORES = ("test_", "client_", "validation_")
-# What methods record besides, in words; other columns are called by their names.
-WORDS = {
-    "critic_loss": (
-        "Critic's loss",
-        "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
-        "negative is near the Wasserstein distance between real and made images",
-    ),
-    "generator_loss": (
-        "Generator's loss",
-        "the mean over the round's steps of the critic's score of made images, negated; its level "
-        "has no meaning of its own, as the critic's scores have none",
-    ),
-    "distillation_loss": (
-        "Distillation loss",
-        "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
-        "pseudo-labels on its own images",
-    ),
-    "ensemble_accuracy": (
-        "Ensemble's test accuracy",
-        "of the round's clients together, as the server weighs them",
-    ),
-    "ensemble_loss": (
-        "Ensemble's test loss",
-        "of the round's clients together, as the server weighs them",
-    ),
-}
 
 
 def run_page(
@@ -54,6 +30,7 @@ def run_page(
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
     beside: Sequence[RunFile] = (),
+    folders: Folders = NONE,
 ) -> dict[str, Any]:
     """The content of a run's page: what cells take from it, its curves, its manifest, its cost.
 
@@ -62,6 +39,7 @@ def run_page(
         cells: those of tables.
         given: by need, the runs that it was given.
         beside: its files that the page links to.
+        folders: where one's own measures are.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
@@ -70,7 +48,7 @@ def run_page(
     # A chart takes a tenth of a second, and there are hundreds of runs: the first has one.
     charts = [_chart(record, answer.measure) for answer in headlines[:1]]
     asked = {answer.measure.words for answer in headlines[:1]}
-    others = [measure_of(metric) for metric in BY_PRODUCTS]
+    others = [metric.reading for metric in BY_PRODUCTS]
     by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
     # A column without any number is that of a run which has no classifier.
     last = {
@@ -86,8 +64,12 @@ def run_page(
         "methods": [part.partition("@")[0] for part in composition.split("+")],
         "charts": [panel for panel in charts if panel],
         "by_products": [panel for panel in by_products if panel],
-        "further": _further(record),
-        "words": [WORDS[name] for name in record.rounds if name in WORDS],
+        "further": _further(record, folders),
+        "words": [
+            (title_of(name, folders), measure.about)
+            for name in record.rounds
+            if (measure := _recorded(name, folders)) and measure.about
+        ],
         "sheets": sheets_of(record),
         "last": last,
         "partition": partition,
@@ -106,7 +88,7 @@ def run_page(
     }
 
 
-def _chart(record: RunRecord, measure: Measure) -> Panel | None:
+def _chart(record: RunRecord, measure: Reading) -> Panel | None:
     """A measure's curve; None without one."""
     title = measure.words[0].upper() + measure.words[1:]
     line = curves.average(title, [measure.series(record)])
@@ -116,15 +98,14 @@ def _chart(record: RunRecord, measure: Measure) -> Panel | None:
     return Panel(title, curves.draw([line], description=description, unit=measure.unit))
 
 
-def _further(record: RunRecord) -> list[Panel]:
+def _further(record: RunRecord, folders: Folders) -> list[Panel]:
     """A chart of everything that the method itself recorded of its evaluated rounds."""
     charts = []
     for name, values in record.rounds.items():
         if name in NOT_DRAWN or name.startswith(SCORES):
             continue
-        title, _ = WORDS.get(name, (name.replace("_", " ").capitalize(), ""))
-        share = name.endswith("accuracy")
-        unit, factor = ("%", 100) if share else ("", 1)
+        title, measure = title_of(name, folders), _recorded(name, folders)
+        unit, factor = (measure.unit, measure.factor) if measure else ("", 1.0)
         points = [(at, factor * y) for at, y in zip(record.rounds["round"], values, strict=True)]
         line = curves.average(title, [points])
         if line:
@@ -132,3 +113,17 @@ def _further(record: RunRecord) -> list[Panel]:
             words = f"{title} by round, setting {record.run.setting}: it ends at {end}."
             charts.append(Panel(title, curves.draw([line], description=words, unit=unit)))
     return charts
+
+
+def title_of(column: str, folders: Folders) -> str:
+    """What a column of rounds.parquet is called; one that is no known measure by its name."""
+    measure = _recorded(column, folders)
+    if measure is None:
+        return column.replace("_", " ").capitalize()
+    return measure.title or f"{measure.words[0].upper()}{measure.words[1:]}"
+
+
+def _recorded(column: str, folders: Folders) -> Measure | None:
+    """The measure that a column of rounds.parquet has."""
+    measure = registry.find(column, "round", folders=folders)
+    return measure if measure and measure.column == column else None

@@ -6,7 +6,6 @@ from typing import Any
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.cells.search import Found, Tried, compute
 from fedrepro.report.drawing.charts import matrix
 from fedrepro.report.pages.about import about
@@ -72,7 +71,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         "title": search.title,
         "views": views,
         "measure": _words(target),
-        "unit": measure_of(search.metric).unit,
+        "unit": search.metric.reading.unit,
         "summary": search.summary,
         "share": f"{100 * search.validation:g}",
         "setting": target.setting,
@@ -108,7 +107,7 @@ def _rows(found: Found) -> tuple[Row, ...]:
 
 def _words(target: SearchTarget) -> str:
     """The metric's name, for either part of the samples."""
-    return measure_of(target.search.metric).words.replace(" by test samples", " by samples")
+    return target.search.metric.reading.words.replace(" by test samples", " by samples")
 
 
 def _size_of_grid(found: Found) -> int:
@@ -134,7 +133,7 @@ def _chart(target: SearchTarget, found: Found) -> Panel | None:
         x=[plain(value) for value in searched.grid[across]],
         y=[plain(value) for value in down],
         titles=(symbol(across), symbol(further[0]) if further else ""),
-        rising=measure_of(target.search.metric).rising,
+        rising=target.search.metric.reading.rising,
         description=f"{words} on validation samples by {' and '.join(searched.grid)}; the "
         "numbers stand in the table of candidates.",
     )

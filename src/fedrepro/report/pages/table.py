@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config.tables import Least, Reached, RoundsTo
 from fedrepro.config.targets import Run, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
@@ -197,7 +195,7 @@ def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object
 def _summary(target: TableTarget, row: int) -> str:
     """How a row's curves become numbers, in words."""
     summary = target.table.summary
-    if isinstance(target.table.metric_of(target.table.rows[row]), RoundsTo | Reached | Least):
+    if target.table.metric_of(target.table.rows[row]).of_a_run:
         return ""
     last = f"mean of the last {summary.rounds} evaluated rounds"
     last = last if summary.rounds > 1 else "last evaluated round"
@@ -207,7 +205,7 @@ def _summary(target: TableTarget, row: int) -> str:
 def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
     """In what a cell differs from the others of its row."""
     metric = target.table.columns[cell.column].metric
-    notes = [measure_of(metric).words] if metric else []
+    notes = [metric.reading.words] if metric else []
     if cell.paper.setting != row.setting:
         notes.append(f"in {cell.paper.setting}")
     if cell.demo and cell.demo.setting != row.demo:

@@ -28,14 +28,21 @@ ORDER = PAPERS / "systems.yaml"
 INSIGHTS = "what_follows.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
 
-# How numbers of a printed metric are to be read: percent (100 is all), fraction (1 is all), or a
-# number of its own kind, on which a difference of one percentage point has no meaning.
-PERCENT = re.compile(
-    r"_pct$|^(acc\d|avg|worst\d*|best\d*|gini_x100|accuracy_parity_gap)$",
-)
-FRACTION = ("ece", "mce", "cdf_response")
-LESS_IS_BETTER = re.compile(r"^(ece|mce|fid|gini_x100|accuracy_parity_gap|rounds_to_target)$|loss$")
 Unit = Literal["percent", "fraction", "own"]
+
+
+class PrintedMetric(Typed):
+    """How the numbers of a printed metric are to be read.
+
+    Attributes:
+        unit: percent (100 is all), fraction (1 is all), or a number of its own kind, on which a
+            difference of one percentage point has no meaning.
+        words: above its column; by default its name.
+    """
+
+    unit: Unit = "own"
+    better: Literal["more", "less"] = "more"
+    words: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class PrintedCell:
         item: the table's name in the workflow, such as "table_2_3".
         decimals: of the printed mean.
         doubt: why the number is doubted, or "".
+        kind: what paper.yaml says of the metric.
     """
 
     system: str
@@ -63,6 +71,7 @@ class PrintedCell:
     text: str
     decimals: int
     doubt: str
+    kind: PrintedMetric
 
     @property
     def last_digit(self) -> float:
@@ -78,9 +87,11 @@ class PrintedCell:
 
     @property
     def unit(self) -> Unit:
-        if PERCENT.search(self.metric):
-            return "percent"
-        return "fraction" if self.metric in FRACTION else "own"
+        return self.kind.unit
+
+    @property
+    def metric_in_words(self) -> str:
+        return self.kind.words or self.metric.replace("_", " ")
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
@@ -119,6 +130,9 @@ class System(Typed):
         default=[], description='The paper\'s own methods; "+IMA" is a plug-in of others.'
     )
     references: list[str] = Field(default=[], description="Methods that are no rivals.")
+    metrics: dict[str, PrintedMetric] = Field(
+        default={}, description="Of all numbers in cells.csv, how they are printed."
+    )
 
 
 class Discrepancy(Typed):
@@ -221,7 +235,7 @@ class Published:
         rivals = [mean for name, mean in row.items() if (name in proposes) != own]
         if not rivals:
             return None
-        best = min if LESS_IS_BETTER.search(cell.metric) else max
+        best = min if cell.kind.better == "less" else max
         return abs(cell.mean - best(rivals))
 
     @cached_property
@@ -310,9 +324,13 @@ def load(root: Path = Path()) -> Published:
     claims: list[Claim] = []
     insights: list[Insight] = []
     for system, folder in folders.items():
-        cells += (_cell(system, row) for row in _rows(root, folder / "cells.csv"))
         about, entries = folder / "paper.yaml", folder / "discrepancies.yaml"
-        systems[system] = _entry(System, about, system, read_yaml(root / about, about))
+        paper = systems[system] = _entry(System, about, system, read_yaml(root / about, about))
+        rows = _rows(root, folder / "cells.csv")
+        if unsaid := {row["metric"] for row in rows} - {*paper.metrics}:
+            wanted = "its unit, as it is printed in cells.csv"
+            raise UserError(f"{about}: metrics.{min(unsaid)}: missing: expected {wanted}")
+        cells += (_cell(system, row, paper.metrics[row["metric"]]) for row in rows)
         ledger += (
             _entry(Discrepancy, entries, system, entry)
             for entry in read_yaml(root / entries, entries)
@@ -370,7 +388,7 @@ def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:
         raise UserError(f"{path}: {key}: {first['input']!r}: {first['msg']}") from None
 
 
-def _cell(system: str, row: Mapping[str, str]) -> PrintedCell:
+def _cell(system: str, row: Mapping[str, str], kind: PrintedMetric) -> PrintedCell:
     mean, std = row["mean"], row["std"]
     return PrintedCell(
         system=system,
@@ -379,6 +397,7 @@ def _cell(system: str, row: Mapping[str, str]) -> PrintedCell:
         std=float(std) if std else None,
         text=f"{mean} ({std})" if mean and std else mean or "empty",
         decimals=len(mean.partition(".")[2]) if "e" not in mean else 0,
+        kind=kind,
     )
 
 

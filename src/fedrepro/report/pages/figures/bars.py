@@ -3,7 +3,6 @@
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
 from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
@@ -17,7 +16,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     )
     for row in figure.rows:
         metric, setting = row.metric or figure.metric, row.setting_at(target.scale)
-        measure, found = measure_of(metric), []
+        measure, found = metric.reading, []
         for column in figure.columns:
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.tables import Metric, Place, Row, Summary
+from fedrepro.config.metrics import Metric
+from fedrepro.config.tables import Place, Row, Summary
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.cells.tables import result_of
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel
@@ -66,7 +66,7 @@ def result_at(
     """The number of a setting of the figure at its scale: of the best of some methods."""
     full = f"{target.system}/{setting}"
     runs = {name: [Run(full, name, seed) for seed in target.seeds] for name in methods}
-    return result_of(workbench, full, runs, measure_of(metric), summary)
+    return result_of(workbench, full, runs, metric.reading, summary)
 
 
 def values_of(result: Result) -> list[float]:

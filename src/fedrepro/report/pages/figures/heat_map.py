@@ -3,7 +3,6 @@
 from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import charts
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
@@ -11,7 +10,7 @@ from fedrepro.report.pages.figures.panel import Panel
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     figure = figure.at(target.scale)
-    measure = measure_of(figure.metric)
+    measure = figure.metric.reading
     unit = f", {measure.unit}" if measure.unit else ""
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
@@ -25,7 +24,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         setting = row.setting_at(target.scale)
-        measure, lines = measure_of(metric), []
+        measure, lines = metric.reading, []
         for column in figure.columns:
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)

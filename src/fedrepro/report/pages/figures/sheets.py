@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedrepro.config.figures import Sheets
 from fedrepro.config.targets import FigureTarget, Run
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import QUALITY
+from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
@@ -112,8 +112,8 @@ def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np
 
 def _shown(numbers: Mapping[str, Any]) -> Iterator[str]:
     for name in NUMBERS:
-        value, unit = numbers.get(name), QUALITY[name][1]
+        value, measure = numbers.get(name), SETS[name]
         if value is None:
             yield "–"
         else:
-            yield f"{100 * value:.1f} %" if unit == "%" else f"{value:.2f}"
+            yield f"{100 * value:.1f} %" if measure.unit == "%" else f"{value:.2f}"

@@ -3,7 +3,6 @@
 from fedrepro.config.figures import Trend
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.measures import measure_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
@@ -11,7 +10,7 @@ from fedrepro.report.pages.figures.panel import Panel
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
-    measure = measure_of(figure.metric)
+    measure = figure.metric.reading
     seeds = len(target.seeds)
     spread = "the mean over seeds, the band from the lowest to the highest" if seeds > 1 else (
         "of a single seed"

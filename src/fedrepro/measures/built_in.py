@@ -1,0 +1,223 @@
+"""The package's measures, one class each.
+
+What computes them is no part of these descriptions, so that a word makes no run again: the scores
+of models are the tasks' (:mod:`fedrepro.engine.task`), what methods record is theirs, and synthetic
+sets are judged by :mod:`fedrepro.analysis.quality`.
+"""
+
+from fedrepro.measures.base import Measure, Record
+
+
+# --- of each client, on its own test samples: columns of clients.parquet -----------------------
+class OfClient(Measure):
+    """A score of each client's model."""
+
+    per = "client"
+    weighed_by = "test_samples"
+    validated = True
+    without = "has no scores of clients"
+
+
+class Accuracy(OfClient):
+    name, words, unit, rising = "accuracy", "accuracy", "%", True
+
+
+class Top5(OfClient):
+    name, words, unit, rising = "top5", "top-5 accuracy", "%", True
+
+
+class Auroc(OfClient):
+    name, words, unit, rising = "auroc", "AUROC", "%", True
+
+
+class Loss(OfClient):
+    name, words, rising = "loss", "loss", False
+
+
+class Ece(OfClient):
+    name, words, rising = "ece", "expected calibration error", False
+
+
+class Mce(OfClient):
+    name, words, rising = "mce", "maximum calibration error", False
+
+
+class OverBatches(OfClient):
+    """A mean over mini-batches, as SuPerFed's code measures (discrepancy 24)."""
+
+    as_released = True
+    guide = "accuracy_batch"
+
+
+class AccuracyBatch(OverBatches):
+    name, words, unit, rising = "accuracy_batch", "accuracy of mini-batches", "%", True
+
+
+class Top5Batch(OverBatches):
+    name, words, unit, rising = "top5_batch", "top-5 accuracy of mini-batches", "%", True
+
+
+class EceBatch(OverBatches):
+    name, words, rising = "ece_batch", "expected calibration error of mini-batches", False
+
+
+class MceBatch(OverBatches):
+    name, words, rising = "mce_batch", "maximum calibration error of mini-batches", False
+
+
+# --- of each evaluated round: columns of rounds.parquet ----------------------------------------
+class OfRound(Measure):
+    """A number of the shared model, of the ensemble, or of the method."""
+
+    per = "round"
+
+    @property
+    def without(self) -> str:
+        return f"the method has no {self.words}"
+
+
+class SharedAccuracy(OfRound):
+    name, words, unit, rising = "accuracy", "accuracy", "%", True
+    column, without = "test_accuracy", ""
+    same_axes = validated = True
+
+
+class SharedLoss(OfRound):
+    name, words, rising = "loss", "loss", False
+    column, without = "test_loss", ""
+    validated = True
+
+
+class EnsembleAccuracy(OfRound):
+    name, words, unit, rising = "ensemble_accuracy", "ensemble's accuracy", "%", True
+    title = "Ensemble's test accuracy"
+    about = "of the round's clients together, as the server weighs them"
+
+
+class EnsembleLoss(OfRound):
+    name, words, rising = "ensemble_loss", "ensemble's loss", False
+    title = "Ensemble's test loss"
+    about = "of the round's clients together, as the server weighs them"
+
+
+class DistillationLoss(OfRound):
+    name, words, rising = "distillation_loss", "distillation loss", False
+    about = (
+        "after the server's epochs, the Kullback-Leibler divergence of the server's model from the "
+        "pseudo-labels on its own images"
+    )
+
+
+class CriticLoss(OfRound):
+    name, words, rising = "critic_loss", "critic's loss", False
+    about = (
+        "the mean over the round's steps of the critic's loss, its gradient penalty included; its "
+        "negative is near the Wasserstein distance between real and made images"
+    )
+
+
+class GeneratorLoss(OfRound):
+    name, words, rising = "generator_loss", "generator's loss", False
+    about = (
+        "the mean over the round's steps of the critic's score of made images, negated; its level "
+        "has no meaning of its own, as the critic's scores have none"
+    )
+
+
+# --- of the synthetic set that a run left: numbers of its quality.json -------------------------
+class OfSet(Measure):
+    """By one of :mod:`fedrepro.analysis.quality`'s numbers."""
+
+    per = "run"
+    without = "has not been judged"
+
+    def of_run(self, record: Record) -> float | None:
+        found: float | None = record.quality.get("numbers", {}).get(self.name)
+        return found
+
+
+class SetAccuracy(OfSet):
+    name, unit, rising = "accuracy", "%", True
+    words = "accuracy of a classifier trained on the synthetic set, over clients"
+
+
+class SetAccuracyStd(OfSet):
+    name, unit, rising = "accuracy_std", "points", False
+    words = "spread of that accuracy over clients"
+
+
+class OneEpoch(OfSet):
+    name, unit, rising = "one_epoch", "%", True
+    words = "accuracy after one epoch on the synthetic set, over clients"
+
+
+class OneEpochStd(OfSet):
+    name, unit, rising = "one_epoch_std", "points", False
+    words = "spread of that accuracy over clients"
+
+
+class SetTestAccuracy(OfSet):
+    name, unit, rising = "test_accuracy", "%", True
+    words = "accuracy of a classifier trained on the synthetic set"
+
+
+class SetTestOneEpoch(OfSet):
+    name, unit, rising = "test_one_epoch", "%", True
+    words = "accuracy after one epoch on the synthetic set"
+
+
+class Fid(OfSet):
+    name, words, rising = "fid", "Fréchet inception distance", False
+    without = "has no FID"
+    apart = (
+        "The printed FID compares 100 images in [0, 1] with the first 128 test images in "
+        "[-1, 1] (item 40); ours takes the whole test set, on one scale."
+    )
+
+
+class StandIn(OfSet):
+    name, rising = "stand_in", False
+    words = "Fréchet distance in the features of a classifier of ours, no FID"
+    apart = "It is no FID, but a distance in the features of a classifier of ours."
+
+
+class Precision(OfSet):
+    name, words, unit, rising = "precision", "precision of samples", "%", True
+
+
+class Recall(OfSet):
+    name, words, unit, rising = "recall", "recall of samples", "%", True
+
+
+class Diversity(OfSet):
+    name, unit, rising = "diversity", "%", True
+    words = "distance within a class, of that of real images"
+
+
+class FeatureDiversity(OfSet):
+    name, unit, rising = "feature_diversity", "%", True
+    words = "the same in a classifier's features"
+
+
+class Recognised(OfSet):
+    name, unit, rising = "recognised", "%", True
+    words = "images that a classifier of real ones takes for their class"
+
+
+class Nearest(OfSet):
+    name, unit, rising = "nearest", "%", True
+    words = "distance to the nearest training image, of that of real images"
+
+
+class Membership(OfSet):
+    name, unit, rising = "membership", "%", False
+    words = "area under the ROC curve of a membership attack"
+
+
+class Megabytes(OfSet):
+    name, words, unit, rising = "megabytes", "megabytes sent in a round", "MB", False
+
+
+class FedavgMegabytes(OfSet):
+    name, unit, rising = "fedavg_megabytes", "MB", False
+    words = "megabytes that FedAvg of the classifier would send"

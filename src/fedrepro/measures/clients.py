@@ -1,0 +1,106 @@
+"""Clients' values, and how they become one number."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrepro.measures import over_clients, registry
+from fedrepro.measures.base import Columns, Measure, Mix
+
+
+@dataclass(frozen=True)
+class OverAll:
+    """A number over all clients.
+
+    Attributes:
+        words: after the measure's.
+        of: values [clients], their samples or None, whether more is better -> the number.
+        even: whether it says how unlike clients are, of which less is better.
+        weighable: whether samples count.
+        bare: whether it has no unit.
+    """
+
+    words: str
+    of: Callable[[np.ndarray, np.ndarray | None, bool], float]
+    even: bool = False
+    weighable: bool = True
+    bare: bool = False
+
+    def unit(self, measure: Measure) -> str:
+        if self.bare:
+            return ""
+        return "points" if self.even and measure.unit == "%" else measure.unit
+
+    def factor(self, measure: Measure) -> float:
+        return 1.0 if self.bare else measure.factor
+
+    def rising(self, measure: Measure) -> bool:
+        return measure.rising and not self.even
+
+
+SUMMARIES: Mapping[str, OverAll] = {
+    "average": OverAll(
+        "average over clients", lambda values, sizes, rising: over_clients.average(values, sizes)
+    ),
+    "worst": OverAll(
+        "worst tenth of clients", lambda values, sizes, rising: _tenth(values, sizes, not rising)
+    ),
+    "best": OverAll(
+        "best tenth of clients", lambda values, sizes, rising: _tenth(values, sizes, rising)
+    ),
+    "gini": OverAll(
+        "Gini coefficient over clients × 100",
+        lambda values, sizes, rising: over_clients.gini(values),
+        even=True,
+        weighable=False,
+        bare=True,
+    ),
+    # Of two clients in the cross-silo tables, as a tenth is at least one; else of two tenths.
+    "gap": OverAll(
+        "best tenth of clients less the worst",
+        lambda values, sizes, rising: _tenth(values, sizes, True) - _tenth(values, sizes, False),
+        even=True,
+    ),
+}
+
+
+def _tenth(values: np.ndarray, sizes: np.ndarray | None, greatest: bool) -> float:
+    return (over_clients.best if greatest else over_clients.worst)(values, sizes)
+
+
+def by_client(
+    columns: Columns, of: str, weighed_by: str = "test_samples"
+) -> list[tuple[float, np.ndarray, np.ndarray]]:
+    """(round, values [clients], samples of theirs [clients]) of every evaluated round."""
+    rows = zip(columns["round"], columns[of], columns[weighed_by], strict=True)
+    found = []
+    for number, group in itertools.groupby(rows, key=lambda row: row[0]):
+        _, values, sizes = (np.array(column) for column in zip(*group, strict=True))
+        found.append((number, values, sizes))
+    return found
+
+
+def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
+    """Every client's value [clients] at a mixture other than the fixed one, and its test samples.
+
+    ``columns`` are those of mixtures.parquet; :data:`fedrepro.measures.base.Mix` says what they
+    mean. Of equally good weights the least counts. What is a mean over mini-batches is at the
+    mixture that is best in accuracies so counted.
+    """
+    weights = np.unique(columns["weight"])
+
+    def by_client(name: str) -> np.ndarray:
+        return np.array(columns[name]).reshape(-1, len(weights))
+
+    guide = registry.the(of, "client").guide
+    accuracy, values = by_client(guide), by_client(of)
+    sizes = by_client("test_samples")[:, 0]
+    if mix == "best":
+        return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
+    # A client without test samples has no accuracy, and chooses nothing.
+    chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
+    if of == guide:
+        return values[np.arange(len(values)), chosen], sizes
+    return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes

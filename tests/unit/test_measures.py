@@ -1,0 +1,338 @@
+"""Measures of one's own: docs/measures.md as it is written there, and what a mistake says."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow
+import pyarrow.parquet as pq
+import pytest
+import torch
+import yaml
+
+from fedrepro.cli import main as cli
+from fedrepro.cli.schema import SCHEMAS, text_of
+from fedrepro.config.loading import load
+from fedrepro.config.metrics import OfRounds, OverClients
+from fedrepro.config.targets import Run
+from fedrepro.engine.executors import Parallel, eager, sequential
+from fedrepro.engine.method import Method
+from fedrepro.engine.round import begin, play_round
+from fedrepro.measures import registry
+from fedrepro.measures.base import Measure
+from fedrepro.measures.clients import SUMMARIES
+from fedrepro.run import fingerprint, runner, scoring
+from fedrepro.run.assembly import make_plan
+from fedrepro.run.results import read_run
+from fedrepro.run.store import ClientStore
+from fedrepro.support import own
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import Graph
+from support.places import ROOT
+from support.tiny_run import dataset, partition, run_spec
+
+TEXT = (ROOT / "docs/measures.md").read_text(encoding="utf-8")
+FILES = re.findall(r"^```python\n# (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(EXPERIMENT,) = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(OWN,) = re.findall(r"^    (own: .*)$", TEXT, re.MULTILINE)
+RECORDED = "measures: [macro_recall, drift, unevenness]"
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    own.use({})
+
+
+def write(root: Path) -> Path:
+    """A workbench with what the page says, and a second setting that names no measure."""
+    (root / "config/experiments").mkdir(parents=True)
+    (root / "config/config.yaml").write_text(f"scale: paper\nseeds: {{paper: [1]}}\n{OWN}\n")
+    shutil.copy(ROOT / "config/datasets.yaml", root / "config")
+    plain = "  plain:\n    extends: watched\n    evaluate: { every: 2, clients: true }\ntables:"
+    (root / "config/experiments/mine.yaml").write_text(EXPERIMENT.replace("tables:", plain))
+    for name, text in FILES:
+        file = root / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's runs, table and figures, by the commands."""
+    root = write(tmp_path_factory.mktemp("measures"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for run in ("watched fedavg", "watched watched", "plain watched"):
+            setting, method = run.split()
+            assert cli.main(["run", f"mine/{setting}", method, "--seed", "1"]) == 0
+        assert cli.main(["table", "mine", "table_1"]) == 0
+        for item in ("table_1", "figure_1", "figure_2"):
+            assert cli.main(["page", "mine", item]) == 0
+    return root
+
+
+def columns(root: Path, setting: str, method: str, name: str) -> dict[str, np.ndarray]:
+    path = root / Run(f"mine/{setting}", method, 1).folder / f"{name}.parquet"
+    return {key: np.array(each) for key, each in pq.read_table(path).to_pydict().items()}
+
+
+def test_a_measure_is_a_column_of_the_runs_that_name_it(world: Path) -> None:
+    clients = columns(world, "watched", "watched", "clients")
+    rounds = columns(world, "watched", "watched", "rounds")
+    assert np.isfinite(clients["macro_recall"]).all()
+    # Two classes a client: recall is another number than accuracy, and on their mean near it.
+    assert (clients["macro_recall"] != clients["accuracy"]).any()
+    last = clients["round"] == 4
+    recall, sizes = clients["macro_recall"][last], clients["test_samples"][last]
+    assert rounds["client_macro_recall"][-1] == pytest.approx(recall.mean())
+    assert rounds["test_macro_recall"][-1] == pytest.approx(np.average(recall, weights=sizes))
+    # Five of ten clients report, in each of the two rounds that are evaluated.
+    assert [np.isfinite(clients["drift"][clients["round"] == t]).sum() for t in (2, 4)] == [5, 5]
+    assert (rounds["unevenness"] >= 1).all()
+    alone = columns(world, "watched", "fedavg", "clients")
+    assert np.isnan(alone["drift"]).all() and np.isfinite(alone["macro_recall"]).all()
+
+
+def test_an_editor_takes_them(world: Path) -> None:
+    schema = jsonschema.Draft202012Validator(json.loads(text_of(SCHEMAS["experiment.json"])))
+    assert not list(schema.iter_errors(yaml.safe_load(EXPERIMENT)))
+
+
+def test_all_else_is_as_without_measures(world: Path) -> None:
+    for name in ("clients", "rounds"):
+        plain = columns(world, "plain", "watched", name)
+        watched = columns(world, "watched", "watched", name)
+        assert not {"macro_recall", "drift", "unevenness"} & plain.keys()
+        for column, values in plain.items():
+            np.testing.assert_array_equal(values, watched[column], column)
+    # What is reported for the record is not sent.
+    sent = [columns(world, "watched", name, "rounds")["bytes_up"] for name in ("fedavg", "watched")]
+    np.testing.assert_array_equal(*sent)
+    models = [world / Run(f"mine/{name}", "watched", 1).folder / "model.safetensors"
+              for name in ("plain", "watched")]  # fmt: skip
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_tables_and_figures_are_made_of_it(world: Path) -> None:
+    clients = columns(world, "watched", "watched", "clients")
+    last = clients["round"] == 4
+    recall, sizes = 100 * clients["macro_recall"][last], clients["test_samples"][last]
+    table = json.loads((world / "results/tables/paper/mine/table_1.json").read_text())
+    assert [(row["metric"], row["unit"]) for row in table["rows"]] == [
+        ("macro recall, average over clients, weighted by test samples", "%"),
+        ("macro recall, worst tenth of clients, weighted by test samples", "%"),
+        ("macro recall, Gini coefficient over clients × 100", ""),
+        ("drift of clients, average over clients, weighted by training samples", ""),
+    ]
+    ours = [cell["paper"]["mean"] for cell in table["cells"] if cell["column"] == 1]
+    assert ours[0] == pytest.approx(np.average(recall, weights=sizes))
+    assert ours[1] == pytest.approx(recall.min())
+    assert 0 < ours[2] < 100
+    drift, held = clients["drift"][last], clients["train_samples"][last]
+    there = np.isfinite(drift)
+    assert ours[3] == pytest.approx(np.average(drift[there], weights=held[there]))
+    holes = [cell["paper"] for cell in table["cells"] if cell["column"] == 0]
+    assert holes[3]["hole"] == "has no drift of clients"
+    site = world / "reports/site"
+    curve = (site / "mine/figure_1.html").read_text(encoding="utf-8")
+    assert "<svg" in curve and "macro recall" in curve
+    assert "unevenness of weights" in (site / "mine/figure_2.html").read_text().lower()
+    (page,) = (site / "runs/mine/watched/watched").glob("*.html")
+    assert "Unevenness of weights" in page.read_text(encoding="utf-8")
+
+
+def code_of(root: Path) -> dict[str, str]:
+    bench = load(root)
+    runs = {name: bench.run_spec(f"mine/{name}", "watched", 1) for name in ("watched", "plain")}
+    return {name: fingerprint.of_code(spec) for name, spec in runs.items()}
+
+
+def test_only_runs_that_name_a_measure_are_made_again(root: Path, tmp_path: Path) -> None:
+    before = code_of(root)
+    definition = load(root).run_spec("mine/plain", "watched", 1).description()
+    assert "measures" not in definition["evaluate"]
+
+    other = write(tmp_path / "changed")
+    file = other / "measures/macro_recall.py"
+    file.write_text(file.read_text().replace("argmax", "argmin"))
+    changed = code_of(other)
+    assert changed["watched"] != before["watched"]
+    assert changed["plain"] == before["plain"]
+
+    more = write(tmp_path / "more")
+    (more / "measures/further.py").write_text((more / "measures/drift.py").read_text())
+    assert code_of(more) == before
+
+
+def test_a_table_is_made_again_with_its_measure(root: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other")
+    file = other / "measures/drift.py"
+    file.write_text(file.read_text().replace("rising = False", "rising = True"))
+    wildcards = type("Wildcards", (), {"system": "mine", "item": "table_1", "scale": "paper"})
+    figure = type("Wildcards", (), {"system": "mine", "item": "figure_1"})
+    found = []
+    for place in (root, other):
+        graph = Graph(load(place))
+        found.append((graph.table_definition(wildcards), graph.page_definition(figure)))
+    (table, curve), (table_after, curve_after) = found
+    assert table != table_after and curve == curve_after
+
+
+def test_reports_reach_a_wrapper_and_every_executor(root: Path) -> None:
+    """Under ima, and with clients side by side."""
+    spec = load(root).run_spec("mine/watched", "ima+watched", 1)
+    made = run_spec("fedavg").setting.model_copy(
+        update={"evaluate": spec.setting.evaluate, "rounds": 2}
+    )
+    spec = replace(spec, setting=made)
+    plan = make_plan(spec, dataset(), partition(held_out=True))
+    found = []
+    for execute in (sequential, Parallel(2), eager):
+        federation = replace(plan.federation, execute=execute)
+        server, played = play_round(
+            federation, begin(federation), ClientStore(root / str(len(found))), 0
+        )
+        assert "metrics" not in server and "metrics" not in played.reports
+        assert played.of_clients["drift"].shape == (len(played.cohort),)
+        assert played.of_round["unevenness"].numel() == 1
+        found.append(played.of_clients["drift"])
+    assert found[0].equal(found[1])
+    torch.testing.assert_close(found[0], found[2])
+
+
+def test_a_broken_off_run_goes_on_with_its_measures(root: Path) -> None:
+    """A measure per round of the shared model, one reported by clients and one by the server."""
+    (root / "measures/hits.py").write_text(
+        "from fedrepro.measures.base import Measure\n\n\nclass Hits(Measure):\n"
+        '    words, unit, rising, per = "hits", "%", True, "round"\n\n'
+        "    def of_outputs(self, outputs, targets):\n"
+        "        return (outputs.argmax(axis=1) == targets).mean()\n"
+    )
+    load(root)
+    wanted = {"measures": ["hits", "unevenness", "drift"]}
+    spec = run_spec("watched", evaluate=wanted, rounds=4, checkpoint_every=1)
+
+    def run(folder: Path, until: int = 4) -> None:
+        def report(progress: runner.Progress) -> None:
+            if progress.round > until:
+                raise KeyboardInterrupt
+
+        runner.run(spec, dataset(), partition(), folder, "code", report)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(root / "broken", until=2)
+    for name in ("broken", "whole"):
+        run(root / name)
+    for file in ("rounds.parquet", "clients.parquet", "model.safetensors"):
+        assert (root / "broken" / file).read_bytes() == (root / "whole" / file).read_bytes()
+    rounds = pq.read_table(root / "whole/rounds.parquet").to_pydict()
+    assert rounds["hits"] == pytest.approx(rounds["test_accuracy"])
+    clients = pq.read_table(root / "whole/clients.parquet").to_pydict()
+    assert clients["drift"] == pytest.approx(clients["update_norm"])
+    assert [*clients][-1] == "drift" and [*rounds][-2:] == ["hits", "unevenness"]
+
+
+def test_a_report_for_the_record_is_one_number() -> None:
+    with pytest.raises(UserError, match=r"method watched: metrics.drift: .*\(2,\).*one number"):
+        scoring._number(type("X", (Method,), {"__module__": "a.watched"})(), "drift", torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        ("config/experiments/mine.yaml", "drift, unev", "drfit, unev",
+         "evaluate.measures.1: 'drfit': expected one of drift, macro_recall, unevenness; did you "
+         "mean 'drift'?"),
+        ("config/experiments/mine.yaml", RECORDED, "measures: [accuracy]", "'accuracy': expected"),
+        ("config/experiments/mine.yaml", RECORDED, "measures: [drift, drift]", "`measures` once"),
+        ("config/experiments/mine.yaml", "clients: true, measures", "measures",
+         "`clients: true` with macro_recall"),
+        ("config/experiments/mine.yaml", "of: drift }", "of: drif }", "did you mean 'drift'"),
+        ("config/experiments/mine.yaml", "metric: unevenness", "metric: unevnness",
+         "metric: 'unevnness': expected one of accuracy, .*did you mean 'unevenness'"),
+        ("config/experiments/mine.yaml", "metric: unevenness", "metric: drift", "'drift': exp"),
+        ("measures/drift.py", "(Measure)", "", "expected one class that extends Measure, found 0"),
+        ("measures/drift.py", "rising = False", 'rising = "no"', "rising: 'no': expected True"),
+        ("measures/drift.py", 'per = "client"', 'per = "clients"',
+         "per: 'clients': expected one of client, round, run; did you mean 'client'"),
+        ("measures/drift.py", '    words = "drift of clients"\n', "", "words: None: expected"),
+        ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: expected in a measure"),
+        ("measures/macro_recall.py", "import numpy", "import numpi", "could not be imported"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(root: Path, file: str, old: str, new: str, line: str) -> None:
+    text = (root / file).read_text(encoding="utf-8")
+    assert old in text
+    (root / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError, match=line.replace("[", r"\[").replace("?", r"\?")):
+        load(root)
+
+
+def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
+    for name in ("ece", "update_norm", "test_mine"):
+        file = root / f"measures/{name}.py"
+        file.write_text((root / "measures/drift.py").read_text())
+        load(root)  # nobody asks for it
+        with pytest.raises(UserError, match=f"{name}.py: expected another name"):
+            registry.known("client")
+        file.unlink()
+
+
+def test_what_is_no_number_is_one_line(root: Path) -> None:
+    (root / "measures/nothing.py").write_text(FILES[0][1].replace("return np.mean", "np.mean"))
+    load(root)
+    with pytest.raises(UserError, match="measure nothing: of_outputs: TypeError"):
+        registry.the("nothing", "client").checked(np.eye(3), np.arange(3))
+
+
+def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
+    """It reads what runs have left, whether or not they were made with it in mind."""
+    (root / "measures/gained.py").write_text(
+        "from fedrepro.measures.base import Measure\n\n\nclass Gained(Measure):\n"
+        '    words, unit, rising, per = "accuracy gained", "points", True, "run"\n\n'
+        "    def of_run(self, record):\n"
+        '        found = record.rounds["test_accuracy"]\n'
+        "        return found[-1] - found[0]\n"
+    )
+    load(root)
+    run = Run("mine/watched", "fedavg", 1)
+    (root / run.folder).mkdir(parents=True)
+    manifest = {"status": "finished", "rounds_done": 7}
+    (root / run.folder / "manifest.json").write_text(json.dumps(manifest))
+    table = pyarrow.table({"round": [1, 7], "test_accuracy": [0.25, 0.75]})
+    pq.write_table(table, root / run.folder / "rounds.parquet")
+    metric = OfRounds(name="gained")
+    assert metric.reading.series(read_run(root, run)) == [(7.0, 50.0)]
+    assert metric.of_a_run and metric.reading.unit == "points"
+
+
+def test_the_worst_clients_of_a_falling_measure_have_most_of_it() -> None:
+    values = np.array([1.0, 2.0, 5.0])
+    worst, best, gap = (SUMMARIES[name].of for name in ("worst", "best", "gap"))
+    assert (worst(values, None, True), best(values, None, True)) == (1.0, 5.0)
+    assert (worst(values, None, False), best(values, None, False)) == (5.0, 1.0)
+    assert gap(values, None, True) == gap(values, None, False) == 4.0
+
+
+def test_every_measure_of_the_package_says_what_it_is() -> None:
+    for measures in (registry.CLIENTS, registry.ROUNDS, registry.SETS):
+        for name, measure in measures.items():
+            assert (
+                name == measure.name and measure.words and measure.per in ("client", "round", "run")
+            )
+            assert isinstance(measure.rising, bool) and isinstance(measure, Measure)
+    assert OverClients(of="ece", over_clients="gap").reading.unit == ""
+    assert OverClients(of="top5", over_clients="gap").reading.unit == "points"
