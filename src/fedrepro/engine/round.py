@@ -231,14 +231,14 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     before = CohortOwns(federation, ctx, owns, cohort)
     steps = CohortSteps(federation, ctx, cohort)
     reports, after = federation.execute(method, ctx, sent, before, steps)
-    reports, of_clients = _without_metrics(reports)
+    reports, of_clients = without_metrics(reports)
     for client, own in zip(cohort, after, strict=True):
         owns.put(client, own)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.weigh(ctx, server, reports)
         server = method.step(ctx, server, reports, weights)
-    server, of_round = _without_metrics(server)
+    server, of_round = without_metrics(server)
     return server, Round(
         cohort=cohort,
         learning_rate=float(ctx.lr),
@@ -251,7 +251,7 @@ def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> 
     )
 
 
-def _without_metrics(what: Tree) -> tuple[Tree, Mapping[str, Tensor]]:
+def without_metrics(what: Tree) -> tuple[Tree, Mapping[str, Tensor]]:
     """Reports or a state, and what they have for the record alone."""
     if METRICS not in what:
         return what, {}

@@ -26,7 +26,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, Outcome, vectorised
 from fedrepro.engine.method import Method, Wrapper
-from fedrepro.engine.round import Federation
+from fedrepro.engine.round import Federation, without_metrics
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support import own
@@ -237,6 +237,8 @@ class Watch:
         return self._of_server(given, server)
 
     def _of_step(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+        # What is for the record alone is taken out before the next round.
+        found = without_metrics(found)[0] if isinstance(found, dict) else found
         return self._of_server(given, found)
 
     _of_move = _of_step
