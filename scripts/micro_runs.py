@@ -26,13 +26,13 @@ from pydantic import TypeAdapter
 
 from fedrepro.cli.run import carry_out
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import PartitionSpec
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
-from fedrepro.methods import _registry as registry
-from fedrepro.models import _registry as models
+from fedrepro.methods import registry
+from fedrepro.models import registry as models
 from fedrepro.run import scoring
 from fedrepro.run.numerics import CORE, PARTITION
 from fedrepro.support.errors import UserError
@@ -252,7 +252,7 @@ def compositions() -> Iterator[tuple[str, str, str]]:
     """(part, setting, composition) of all methods, wrappers and server optimizers."""
     parts = registry.parts()
     for name, part in parts.items():
-        released = [f"{name}@released"] if part.cls.divergences() else []
+        released = [f"{name}@released"] if part.cls.deviations() else []
         if part.kind.startswith("server"):
             for each in (name, *released):
                 yield name, "plain", f"fedavg+{each}"
@@ -268,7 +268,7 @@ def compositions() -> Iterator[tuple[str, str, str]]:
                 yield from ((name, setting, f"{each}+{method}") for method in inner)
         else:
             setting = "everyone" if part.cls.full_participation else "plain"
-            setting = "distilled" if part.cls.needs else setting
+            setting = "distilled" if part.cls.requires else setting
             for each in (name, *released):
                 yield name, IN_A_SETTING.get(name, setting), each
 
@@ -334,7 +334,9 @@ def _run(setting: str, method: str, executor: str) -> list[str]:
 
     def watched(plan: Any, state: Any, before: Any, played: Any) -> None:
         record(plan, state, before, played)
-        clients = [tree.leaves(state.owns.get(client)) for client in state.owns.clients()]
+        clients = [
+            tree.leaves(state.client_states.get(client)) for client in state.client_states.clients()
+        ]
         rows = [
             list(zip(*each.rows, strict=True))
             for each in (state.rounds, state.clients, state.decisions)
@@ -348,7 +350,7 @@ def _run(setting: str, method: str, executor: str) -> list[str]:
         )  # fmt: skip
 
     scoring.record = watched
-    which = Run(f"{SYSTEM}/{setting}", method, SEED)
+    which = RunKey(f"{SYSTEM}/{setting}", method, SEED)
     try:
         carry_out(bench, which)
     finally:

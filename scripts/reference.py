@@ -21,15 +21,15 @@ from pathlib import Path
 from pydantic import Field
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run, Target
+from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import PAPERS, RunRecord, landed_folder, read_run
+from fedrepro.run.results import PAPERS, RunRecord, read_run, reference_folder
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
-from fedrepro.workflow.bill import measured
-from fedrepro.workflow.cost import Prices, RunCost
+from fedrepro.workflow.cost import CostModel, RunCost
+from fedrepro.workflow.estimate import measured
 
 LIST = PAPERS / "reference.yaml"
 MODEL = "model.safetensors"
@@ -43,7 +43,7 @@ class Wanted(Typed):
     columns: str = "*"
     seeds: tuple[Seed, ...] = Field(min_length=1)
 
-    def target(self, missing: Iterable[Run]) -> "Rows":
+    def target(self, missing: Iterable[RunKey]) -> "Rows":
         """They as what is planned."""
         return Rows(*self.table.split("/", 1), "paper", tuple(missing))
 
@@ -60,7 +60,7 @@ class List(Typed):
     runs: list[Wanted]
 
 
-def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
+def runs_of(bench: Workbench, wanted: Wanted) -> list[RunKey]:
     """All runs of some rows and columns, by seed, then row by row, each once.
 
     Raises:
@@ -75,7 +75,7 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[Run]:
             raise bad_value(LIST, f"{key}s", pattern, f"{key}s of {wanted.table}", labels)
     return list(
         dict.fromkeys(
-            Run(cell.setting, method, seed)
+            RunKey(cell.setting, method, seed)
             for seed in wanted.seeds
             for cell in cells
             for method in cell.methods
@@ -90,12 +90,12 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     return bool(record.manifest) and record.manifest["run"] == json.loads(json.dumps(today))
 
 
-def keep(run: Run) -> Path:
+def keep(run: RunKey) -> Path:
     """Copy a finished run's files, but for its model, to where reference results are committed.
 
     What judged its synthetic set goes with them, as it can't be judged without the model.
     """
-    folder, judged = landed_folder(run), run.analysis("quality")
+    folder, judged = reference_folder(run), run.analysis("quality")
     copies = {file: folder / file.name for file in sorted(run.folder.iterdir())}
     if judged.exists():
         copies[judged] = folder / "quality.json"
@@ -106,10 +106,10 @@ def keep(run: Run) -> Path:
     return folder
 
 
-def keep_finished(bench: Workbench, runs: Iterable[Run]) -> Iterator[Run]:
+def keep_finished(bench: Workbench, runs: Iterable[RunKey]) -> Iterator[RunKey]:
     """Keep those that are finished and not kept yet; yields the others."""
     for run in runs:
-        if is_current(bench, read_run(Path(), run, landed=True)):
+        if is_current(bench, read_run(Path(), run, reference=True)):
             continue
         if is_current(bench, read_run(Path(), run)):
             print(f"kept: {keep(run)}", flush=True)
@@ -121,10 +121,10 @@ def keep_finished(bench: Workbench, runs: Iterable[Run]) -> Iterator[Run]:
 class Rows(Target):
     """Rows and columns of a table as a target, with those of their runs that are missing."""
 
-    missing: tuple[Run, ...]
+    missing: tuple[RunKey, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunKey, ...]:
         return self.missing
 
 
@@ -142,17 +142,17 @@ def in_words(costs: Iterable[RunCost]) -> str:
 
 def main(arguments: argparse.Namespace) -> None:
     bench, wanted = load(), validate(List, read_yaml(LIST), LIST).runs
-    groups: list[tuple[Wanted, list[Run]]] = []
-    planned: set[Run] = set()
+    groups: list[tuple[Wanted, list[RunKey]]] = []
+    planned: set[RunKey] = set()
     absent: set[str] = set()
     for each in wanted:
         wanting = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
-        left = [run for run in wanting if bench.is_awaited(run.setting)]
+        left = [run for run in wanting if bench.is_required(run.setting)]
         planned.update(left)
         groups.append((each, left))
         absent.update({each.title} if wanting and not left else ())
-    prices = Prices(bench, [each.target(left) for each, left in groups])
-    costs = prices.costs(measured(prices))
+    cost_model = CostModel(bench, [each.target(left) for each, left in groups])
+    costs = cost_model.costs(measured(cost_model))
     for each, left in groups:
         nothing = "its data are not there" if each.title in absent else "all there"
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else nothing}")

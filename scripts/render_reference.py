@@ -20,7 +20,7 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs alone."""
     measure = target.table.metric_of(cell.row).reading
-    records = (read_run(Path(), run, landed=True) for run in cell.runs(cell.methods[0]))
+    records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
     found = (tables.value_of(record, measure, target.table.summary) for record in records)
     return [value for value in found if value is not None]
 
@@ -78,7 +78,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
         measure = target.table.metric_of(cell.row, cell.column).reading
         found = []
         for run in cell.runs(cell.methods[0]):
-            record = read_run(Path(), run, landed=True)
+            record = read_run(Path(), run, reference=True)
             if record.state == "diverged":
                 found.append((float("nan"), float("nan")))
             elif record.state == "finished":

@@ -26,7 +26,7 @@ from fedrepro.engine.round import play_round
 from fedrepro.run import given, manifest, numerics, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written
-from fedrepro.run.results import RunRecord, landed_runs
+from fedrepro.run.results import RunRecord, reference_runs
 from fedrepro.run.runner import data_of
 from fedrepro.run.state import first_state
 from fedrepro.run.store import ClientStore
@@ -42,7 +42,9 @@ def main(arguments: argparse.Namespace) -> None:
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     torch.set_num_threads(1)
     bench = load()
-    left = [record for record in landed_runs(Path()) if _is_wanted(bench, record, arguments.only)]
+    left = [
+        record for record in reference_runs(Path()) if _is_wanted(bench, record, arguments.only)
+    ]
     left.sort(key=_cost)
     print(f"{len(left)} to play, some {sum(map(_cost, left)) / 60:.0f} minutes of one core")
     if arguments.plan:
@@ -104,7 +106,9 @@ def replay(bench: Workbench, record: RunRecord) -> Replay:
         state = first_state(plan, ClientStore(Path(folder)))
         for _ in range(rounds):
             before = state.server
-            state.server, played = play_round(plan.federation, before, state.owns, state.done)
+            state.server, played = play_round(
+                plan.federation, before, state.client_states, state.done
+            )
             state.done += 1
             scoring.record(plan, state, before, played)
     row = dict(zip(state.rounds.columns, state.rounds.rows[0], strict=True))

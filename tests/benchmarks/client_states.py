@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
-from fedrepro.engine.round import Federation, begin, context_of, own_of, play_round
+from fedrepro.engine.round import Federation, begin, client_state_of, context_of, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
-from fedrepro.models import _registry as models
+from fedrepro.methods import registry
+from fedrepro.models import registry as models
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.store import ClientStore
 
@@ -33,13 +33,13 @@ class Timed(ClientStore):
 
     def get(self, client: int) -> Tree | None:
         start = time.perf_counter()
-        own = super().get(client)
+        client_state = super().get(client)
         self.seconds += time.perf_counter() - start
-        return own
+        return client_state
 
-    def put(self, client: int, own: Tree) -> None:
+    def put(self, client: int, client_state: Tree) -> None:
         start = time.perf_counter()
-        super().put(client, own)
+        super().put(client, client_state)
         self.seconds += time.perf_counter() - start
 
 
@@ -50,7 +50,7 @@ def world(clients: int) -> Federation:
     rng = np.random.default_rng(1)
     x = rng.integers(0, 256, (clients * SAMPLES, 1, 28, 28), dtype=np.uint8)
     y = rng.integers(0, 62, clients * SAMPLES)
-    samples = Samples(torch.from_numpy(x), torch.from_numpy(y), Scaling(None, None))
+    samples = TensorSamples(torch.from_numpy(x), torch.from_numpy(y), Scaling(None, None))
     rows = list(np.arange(clients * SAMPLES).reshape(clients, SAMPLES))
     context = Context(net=net, clients=clients, rounds=ROUNDS, optimizer=sgd(0.9, 1e-4))
     return Federation(method, context, ClientData(samples, rows), COHORT, 10, seed=1)
@@ -70,7 +70,7 @@ def main(clients: int, folder: Path) -> None:
     server, store = begin(federation), Timed(folder)
     ctx = context_of(federation, 0, list(range(COHORT)))
     for client in range(clients):  # as if each had taken part
-        store.put(client, own_of(federation, ctx, store, client))
+        store.put(client, client_state_of(federation, ctx, store, client))
     store.seconds, start = 0.0, time.perf_counter()
     for round in range(ROUNDS):
         server, _ = play_round(federation, server, store, round)

@@ -7,14 +7,14 @@ import torch
 from torch.nn import functional
 
 from benchmarks.workloads import Workload
-from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import EXECUTORS
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.task import BINARY, CLASSIFICATION
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.run.assembly import laid_out
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.store import ClientStore
@@ -104,18 +104,20 @@ class EngineLoop:
         self.federation = Federation(
             method=made,
             context=context,
-            clients=ClientData(Samples(x, y, Scaling(None, None)), list(rows)),
+            clients=ClientData(TensorSamples(x, y, Scaling(None, None)), list(rows)),
             cohort_size=workload.cohort,
             batch_size=workload.batch_size,
             seed=0,
             execute=EXECUTORS[executor](WORKERS),
         )
         self.server = begin(self.federation)
-        self.owns = ClientStore(folder)
+        self.client_states = ClientStore(folder)
         self.round = 0
 
     def run(self, rounds: int) -> None:
         """Go on from where the last call ended."""
         for _ in range(rounds):
-            self.server, _ = play_round(self.federation, self.server, self.owns, self.round)
+            self.server, _ = play_round(
+                self.federation, self.server, self.client_states, self.round
+            )
             self.round += 1

@@ -100,7 +100,7 @@ def main() -> None:
         plan = make_plan(*args, **keys)
         federation = plan.federation
         layer = type(federation.method)
-        layer.weigh = clock.counted("decisions", layer.weigh)  # type: ignore[method-assign]
+        layer.aggregation_weights = clock.counted("decisions", layer.aggregation_weights)  # type: ignore[method-assign]
         execute = clock.counted("training", federation.execute)
         return replace(plan, federation=replace(federation, execute=execute))
 

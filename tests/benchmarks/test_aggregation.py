@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from benchmarks.test_engine import conditions, record
-from fedrepro.methods.deciding.rule import Decider, Observed
+from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import play, rule_of
 
 RESULTS = Path("results/bench/aggregation.json")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 
 
 @dataclass(frozen=True)

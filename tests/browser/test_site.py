@@ -12,7 +12,7 @@ import pytest
 
 from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
-from fedrepro.config.targets import FigureTarget, Run, TableTarget
+from fedrepro.config.targets import FigureTarget, RunKey, TableTarget
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
@@ -53,9 +53,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.rmtree(root / target.runs[3].folder)
     paper = "ima/fmnist-shards2"
     for seed in (1, 2, 3):
-        constant_run(bench, Run(paper, "fedavg", seed), 0.81 + 0.001 * seed)
-    constant_run(bench, Run(paper, "ima+fedavg", 1), 0.80)
-    write_run(bench, Run(paper, "fedprox", 1), curve(9, 0.3), status="diverged", landed=True)
+        constant_run(bench, RunKey(paper, "fedavg", seed), 0.81 + 0.001 * seed)
+    constant_run(bench, RunKey(paper, "ima+fedavg", 1), 0.80)
+    write_run(bench, RunKey(paper, "fedprox", 1), curve(9, 0.3), status="diverged", reference=True)
     write_partition(bench, paper, 1)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
@@ -69,7 +69,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))
         if not isinstance(target, TableTarget):
             site.write_page(bench, target, papers)
-    site.write_site(bench, papers, described_methods(bench.own), "demo")
+    site.write_site(bench, papers, described_methods(bench.plugins), "demo")
     return root / "reports/site"
 
 

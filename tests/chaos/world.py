@@ -22,8 +22,8 @@ seeds: {demo: [1], paper: [1]}
 checkpoint_every: 4
 """
 
-# Demo-sized: a trunk and its tail, clients with states, decisions from losses, and what is made
-# before a run: 7 runs, two tables.
+# Demo-sized: a parent run and its child run, clients with states, decisions from losses, and what
+# is made before a run: 7 runs, two tables.
 EXPERIMENT = """\
 system: ima
 title: Chaos

@@ -22,9 +22,9 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
-from fedrepro.methods.deciding import linear
-from fedrepro.methods.deciding.responses import responses
-from fedrepro.methods.deciding.rule import LOSS, Decider, Observed
+from fedrepro.methods.adaptive_weighting import linear
+from fedrepro.methods.adaptive_weighting.responses import responses
+from fedrepro.methods.adaptive_weighting.rule import LOSS, Decider, Observed
 from fedrepro.methods.fedmgda import FedMGDA
 from fedrepro.methods.propfair import PropFair
 from fedrepro.methods.qfedavg import QFedAvg
@@ -179,11 +179,11 @@ def moved(method: Method, case: dict[str, Any], lr: float) -> tuple[Tree, list[f
         cohort=torch.arange(clients),
         sizes=torch.ones(clients, dtype=torch.float64),
     )
-    server = method.init(ctx, {"w": start})
+    server = method.init_server(ctx, {"w": start})
     losses = torch.tensor(case.get("losses", [1.0] * clients), dtype=torch.float64)
-    reports = {"delta": {"w": start - local}, LOSS: losses}
-    chosen, server = method.weigh(ctx, server, reports)
-    return method.step(ctx, server, reports, chosen), chosen.tolist()
+    updates = {"delta": {"w": start - local}, LOSS: losses}
+    chosen, server = method.aggregation_weights(ctx, server, updates)
+    return method.server_update(ctx, server, updates, chosen), chosen.tolist()
 
 
 @pytest.mark.parametrize("case", FAIR["qfedavg"], ids=name_of)
@@ -227,9 +227,9 @@ def test_propfair(case: dict[str, Any]) -> None:
     }
     steps = Steps(Fixed(case), [torch.arange(len(case["Y"]))], case["batch"], {})
     method = PropFair(baseline=case["M"])
-    theta, _ = descend(ctx, method.gradient, {"params": start}, {}, start, steps)
+    params, _ = descend(ctx, method.gradient, {"params": start}, {}, start, steps)
     expected = {"head.weight": case["official_w"], "head.bias": case["official_b"]}
-    for name, leaf in tree.named(theta):
+    for name, leaf in tree.named(params):
         torch.testing.assert_close(
             leaf, torch.tensor(expected[name], dtype=torch.float64), rtol=0, atol=1e-12
         )

@@ -55,7 +55,7 @@ def test_server_update(case: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Given:
+class LoadedArtifact:
     """One client's samples."""
 
     x: Tensor
@@ -81,8 +81,8 @@ NAMES = {
 def test_client_update(case: dict[str, Any]) -> None:
     """One mini-batch of six samples, a set of nine items, of which six move."""
     x, y, picked = tensor(case["X"]), torch.tensor(case["Y"]), torch.tensor(case["perm"])[:6]
-    sent = {"x": tensor(case["S"]), "y": torch.tensor(case["SY"])}
-    theta: Tree = {ours: tensor(case["init"][theirs]) for ours, theirs in NAMES.items()}
+    message = {"x": tensor(case["S"]), "y": torch.tensor(case["SY"])}
+    params: Tree = {ours: tensor(case["init"][theirs]) for ours, theirs in NAMES.items()}
     method = FedEvg(
         chain_steps=case["ld_steps"], clip=case["threshold"], synthetic=case["ce_lambda"]
     )
@@ -93,16 +93,18 @@ def test_client_update(case: dict[str, Any]) -> None:
         inputs=Inputs((1, 4, 4), 3, (0.0, 1.0)),
     )
     noise = tensor(case["eps"])
-    items, labels = sent["x"][picked], sent["y"][picked]
-    chain = method.moved(ctx, theta, items, labels, noise)
+    items, labels = message["x"][picked], message["y"][picked]
+    chain = method.moved(ctx, params, items, labels, noise)
     assert_same(chain, case["chain_final"])
-    loss = method.objective(ctx, theta, {"x": x, "y": y}, items, chain, labels)
+    loss = method.objective(ctx, params, {"x": x, "y": y}, items, chain, labels)
     assert float(loss) == pytest.approx(case["loss"], abs=1e-6)
-    steps = Steps(Given(x, y), [torch.arange(6)], 6, {"picked": picked[None], "noise": noise[None]})
-    report, own = method.local(ctx, sent, {"start": theta}, steps)
+    steps = Steps(
+        LoadedArtifact(x, y), [torch.arange(6)], 6, {"picked": picked[None], "noise": noise[None]}
+    )
+    update, client_state = method.client_update(ctx, message, {"start": params}, steps)
     for ours, theirs in NAMES.items():
-        assert_same(own["params"][ours], case["official"][theirs])
-    assert_same(report["gradient"], case["upload_grad"])
-    assert_same(report["factor"], tensor(case["upload_weight"]).flatten())
+        assert_same(client_state["params"][ours], case["official"][theirs])
+    assert_same(update["gradient"], case["upload_grad"])
+    assert_same(update["factor"], tensor(case["upload_weight"]).flatten())
     unlimited = replace(method, clip=0.0)
-    assert not torch.equal(unlimited.moved(ctx, theta, 9 * items, labels, noise), chain)
+    assert not torch.equal(unlimited.moved(ctx, params, 9 * items, labels, noise), chain)

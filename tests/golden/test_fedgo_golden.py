@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import prototypes
-from fedrepro.methods.distilling.losses import cosine, divergence, pseudo_labels
+from fedrepro.methods.distilling.losses import cosine, kl_divergence, pseudo_labels
 from fedrepro.methods.distilling.weighting import odds, uniform
 from fedrepro.methods.feddisco import coefficients, imbalance
 
@@ -58,13 +58,16 @@ def test_fedtgp() -> None:
     """One step of SGD; the released code ran in float32."""
     golden = read("fedtgp")
     shape = (len(golden["client_protos"]), golden["num_classes"], golden["feature_dim"])
-    sent, there = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape[:2], dtype=torch.bool)
+    message, there = (
+        torch.zeros(shape, dtype=torch.float64),
+        torch.zeros(shape[:2], dtype=torch.bool),
+    )
     for client, protos in enumerate(golden["client_protos"]):
         for label, values in protos.items():
-            sent[client, int(label)], there[client, int(label)] = tensor(values), True
-    gap = prototypes.margin(sent, there)
+            message[client, int(label)], there[client, int(label)] = tensor(values), True
+    gap = prototypes.margin(message, there)
     assert float(gap) == pytest.approx(golden["margin_used"], abs=1e-6)
-    assert float(prototypes.margin(sent, there, most=0.5)) == 0.5
+    assert float(prototypes.margin(message, there, most=0.5)) == 0.5
 
     net, labels = tgp_net(golden["tgp_init"]), torch.tensor(golden["labels"])
     assert_same(prototypes.generated(net), golden["generated"])
@@ -104,7 +107,7 @@ def test_feddf(temperature: int) -> None:
     labels = pseudo_labels(teachers, uniform(teachers), temperature)
 
     def loss(weight: Tensor, bias: Tensor) -> Tensor:
-        return divergence(labels, x @ weight.T + bias, temperature)
+        return kl_divergence(labels, x @ weight.T + bias, temperature)
 
     start = golden["student_init"]
     at = tensor(start["l.weight"]), tensor(start["l.bias"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
@@ -57,13 +57,13 @@ def steps_of(golden: dict[str, Any]) -> Steps:
     x = torch.tensor(golden["x"], dtype=torch.float64).flatten(0, 1)
     y = torch.tensor(golden["y"]).flatten()
     orders = [torch.arange(len(y))] * golden["E"]  # as they come: the file has no shuffling
-    return Steps(Samples(x, y, Scaling(None, None)), orders, len(golden["y"][0]), {})
+    return Steps(TensorSamples(x, y, Scaling(None, None)), orders, len(golden["y"][0]), {})
 
 
-def after(method: Method, golden: dict[str, Any], sent: Tree, start: Tree) -> Tree:
+def after(method: Method, golden: dict[str, Any], message: Tree, start: Tree) -> Tree:
     ctx = make_context(golden)
-    theta, _ = descend(ctx, method.gradient, {"params": sent}, {}, start, steps_of(golden))
-    return theta
+    params, _ = descend(ctx, method.gradient, {"params": message}, {}, start, steps_of(golden))
+    return params
 
 
 def assert_same(ours: Tree, theirs: Tree, tolerance: float = 1e-12) -> None:
@@ -85,11 +85,11 @@ def test_fedavg() -> None:
 
 def test_fedprox() -> None:
     golden = read("local_sgd_fedprox.json")
-    sent, start = as_params(golden["fedprox_global"]), as_params(golden["init"])
+    message, start = as_params(golden["fedprox_global"]), as_params(golden["init"])
     method = FedProx(mu=golden["fedprox_mu"])
-    away = tree.square_norm(tree.subtract(start, sent))
+    away = tree.square_norm(tree.subtract(start, message))
     assert float(method.mu / 2 * away) == pytest.approx(golden["fedprox_term_at_init"], abs=1e-12)
-    assert_same(after(method, golden, sent, start), as_params(golden["fedprox_final"]))
+    assert_same(after(method, golden, message, start), as_params(golden["fedprox_final"]))
 
 
 @pytest.mark.parametrize("step", ["step_cnn", "step_other"])
@@ -115,9 +115,9 @@ def test_fedasam() -> None:
 def test_fednova_local() -> None:
     golden = read("fednova.json")["local"]
     start, ctx = as_params(golden["init"]), make_context(golden)
-    report, _ = FedNova().local(ctx, {"params": start}, {}, steps_of(golden))
-    assert float(report["weight"]) == pytest.approx(golden["a_i"], abs=1e-12)
-    assert_same(report["direction"], as_params(golden["d_i"]))
+    update, _ = FedNova().client_update(ctx, {"params": start}, {}, steps_of(golden))
+    assert float(update["weight"]) == pytest.approx(golden["a_i"], abs=1e-12)
+    assert_same(update["direction"], as_params(golden["d_i"]))
 
 
 def test_fednova_gradient_weights() -> None:

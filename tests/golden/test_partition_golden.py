@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.random import RandomState
 
-from fedrepro.data.partition.dealing import dirichlet, grouped_dirichlet, shards
-from fedrepro.data.partition.dealing import labels as by_labels
+from fedrepro.data.partition.assigning import dirichlet, grouped_dirichlet, shards
+from fedrepro.data.partition.assigning import labels as by_labels
 
 FOLDER = Path(__file__).parent
 FEDLAB: dict[str, Any] = json.loads((FOLDER / "partition_fedlab.json").read_text())

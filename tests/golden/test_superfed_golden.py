@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.net import Net
@@ -56,11 +56,11 @@ def trained(case: dict[str, Any], released: bool) -> tuple[Tree, Tree]:
         weights = torch.tensor(case["lambdas"], dtype=torch.float64)
         drawn = {"lambda": weights.view(case["E"], 2) if case["layerwise"] else weights}
     orders = [torch.arange(len(y))] * case["E"]
-    steps = Steps(Samples(x, y, Scaling(None, None)), orders, len(y), drawn)
+    steps = Steps(TensorSamples(x, y, Scaling(None, None)), orders, len(y), drawn)
     federated, local = models(case["init"])
-    sent = method.send(replace(ctx, initial=federated), {"params": federated})
-    report, own = method.local(ctx, sent, {"local": local}, steps)
-    return tree.subtract(federated, report["delta"]), own["local"]
+    message = method.broadcast(replace(ctx, initial=federated), {"params": federated})
+    update, client_state = method.client_update(ctx, message, {"local": local}, steps)
+    return tree.subtract(federated, update["delta"]), client_state["local"]
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=range(len(GOLDEN["cases"])))

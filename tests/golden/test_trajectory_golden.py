@@ -57,18 +57,18 @@ def server_params(method: Method, golden: dict[str, Any], wrapped: bool) -> list
     if wrapped:
         share = golden["t_s"] / golden["rounds"]
         method = IMA(inner=method, window=golden["window"], start=share)
-    server = method.init(ctx, as_params(golden["init"]))
+    server = method.init_server(ctx, as_params(golden["init"]))
     found = []
     for round, cohort in enumerate(golden["participants"]):
         sizes = torch.tensor([prescribed.sizes[c] for c in cohort], dtype=torch.float64)
         now = replace(ctx, round=round, sizes=sizes, cohort=torch.tensor(cohort))
         # Clients report sent - theirs, so the file's movement changes its sign.
         deltas = [tree.scale(prescribed.movement(round, c), -1.0) for c in cohort]
-        reports = tree.stack(
+        updates = tree.stack(
             [_report(method, golden, c, d) for c, d in zip(cohort, deltas, strict=True)]
         )
-        weights, server = method.weigh(now, server, reports)
-        server = method.step(now, server, reports, weights)
+        weights, server = method.aggregation_weights(now, server, updates)
+        server = method.server_update(now, server, updates, weights)
         found.append(server["params"])
     return found
 

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrepro.methods.deciding import bounds, linear
-from fedrepro.methods.deciding.responses import DISTRIBUTIONS, distribution, relative, responses
-from fedrepro.methods.deciding.rule import Decider, Observed
-from fedrepro.methods.deciding.simplex import minimise_quadratic, nearest
+from fedrepro.methods.adaptive_weighting import bounds, linear
+from fedrepro.methods.adaptive_weighting.responses import (
+    DISTRIBUTIONS,
+    distribution,
+    relative,
+    responses,
+)
+from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
+from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic, nearest
 from fedrepro.papers.aaggff import hindsight
 from fedrepro.papers.aaggff.replay import play, replay, rule_of
 from support.places import ROOT

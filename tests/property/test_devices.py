@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from fedrepro.check.world import Data, Memory, federation
 from fedrepro.engine import tree
-from fedrepro.engine.context import Given
+from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation, begin, context_of, play_round
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.run import scoring
 from support import tiny_run
 from support.closeness import assert_close
@@ -48,26 +48,30 @@ class Moved(Data):
 def elsewhere(world: Federation) -> Federation:
     """A federation whose network, data and givens lie elsewhere."""
     given = {
-        name: Given(
+        name: LoadedArtifact(
             tree.apply(sent, each.tensors),
             Net(moved(each.net.module)) if each.net else None,
             each.about,
         )
-        for name, each in world.context.given.items()
+        for name, each in world.context.artifacts.items()
     }
     net = Net(moved(deepcopy(world.context.net.module)))
-    context = replace(world.context, net=net, given=given)
+    context = replace(world.context, net=net, artifacts=given)
     return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]
 
 
 def two_rounds(world: Federation) -> tuple[tree.Tree, Memory, tree.Tree]:
     """The server's state and the clients', and the model of one of them."""
-    server, owns = begin(world), Memory()
+    server, client_states = begin(world), Memory()
     for round in range(2):
-        server, played = play_round(world, server, owns, round)
+        server, played = play_round(world, server, client_states, round)
     ctx = context_of(world, 1, played.cohort)
     client = played.cohort[0]
-    return server, owns, world.method.model(ctx, server, owns.get(client) or {})
+    return (
+        server,
+        client_states,
+        world.method.eval_model(ctx, server, client_states.get(client) or {}),
+    )
 
 
 SIDE_BY_SIDE = ("scaffold", "superfed_mm")  # what an executor does is the same for all
@@ -81,26 +85,26 @@ def test_no_tensor_is_on_the_wrong_device(name: str, execute: Executor) -> None:
     def world() -> Federation:
         return federation(name, cohort=2, rounds=2, execute=execute)
 
-    expected, their_owns, model = two_rounds(world())
+    expected, their_states, model = two_rounds(world())
     with Device():
-        found, owns, our_model = two_rounds(elsewhere(world()))
+        found, client_states, our_model = two_rounds(elsewhere(world()))
         assert not tensors_here(tree.leaves(our_model))
         assert not tensors_here(tree.leaves(found["params"]))
         assert_close(tree.apply(fetched, found), expected, 0)
         assert_close(tree.apply(fetched, our_model), model, 0)
-        assert_close(tree.apply(fetched, dict(owns.known)), dict(their_owns.known), 0)
+        assert_close(tree.apply(fetched, dict(client_states.known)), dict(their_states.known), 0)
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_what_is_made_before_a_run_is_made_elsewhere(name: str) -> None:
     def all_of_it(world: Federation) -> tree.Tree:
-        server, owns = begin(world), Memory()
+        server, client_states = begin(world), Memory()
         for round in range(min(2, world.context.rounds)):
-            server, played = play_round(world, server, owns, round)
+            server, played = play_round(world, server, client_states, round)
         ctx = context_of(world, round, played.cohort)
         images, method = world.method.images(ctx, server), world.method
         shown = {} if images is None else {"images": images}
-        return {"server": server, "product": method.product(ctx, server).tensors, **shown}
+        return {"server": server, "product": method.artifact(ctx, server).tensors, **shown}
 
     expected = all_of_it(WORLDS[name]())
     with Device():

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, FEATURES, Memory, federation, play
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.dafkd import DaFKD
-from fedrepro.methods.distilling.losses import divergence
+from fedrepro.methods.distilling.losses import kl_divergence
 from fedrepro.methods.distilling.weighting import odds
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.fedgkd_plus import FedGKDPlus
@@ -44,10 +44,10 @@ def test_fedgo_uniform_is_feddf() -> None:
 
 
 def with_equal_critics(world: Federation) -> Federation:
-    given = world.context.given["discriminators"]
+    given = world.context.artifacts["discriminators"]
     alike = tree.apply(lambda leaf: leaf[:1].expand(leaf.shape).clone(), given.tensors)
-    every = {**world.context.given, "discriminators": replace(given, tensors=alike)}
-    return replace(world, context=replace(world.context, given=every))
+    every = {**world.context.artifacts, "discriminators": replace(given, tensors=alike)}
+    return replace(world, context=replace(world.context, artifacts=every))
 
 
 class BySize(FedDF):
@@ -72,13 +72,13 @@ def test_fedgkd_plus_with_gamma_0_is_feddf() -> None:
 
 def test_fedgkd_plus_sends_the_mean_of_the_last_models() -> None:
     world = federation("fedgkd_plus", method=FedGKDPlus(models=3, server_epochs=1), rounds=5)
-    server, owns, models = begin(world), Memory(), [world.initial]
+    server, client_states, models = begin(world), Memory(), [world.initial]
     for round in range(5):
         ctx = context_of(world, round, [0])
-        past = world.method.send(ctx, server)["past"]
+        past = world.method.broadcast(ctx, server)["past"]
         expected = tree.apply(lambda leaf: leaf.mean(0), tree.stack(models[-3:]))
         assert_close(past, expected)
-        server, _ = play_round(world, server, owns, round)
+        server, _ = play_round(world, server, client_states, round)
         models.append(server["params"])
 
 
@@ -89,7 +89,7 @@ def test_weights_of_fedgo_sum_to_one(weighting: str) -> None:
     method = world.method
     assert isinstance(method, FedGO)
     logits = torch.randn(
-        3, len(ctx.given["unlabelled"]), CLASSES, dtype=torch.float64,
+        3, len(ctx.artifacts["unlabelled"]), CLASSES, dtype=torch.float64,
         generator=torch.Generator().manual_seed(1),
     )  # fmt: skip
     judged = server["judged"][ctx.cohort]
@@ -146,7 +146,8 @@ def test_running_statistics_are_averaged_by_samples_then_move_with_the_student()
     ctx = context_of(still, 0, played.cohort)
     name = "body.1.running_mean"
     ends = [
-        still.method.ended(ctx, begin(still), played.reports, place)[name] for place in range(3)
+        still.method.client_model(ctx, begin(still), played.updates, place)[name]
+        for place in range(3)
     ]
     expected = torch.stack(ends).mul((ctx.sizes / ctx.sizes.sum())[:, None]).sum(0)
     torch.testing.assert_close(server["params"][name], expected)
@@ -160,11 +161,11 @@ def test_teachers_do_not_change_while_they_judge() -> None:
     world = batchnorm_world(FedDF(server_epochs=1))
     server = begin(world)
     _, played = play_round(world, server, Memory(), 0)
-    again = [leaf.clone() for leaf in tree.leaves(played.reports["delta"])]
+    again = [leaf.clone() for leaf in tree.leaves(played.updates["delta"])]
     ctx = context_of(world, 0, played.cohort)
     with torch.no_grad():
-        world.method.step(ctx, server, played.reports, ctx.sizes / ctx.sizes.sum())
-    assert all(map(torch.equal, again, tree.leaves(played.reports["delta"])))
+        world.method.server_update(ctx, server, played.updates, ctx.sizes / ctx.sizes.sum())
+    assert all(map(torch.equal, again, tree.leaves(played.updates["delta"])))
 
 
 def test_only_the_student_sees_mirrored_images() -> None:
@@ -172,7 +173,7 @@ def test_only_the_student_sees_mirrored_images() -> None:
     images = torch.zeros(40, 1, 2, 4)
     images[..., :2] = 1
     net = Net(Classifier(nn.Flatten(), nn.Linear(8, 2)))
-    ctx = Context(net=net, given={"unlabelled": Given({"x": images})}, flips=True)
+    ctx = Context(net=net, artifacts={"unlabelled": LoadedArtifact({"x": images})}, flips=True)
     seen: list[Tensor] = []
     handle = net.module.register_forward_hook(lambda module, inputs, out: seen.append(inputs[0]))
     labels = torch.full((40, 2), 0.5)
@@ -180,7 +181,7 @@ def test_only_the_student_sees_mirrored_images() -> None:
     handle.remove()
     left = torch.cat(seen)[:, 0, 0, 0]
     assert 5 < int(left.sum()) < 35
-    assert divergence(labels, torch.zeros(40, 2)) == 0
+    assert kl_divergence(labels, torch.zeros(40, 2)) == 0
 
 
 def test_prototypes_are_class_means() -> None:
@@ -204,9 +205,9 @@ def test_fedtgp_pulls_from_the_second_round_on() -> None:
 # --- the ensemble, and what is set otherwise ------------------------------------------------------
 
 
-def fresh_samples() -> Given:
+def fresh_samples() -> LoadedArtifact:
     noise = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(5))
-    return Given({"x": 2 * noise.double()})
+    return LoadedArtifact({"x": 2 * noise.double()})
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -216,12 +217,12 @@ def test_the_ensemble_on_other_samples_by_hand(weighting: str) -> None:
     server = begin(world)
     _, played = play_round(world, server, Memory(), 0)
     ctx, given = context_of(world, 0, played.cohort), fresh_samples()
-    found = world.method.ensemble(ctx, server, played.reports, played.weights, given)
-    critics, x = ctx.given["discriminators"], given.tensors["x"]
+    found = world.method.ensemble(ctx, server, played.updates, played.weights, given)
+    critics, x = ctx.artifacts["discriminators"], given.tensors["x"]
     assert critics.net is not None
     logits, scores = [], []
     for place, client in enumerate(played.cohort):
-        teacher = tree.subtract(server["params"], tree.take(played.reports["delta"], place))
+        teacher = tree.subtract(server["params"], tree.take(played.updates["delta"], place))
         logits.append(ctx.net.predict(teacher, x))
         d = critics.net.predict(tree.take(critics.tensors, client), x)[:, 0].sigmoid()
         p = logits[-1].softmax(1)
@@ -241,7 +242,7 @@ def test_the_ensemble_on_other_samples_by_hand(weighting: str) -> None:
 def test_a_byzantine_client_counts_e_times_one_whose_discriminator_says_0() -> None:
     """F.8: its discriminator gives 1 of everything, whatever it was; its classifier is honest."""
     world = federation("fedgo")
-    given = world.context.given["discriminators"]
+    given = world.context.artifacts["discriminators"]
     lying = with_liars(given, frozenset({1, 4}))
     x = fresh_samples().tensors["x"]
     for client in range(6):
@@ -249,8 +250,8 @@ def test_a_byzantine_client_counts_e_times_one_whose_discriminator_says_0() -> N
         assert outputs.shape == (30, 1)
         assert bool((outputs == 1).all()) == (client in (1, 4))
         assert client in (1, 4) or torch.equal(outputs, given.outputs(client, x))
-    every = {**world.context.given, "discriminators": lying}
-    judged = begin(replace(world, context=replace(world.context, given=every)))["judged"]
+    every = {**world.context.artifacts, "discriminators": lying}
+    judged = begin(replace(world, context=replace(world.context, artifacts=every)))["judged"]
     assert (judged[[1, 4]] == 1).all() and (judged[[0, 2, 3, 5]] < 1).all()
     none = torch.stack([torch.ones(3), torch.zeros(3)])
     weights = odds(none, torch.ones(2))
@@ -261,15 +262,15 @@ def test_one_teacher_at_a_time_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> 
     """Of 6 clients here, as of 40 with ResNet-18: each is gone when the next one is made."""
     made: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
-    ended = FedDF.ended
+    ended = FedDF.client_model
 
-    def watched(self: FedDF, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+    def watched(self: FedDF, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
         alive.append(sum(each() is not None for each in made))
-        teacher = ended(self, ctx, server, reports, place)
+        teacher = ended(self, ctx, server, updates, place)
         made.extend(map(weakref.ref, tree.leaves(teacher)))
         return teacher
 
-    monkeypatch.setattr(FedDF, "ended", watched)
+    monkeypatch.setattr(FedDF, "client_model", watched)
     play(federation("feddf", cohort=6), until=1)
     assert alive == [0] * 6
 
@@ -278,15 +279,15 @@ def test_the_student_may_follow_sgd_as_vgg11_does() -> None:
     """One step on one mini-batch, by hand: the gradient times the rate."""
     world = federation("feddf", method=FedDF())
     ctx = context_of(world, 0, [0])
-    n = len(ctx.given["unlabelled"])
+    n = len(ctx.artifacts["unlabelled"])
     labels = torch.full((n, CLASSES), 1 / CLASSES, dtype=torch.float64)
-    x = ctx.given["unlabelled"].tensors["x"]
+    x = ctx.artifacts["unlabelled"].tensors["x"]
     start = world.initial
     method = FedDF(
         server_epochs=1, server_batch=n, server_rate=0.1, server_momentum=0.9, decays=False
     )
     free = tree.apply(lambda leaf: leaf.clone().requires_grad_(), start)
-    gradient = torch.autograd.grad(divergence(labels, ctx.net(free, x)), tree.leaves(free))
+    gradient = torch.autograd.grad(kl_divergence(labels, ctx.net(free, x)), tree.leaves(free))
     expected = [
         leaf - 0.1 * slope for leaf, slope in zip(tree.leaves(start), gradient, strict=True)
     ]

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.distilling.losses import (
-    divergence,
     ensemble,
+    kl_divergence,
     pseudo_labels,
     towards_history,
 )
@@ -85,9 +85,9 @@ def test_logits_are_mixed_not_probabilities() -> None:
 def test_divergence_is_least_at_the_labels() -> None:
     labels = pseudo_labels(LOGITS, weighting.uniform(LOGITS), 2.0)
     own = ensemble(LOGITS, weighting.uniform(LOGITS))
-    assert float(divergence(labels, own, 2.0)) == pytest.approx(0, abs=1e-12)
+    assert float(kl_divergence(labels, own, 2.0)) == pytest.approx(0, abs=1e-12)
     expected = (labels * (labels.log() - (LOGITS[0] / 2).log_softmax(-1))).sum(-1).mean()
-    torch.testing.assert_close(divergence(labels, LOGITS[0], 2.0), expected)
+    torch.testing.assert_close(kl_divergence(labels, LOGITS[0], 2.0), expected)
 
 
 def test_history_term() -> None:
@@ -95,7 +95,7 @@ def test_history_term() -> None:
     past, own = LOGITS[0].clone().requires_grad_(), LOGITS[1].clone().requires_grad_()
     term = towards_history(past, own, gamma=0.2, temperature=3.0)
     labels = (past.detach() / 3).softmax(-1)
-    torch.testing.assert_close(term, 0.9 * divergence(labels, own, 3.0))
+    torch.testing.assert_close(term, 0.9 * kl_divergence(labels, own, 3.0))
     term.backward()
     assert past.grad is None and own.grad is not None and float(own.grad.abs().max()) > 0
     assert float(towards_history(past.detach(), own.detach(), gamma=0.0)) == 0

@@ -13,7 +13,7 @@ from fedrepro.check import suite
 from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.round import context_of
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from support.closeness import assert_close
 
 
@@ -24,7 +24,7 @@ def compositions() -> Iterator[str]:
     yield from methods
     yield from (f"fedavg+{name}" for name, part in parts.items() if part.kind.startswith("server"))
     for part in parts.values():
-        if part.cls.divergences() and part.kind != "pre-training":
+        if part.cls.deviations() and part.kind != "pre-training":
             before = "fedavg+" if part.kind.startswith("server") else ""
             yield f"{before}{part.name}@released"
     for wrapper in wrappers:
@@ -77,20 +77,20 @@ def test_it_learns(name: str) -> None:
 def test_a_wrapper_goes_on_from_the_method_that_it_begins_as(name: str) -> None:
     """To the bit, from any round up to the last that it names; from later ones it is another."""
     world = federation(name, {"ima": {"start": 0.7, "window": 3}})
-    inner, rounds = world.method.begins_as(world.context.rounds)
+    inner, rounds = world.method.shared_prefix(world.context.rounds)
     assert rounds == 2
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     for until in (1, rounds, rounds + 2):
         theirs, known, done = play(replace(world, method=inner), until=until)
-        begun = world.method.taken_over(context_of(world, 0, [0]), theirs)
-        resumed, resumed_owns, _ = play(world, state=(begun, known, done))
+        begun = world.method.from_parent(context_of(world, 0, [0]), theirs)
+        resumed, resumed_states, _ = play(world, state=(begun, known, done))
         if until > rounds:
             assert not torch.equal(flat(server["params"]), flat(resumed["params"]))
         else:
             assert_close(server["params"], resumed["params"], 0)
-            assert owns.known.keys() == resumed_owns.known.keys()
-            for client, own in owns.known.items():
-                assert_close(own, resumed_owns.known[client], 0)
+            assert client_states.known.keys() == resumed_states.known.keys()
+            for client, client_state in client_states.known.items():
+                assert_close(client_state, resumed_states.known[client], 0)
 
 
 def flat(params: tree.Tree) -> torch.Tensor:

@@ -11,12 +11,12 @@ from fedrepro.engine import tree
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import context_of, play_round, steps_of
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.methods.aaggff_d import AAggFFD
 from fedrepro.methods.aaggff_s import AAggFFS
+from fedrepro.methods.adaptive_weighting.rule import LOSS, MEMORY, Decider, loss_before_training
+from fedrepro.methods.adaptive_weighting.server_rate import growing
 from fedrepro.methods.afl import AFL
-from fedrepro.methods.deciding.rule import LOSS, MEMORY, Decider, loss_before_training
-from fedrepro.methods.deciding.server_rate import growing
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fedmgda import FedMGDA
 from fedrepro.methods.fedprox import FedProx
@@ -31,7 +31,7 @@ from support.tiny_run import run_spec
 
 
 class Uniform(FedAvg):
-    def weigh(self, ctx, server, reports):  # type: ignore[no-untyped-def]
+    def aggregation_weights(self, ctx, server, updates):  # type: ignore[no-untyped-def]
         return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
 
 
@@ -63,15 +63,15 @@ def test_degenerate_case(special: Method, general: Method) -> None:
 
 def test_fedmgda_without_freedom_follows_the_mean_direction() -> None:
     world = federation(method=FedMGDA(radius=0.0))
-    before, owns, _ = play(world, until=0)
+    before, client_states, _ = play(world, until=0)
     after, played = play_round(world, before, Memory(), 0)
-    moves = [tree.take(played.reports["delta"], index) for index in range(4)]
+    moves = [tree.take(played.updates["delta"], index) for index in range(4)]
     total = tree.zeros(moves[0])
     for move in moves:
         total = tree.add(total, tree.scale(move, 1 / float(tree.square_norm(move)) ** 0.5))
     expected = tree.subtract(before["params"], tree.scale(total, 1 / 4))
     assert_close(after["params"], expected)
-    assert not owns.known
+    assert not client_states.known
 
 
 @pytest.mark.parametrize("name", ["aaggff_s", "aaggff_d"])
@@ -105,12 +105,12 @@ def test_moving_average_around_a_learned_mixture() -> None:
 
 def test_loss_is_the_received_models_on_all_samples_before_training() -> None:
     world = federation("aaggff_d")
-    server, owns, _ = play(world, until=2)
-    _, played = play_round(world, server, owns, 2)
+    server, client_states, _ = play(world, until=2)
+    _, played = play_round(world, server, client_states, 2)
     for index, client in enumerate(played.cohort):
         x, y = world.clients.load(client)
         expected = nn.functional.cross_entropy(world.context.net(server["params"], x), y)
-        assert float(played.reports[LOSS][index]) == pytest.approx(float(expected), rel=1e-12)
+        assert float(played.updates[LOSS][index]) == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_loss_is_taken_in_evaluation_mode() -> None:
@@ -133,11 +133,11 @@ def test_a_loss_that_is_not_finite_teaches_nothing(name: str, bad: float) -> Non
     world = federation(name)
     server, _, _ = play(world, until=2)
     ctx = context_of(world, 2, list(range(6)))
-    reports = {
+    updates = {
         "delta": tree.apply(lambda leaf: torch.ones(6, *leaf.shape), server["params"]),
         LOSS: torch.tensor([1.0, bad, 1.0, 1.0, 1.0, 1.0]),
     }
-    weights, after = world.method.weigh(ctx, server, reports)
+    weights, after = world.method.aggregation_weights(ctx, server, updates)
     assert after is server and bool(weights.isfinite().all())
     if name != "qfedavg":
         assert weights.tolist() == pytest.approx((ctx.sizes / ctx.sizes.sum()).tolist())
@@ -181,9 +181,9 @@ def test_qfedavg_at_a_halved_rate(released: bool) -> None:
         lambda leaf: torch.randn(6, *leaf.shape, generator=generator), server["params"]
     )
     losses = torch.tensor([0.3, 1.2, 0.7, 2.0, 0.1, 0.9])
-    reports = {"delta": deltas, LOSS: losses}
-    weights, after = method.weigh(ctx, server, reports)
-    found = method.step(ctx, after, reports, weights)["params"]
+    updates = {"delta": deltas, LOSS: losses}
+    weights, after = method.aggregation_weights(ctx, server, updates)
+    found = method.server_update(ctx, after, updates, weights)["params"]
 
     lipschitz, rate = (base / first, 2 * base) if released else (2 / first, base)
     squares = sum(leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)) * lipschitz**2
@@ -231,9 +231,9 @@ def test_released_fedavg_counts_every_client_of_a_sample_the_same() -> None:
 )
 def test_every_departure_of_the_released_code_is_a_field(name: str, items: set[str]) -> None:
     cls = registry.parts()[name].cls
-    assert {each.metadata["item"] for each in cls.divergences()} == items
+    assert {each.metadata["item"] for each in cls.deviations()} == items
     released = registry.compose(f"{name}@released")[0]
-    for each in cls.divergences():
+    for each in cls.deviations():
         assert getattr(released, each.name) == each.metadata["released"] != each.default
 
 

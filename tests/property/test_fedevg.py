@@ -78,7 +78,7 @@ def test_how_alike_gradients_of_a_class_are() -> None:
     assert float(alikeness(torch.eye(3), 1)) == pytest.approx(3**-0.5)
     assert float(alikeness(torch.zeros(4, 2), 2)) == 0
     server, ctx = after(energies())
-    assert 0 < FedEvg().numbers(ctx, server)["alike"] < 1
+    assert 0 < FedEvg().metrics(ctx, server)["alike"] < 1
 
 
 def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:
@@ -86,12 +86,12 @@ def test_a_client_alone_is_plain_langevin_dynamics_on_its_energy() -> None:
     world = energies(noise=0.02)
     world = replace(world, cohort_size=1)
     server, ctx = begin(world), context_of(world, 0, [0])
-    owns = Memory()
-    after, played = play_round(world, server, owns, 0)
+    client_states = Memory()
+    after, played = play_round(world, server, client_states, 0)
     method = world.method
     assert isinstance(method, FedEvg)
-    theta = owns.known[played.cohort[0]]["params"]
-    gradient = method.energy_gradient(ctx, theta, server["x"], server["y"])
+    params = client_states.known[played.cohort[0]]["params"]
+    gradient = method.energy_gradient(ctx, params, server["x"], server["y"])
     noise = torch.randn(server["x"].shape, generator=ctx.stream("langevin"))
     moved = server["x"] - method.length(ctx) * gradient.clamp(-3, 3) + 0.02 * noise
     torch.testing.assert_close(after["x"], moved.clamp(0, 1), rtol=1e-12, atol=1e-12)
@@ -111,11 +111,11 @@ def test_steps_of_length_zero_leave_the_set() -> None:
 @pytest.mark.parametrize("options", [{}, {"reinitialise": False, "chain_steps": 2}, {"clip": 0.0}])
 def test_clients_agree_side_by_side(options: dict[str, object]) -> None:
     """Also one that has fewer samples than the set has items, or than a mini-batch."""
-    one, owns, _ = play(energies(**options))
+    one, client_states, _ = play(energies(**options))
     other, stacked, _ = play(energies(execute=eager, **options))
     assert_close(one, other)
-    for client, own in owns.known.items():
-        assert_close(own, stacked.known[client])
+    for client, client_state in client_states.known.items():
+        assert_close(client_state, stacked.known[client])
 
 
 @pytest.mark.parametrize("make", [adversaries, autoencoders])
@@ -129,47 +129,55 @@ def test_which_classifier_a_client_starts_from(reinitialise: bool) -> None:
     world = replace(energies(reinitialise=reinitialise, lr=0.0), cohort_size=6)
     _, first, _ = play(world, until=1)
     _, second, _ = play(world, until=2)
-    for client, own in first.known.items():
+    for client, client_state in first.known.items():
         same = torch.equal(
-            own["params"]["head.weight"], second.known[client]["params"]["head.weight"]
+            client_state["params"]["head.weight"], second.known[client]["params"]["head.weight"]
         )
         assert same is not reinitialise
-    assert len({float(own["params"]["head.weight"].sum()) for own in first.known.values()}) == 6
+    assert (
+        len(
+            {
+                float(client_state["params"]["head.weight"].sum())
+                for client_state in first.known.values()
+            }
+        )
+        == 6
+    )
 
 
 def test_a_client_learns_to_tell_its_classes_and_keeps_that() -> None:
     """What is scored is its own classifier; one that has never taken part has an untrained one."""
     world = replace(energies(rounds=1, lr=0.02), cohort_size=5)
     world = replace(world, context=replace(world.context, epochs=30))
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     ctx = context_of(world, 0, list(range(6)))
-    away = set(range(6)) - owns.known.keys()
+    away = set(range(6)) - client_states.known.keys()
     for client in away:
-        assert world.method.model(ctx, server, owns.get(client) or {}) is ctx.initial
+        assert world.method.eval_model(ctx, server, client_states.get(client) or {}) is ctx.initial
     assert len(away) == 1 and 3 not in away
     x, y = world.clients.samples.at(world.clients.rows(3))
-    theta = world.method.model(ctx, server, owns.known[3])
-    assert float((ctx.net(theta, x).argmax(1) == y).double().mean()) > 0.7
+    params = world.method.eval_model(ctx, server, client_states.known[3])
+    assert float((ctx.net(params, x).argmax(1) == y).double().mean()) > 0.7
 
 
 def test_no_parameter_is_sent_either_way() -> None:
     """All that a client sends fits in shape and size to the set, none of it to a network."""
     world = energies()
-    server, owns = begin(world), Memory()
-    _, played = play_round(world, server, owns, 0)
-    sent = world.method.send(context_of(world, 0, played.cohort), server)
-    shapes = {name: tuple(leaf.shape) for name, leaf in sent.items()}
+    server, client_states = begin(world), Memory()
+    _, played = play_round(world, server, client_states, 0)
+    message = world.method.broadcast(context_of(world, 0, played.cohort), server)
+    shapes = {name: tuple(leaf.shape) for name, leaf in message.items()}
     assert shapes == {"x": (ITEMS, *SHAPE), "y": (ITEMS,)}
-    shapes = {name: tuple(leaf.shape) for name, leaf in played.reports.items()}
+    shapes = {name: tuple(leaf.shape) for name, leaf in played.updates.items()}
     assert shapes == {
         "gradient": (4, ITEMS, *SHAPE), "factor": (4, ITEMS), "numbers": (4, 2),
     }  # fmt: skip
     assert played.bytes_up == 4 * 8 * (ITEMS * 6 + ITEMS + 2)
     assert played.bytes_down == 4 * 8 * (ITEMS * 6 + ITEMS)
-    told = torch.cat([leaf.flatten() for leaf in tree.leaves(played.reports)])
-    for own in owns.known.values():
-        assert own.keys() == {"params"}
-        for leaf in tree.leaves(own):
+    told = torch.cat([leaf.flatten() for leaf in tree.leaves(played.updates)])
+    for client_state in client_states.known.values():
+        assert client_state.keys() == {"params"}
+        for leaf in tree.leaves(client_state):
             assert not torch.isin(leaf, told).any()
 
 
@@ -180,18 +188,18 @@ def test_no_parameter_is_sent_either_way() -> None:
 def test_a_set_of_as_many_of_each_class(make) -> None:  # type: ignore[no-untyped-def]
     world = make()
     server, ctx = after(world)
-    product = world.method.product(ctx, server)
-    assert product.part == SAMPLES
-    assert product.about == {"classes": CLASSES, "per_class": 4}
-    assert product.tensors["x"].shape == (ITEMS, *SHAPE)
-    assert product.tensors["y"].tolist() == sorted([*range(CLASSES)] * 4)
-    assert product.tensors["y"].dtype == torch.int64
+    artifact = world.method.artifact(ctx, server)
+    assert artifact.part == SAMPLES
+    assert artifact.about == {"classes": CLASSES, "per_class": 4}
+    assert artifact.tensors["x"].shape == (ITEMS, *SHAPE)
+    assert artifact.tensors["y"].tolist() == sorted([*range(CLASSES)] * 4)
+    assert artifact.tensors["y"].dtype == torch.int64
     low, high = world.context.inputs.range or (0, 0)
-    assert low <= float(product.tensors["x"].min()) < float(product.tensors["x"].max()) <= high
+    assert low <= float(artifact.tensors["x"].min()) < float(artifact.tensors["x"].max()) <= high
     shown = world.method.images(ctx, server)
-    assert torch.equal(shown, product.tensors["x"])
+    assert torch.equal(shown, artifact.tensors["x"])
     assert all(
-        torch.tensor(value).isfinite() for value in world.method.numbers(ctx, server).values()
+        torch.tensor(value).isfinite() for value in world.method.metrics(ctx, server).values()
     )
 
 
@@ -213,9 +221,9 @@ def test_the_baselines_images_are_of_their_labels(make, name: str) -> None:  # t
     painted = tree.zeros(server["params"])
     painted[f"{name}.0.weight"][:CLASSES, -CLASSES:] = 9 * torch.eye(CLASSES)
     painted[f"{name}.2.weight"][:CLASSES, :CLASSES] = 9 * torch.eye(CLASSES)
-    product = world.method.product(ctx, {**server, "params": painted})
-    found = product.tensors["x"].flatten(1)[:, :CLASSES].argmax(1)
-    assert torch.equal(found, product.tensors["y"])
+    artifact = world.method.artifact(ctx, {**server, "params": painted})
+    found = artifact.tensors["x"].flatten(1)[:, :CLASSES].argmax(1)
+    assert torch.equal(found, artifact.tensors["y"])
 
 
 def test_fakes_are_told_to_the_discriminator_as_they_were_made() -> None:
@@ -231,7 +239,7 @@ def test_fakes_are_told_to_the_discriminator_as_they_were_made() -> None:
 def test_as_released() -> None:
     assert FedEvg().as_released() == FedEvg(last_step=1.0, schedule="ddpm", noise=1e-4)
     assert FedCGAN().as_released() == FedCGAN(labels_of_fakes="drawn")
-    assert not FedCVAE.divergences()
+    assert not FedCVAE.deviations()
 
 
 # --- energies that explode ---------------------------------------------------------------------
@@ -241,9 +249,9 @@ def test_as_released() -> None:
 def test_a_set_of_no_numbers_is_not_taken_over(bounded: bool) -> None:
     """The state is not finite, so that the run ends; the set is the last good one."""
     made = energies(bounded=bounded)
-    server, owns, _ = play(made, until=1)
+    server, client_states, _ = play(made, until=1)
     broken = replace(made, context=replace(made.context, schedule=lambda round: float("nan")))
-    ended, _ = play_round(broken, server, owns, 1)
+    ended, _ = play_round(broken, server, client_states, 1)
     assert torch.equal(ended["x"], server["x"])
     assert not ended["numbers"].isfinite().any()
 
@@ -254,27 +262,27 @@ def test_a_set_of_no_numbers_is_not_taken_over(bounded: bool) -> None:
 @pytest.mark.parametrize("last", [SpectralLinear, PowerIterationLinear])
 def test_the_last_layer_has_spectral_norm_one(last: type[SpectralLinear]) -> None:
     net = Net(energy_net(last).double())
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
     layer = net.module.head
     assert isinstance(layer, SpectralLinear)
-    wanted = torch.linalg.matrix_norm(theta["head.weight"], 2)
+    wanted = torch.linalg.matrix_norm(params["head.weight"], 2)
     for _ in range(200):  # the exact norm needs one
         with torch.no_grad():
-            net(net.bind(theta), torch.zeros(1, *SHAPE))
-        theta = tree.copy(net._bound)
+            net(net.bind(params), torch.zeros(1, *SHAPE))
+        params = tree.copy(net._bound)
     torch.testing.assert_close(layer.largest().detach(), wanted)
 
 
 def test_power_iterations_start_from_the_seed_and_stay_still_in_testing() -> None:
     net = Net(energy_net(PowerIterationLinear).double())
-    theta = net.init(stream(1, "init"))
-    assert torch.equal(theta["head.singular"], net.init(stream(1, "init"))["head.singular"])
-    assert not torch.equal(theta["head.singular"], net.init(stream(2, "init"))["head.singular"])
-    bound = net.bind(theta)
+    params = net.init(stream(1, "init"))
+    assert torch.equal(params["head.singular"], net.init(stream(1, "init"))["head.singular"])
+    assert not torch.equal(params["head.singular"], net.init(stream(2, "init"))["head.singular"])
+    bound = net.bind(params)
     net.predict(bound, torch.zeros(1, *SHAPE))
-    assert torch.equal(bound["head.singular"], theta["head.singular"])
+    assert torch.equal(bound["head.singular"], params["head.singular"])
     net(bound, torch.zeros(1, *SHAPE))
-    assert not torch.equal(bound["head.singular"], theta["head.singular"])
+    assert not torch.equal(bound["head.singular"], params["head.singular"])
 
 
 def test_power_iterations_train_one_client_after_another_only() -> None:

@@ -31,13 +31,13 @@ def test_feddisco_reports_how_far_classes_are_from_balance() -> None:
     """log(classes) of a client with one class, the divergence of its counts of any other."""
     world = federation("feddisco", cohort=6)
     ctx, server = context_of(world, 0, list(range(6))), play(world, until=0)[0]
-    sent, method = world.method.send(ctx, server), world.method
+    message, method = world.method.broadcast(ctx, server), world.method
     for client in range(6):
-        report, _ = method.local(ctx, sent, {}, steps_of(world, ctx, client))
+        update, _ = method.client_update(ctx, message, {}, steps_of(world, ctx, client))
         _, y = world.clients.load(client)
         frequencies = torch.bincount(y, minlength=CLASSES).double() / len(y)
         entropy = -sum(float(p) * math.log(p) for p in frequencies if p > 0)
-        assert float(report["imbalance"]) == pytest.approx(math.log(CLASSES) - entropy, abs=1e-6)
+        assert float(update["imbalance"]) == pytest.approx(math.log(CLASSES) - entropy, abs=1e-6)
     assert float(imbalance(torch.tensor([0.0, 7.0, 0.0]))) == pytest.approx(math.log(3))
 
 
@@ -122,18 +122,18 @@ def test_feduv_where_samples_are_alike_has_finite_gradients(samples: int) -> Non
 def test_one_pass_gives_features_and_output_and_moves_statistics_once() -> None:
     body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     net = Net(Classifier(body, nn.Linear(4, 2)))
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
     x = torch.randn(5, 3, generator=stream(1, "x"))
-    bound = net.bind(theta)
+    bound = net.bind(params)
     features, output = net.features_and_output(bound, x)
     moved = bound["body.1.running_mean"].clone()
     torch.testing.assert_close(moved, 0.1 * body[0](x).mean(0))
-    assert net.outputs(theta) == 2 and features.shape == (5, 4)
+    assert net.outputs(params) == 2 and features.shape == (5, 4)
     gradient = differentiate(
-        lambda theta: net.features_and_output(theta, x)[1].square().sum(), bound
+        lambda params: net.features_and_output(params, x)[1].square().sum(), bound
     )
-    assert gradient.keys() == net.trainable(theta).keys()
-    torch.testing.assert_close(net(net.bind(theta), x), output)
+    assert gradient.keys() == net.trainable(params).keys()
+    torch.testing.assert_close(net(net.bind(params), x), output)
 
 
 @pytest.mark.parametrize("method", [FedDisco(), FedUV()])

@@ -52,11 +52,13 @@ def test_first_round_of_scaffold_is_fedavg() -> None:
 def test_scaffold_server_variate_is_the_mean_over_all_clients(equal: bool) -> None:
     """Those that have not taken part count with a variate of zero."""
     method = Scaffold(equal_weights=equal)
-    server, owns, _ = play(federation(method=method, momentum=0.0, weight_decay=0.0), until=4)
+    server, client_states, _ = play(
+        federation(method=method, momentum=0.0, weight_decay=0.0), until=4
+    )
     total = tree.zeros(server["c"])
-    for client, own in owns.known.items():
+    for client, client_state in client_states.known.items():
         share = 1 / len(SIZES) if equal else SIZES[client] / sum(SIZES)
-        total = tree.add(total, tree.scale(own["c"], share))
+        total = tree.add(total, tree.scale(client_state["c"], share))
     assert_close(server["c"], total)
 
 
@@ -64,8 +66,8 @@ def test_scaffold_server_variate_is_the_mean_over_all_clients(equal: bool) -> No
 class OnUnequalQuadratics(Scaffold):
     """Client i has y_i / 2 |theta - x_i|^2, with x_i and y_i the same in all of its samples."""
 
-    def loss(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
-        away = tree.apply(lambda leaf: leaf - batch["x"][0, 0], theta)
+    def loss(self, ctx, message, client_state, params, batch):  # type: ignore[no-untyped-def]
+        away = tree.apply(lambda leaf: leaf - batch["x"][0, 0], params)
         return tree.square_norm(away) * batch["y"][0] / 2
 
 
@@ -104,21 +106,23 @@ def test_scaffold_after_momentum_is_scaffold_where_there_is_none() -> None:
 def test_scaffold_after_momentum_by_hand() -> None:
     """Momentum carries gradients alone; the variate is the path over k times the rate."""
     world = federation(method=Scaffold(after_momentum=True), weight_decay=0.0)
-    server, owns, _ = play(world, until=2)
-    client = next(iter(owns.known))
-    ctx, own = context_of(world, 2, [client]), owns.known[client]
-    sent, steps = world.method.send(ctx, server), steps_of(world, ctx, client)
-    report, after = world.method.local(ctx, sent, own, steps)
-    theta, velocity = sent["params"], tree.zeros(sent["params"])
-    shift = tree.subtract(sent["c"], own["c"])
+    server, client_states, _ = play(world, until=2)
+    client = next(iter(client_states.known))
+    ctx, client_state = context_of(world, 2, [client]), client_states.known[client]
+    message, steps = world.method.broadcast(ctx, server), steps_of(world, ctx, client)
+    update, after = world.method.client_update(ctx, message, client_state, steps)
+    params, velocity = message["params"], tree.zeros(message["params"])
+    shift = tree.subtract(message["c"], client_state["c"])
     for batch in steps:
-        raw = Method().gradient(ctx, sent, {}, theta, batch)
+        raw = Method().gradient(ctx, message, {}, params, batch)
         velocity = tree.apply(lambda v, g: 0.9 * v + g, velocity, raw)
-        theta = tree.apply(lambda w, v, s: w - ctx.lr * (v + s), theta, velocity, shift)
-    delta = tree.subtract(sent["params"], theta)
-    assert_close(report["delta"], delta)
+        params = tree.apply(lambda w, v, s: w - ctx.lr * (v + s), params, velocity, shift)
+    delta = tree.subtract(message["params"], params)
+    assert_close(update["delta"], delta)
     path = tree.scale(delta, 1 / (len(steps) * ctx.lr))
-    assert_close(after["c"], tree.apply(lambda c_i, c, p: c_i - c + p, own["c"], sent["c"], path))
+    assert_close(
+        after["c"], tree.apply(lambda c_i, c, p: c_i - c + p, client_state["c"], message["c"], path)
+    )
 
 
 def test_scaffold_with_momentum_keeps_variates_as_long_as_gradients() -> None:
@@ -126,30 +130,34 @@ def test_scaffold_with_momentum_keeps_variates_as_long_as_gradients() -> None:
 
     @dataclass(frozen=True)
     class Constant(Scaffold):
-        def loss(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
-            return torch.stack([leaf.sum() for leaf in tree.leaves(theta)]).sum()
+        def loss(self, ctx, message, client_state, params, batch):  # type: ignore[no-untyped-def]
+            return torch.stack([leaf.sum() for leaf in tree.leaves(params)]).sum()
 
     world = federation(method=Constant(), momentum=0.9, weight_decay=0.0)
-    _, owns, _ = play(world, until=1)
-    for own in owns.known.values():
-        assert_close(own["c"], tree.apply(torch.ones_like, own["c"]))
+    _, client_states, _ = play(world, until=1)
+    for client_state in client_states.known.values():
+        assert_close(client_state["c"], tree.apply(torch.ones_like, client_state["c"]))
 
 
 def test_scaffold_own_variate_is_the_mean_raw_gradient_of_the_path() -> None:
     """Option II telescopes for plain SGD."""
     world = federation("scaffold", momentum=0.0, weight_decay=0.0)
-    server, owns, _ = play(world, until=2)
-    client = next(iter(owns.known))
+    server, client_states, _ = play(world, until=2)
+    client = next(iter(client_states.known))
     ctx = context_of(world, 2, [client])
-    method, own, sent = world.method, owns.known[client], world.method.send(ctx, server)
+    method, client_state, message = (
+        world.method,
+        client_states.known[client],
+        world.method.broadcast(ctx, server),
+    )
     steps = steps_of(world, ctx, client)
-    _, after = method.local(ctx, sent, own, steps)
-    theta, total, count = sent["params"], tree.zeros(sent["params"]), 0
+    _, after = method.client_update(ctx, message, client_state, steps)
+    params, total, count = message["params"], tree.zeros(message["params"]), 0
     for batch in steps:
-        raw = Method().gradient(ctx, sent, {}, theta, batch)
+        raw = Method().gradient(ctx, message, {}, params, batch)
         total, count = tree.add(total, raw), count + 1
-        corrected = tree.subtract(tree.add(raw, sent["c"]), own["c"])
-        theta = tree.subtract(theta, tree.scale(corrected, ctx.lr))
+        corrected = tree.subtract(tree.add(raw, message["c"]), client_state["c"])
+        params = tree.subtract(params, tree.scale(corrected, ctx.lr))
     assert_close(after["c"], tree.scale(total, 1 / count))
 
 
@@ -212,7 +220,7 @@ def test_ima_averages_the_last_models_and_sends_the_mean() -> None:
         if round > 3:
             expected = tree.scale(tree.add(tree.add(*models[-3:-1]), models[-1]), 1 / 3)
             assert_close(server["params"], expected)
-            assert_close(world.method.send(world.context, server)["params"], expected)
+            assert_close(world.method.broadcast(world.context, server)["params"], expected)
         else:
             assert_close(server["params"], models[-1], 0)
 
@@ -258,7 +266,7 @@ def test_central_is_ordinary_training() -> None:
             torch.nn.functional.cross_entropy(module(batch["x"]), batch["y"]).backward()
             reference.step()
     assert_close(server["params"], dict(module.named_parameters()), 1e-12)
-    assert Central.pooled and len(y) == sum(SIZES) == len(x)
+    assert Central.centralized and len(y) == sum(SIZES) == len(x)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

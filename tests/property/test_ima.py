@@ -84,17 +84,22 @@ def test_released_schemes() -> None:
 def test_fewer_epochs(inner: Method) -> None:
     """A round of one epoch is what the inner method does with the first epoch's batches."""
     world = federation(method=IMA(inner, scheme="epoch", period=2, start=0.0))
-    server, owns, _ = play(world, until=3)
+    server, client_states, _ = play(world, until=3)
     if not isinstance(inner, FedRep):  # which needs an epoch for each of its two parts
         ctx = context_of(world, 3, [3])
-        method, own = world.method, owns.get(3) or world.method.own(ctx, stream(3, "own", 3))
-        steps, sent = steps_of(world, ctx, 3), world.method.send(ctx, server)
-        assert tree.size_in_bytes(sent) == tree.size_in_bytes(inner.send(ctx, server))
-        report, _ = method.local(ctx, sent, own, steps)
+        method, client_state = (
+            world.method,
+            client_states.get(3) or world.method.init_client(ctx, stream(3, "own", 3)),
+        )
+        steps, message = steps_of(world, ctx, 3), world.method.broadcast(ctx, server)
+        assert tree.size_in_bytes(message) == tree.size_in_bytes(inner.broadcast(ctx, server))
+        update, _ = method.client_update(ctx, message, client_state, steps)
         short = replace(steps, orders=steps.orders[:1])
         assert count(short) * 2 == count(steps)
-        alone, _ = inner.local(replace(ctx, epochs=1), inner.send(ctx, server), own, short)
-        assert_close(report, alone, 0)
+        alone, _ = inner.client_update(
+            replace(ctx, epochs=1), inner.broadcast(ctx, server), client_state, short
+        )
+        assert_close(update, alone, 0)
     ours, _, _ = play(world)
     stacked, _, _ = play(replace(world, execute=eager))
     assert_close(ours, stacked)
@@ -130,13 +135,13 @@ def noisy(method: Method, rounds: int, seed: int) -> tuple[Tree, Tree]:
     rng = stream(seed, "quadratic")
     optimum = {"head.weight": torch.randn(20, generator=rng)}
     ctx = Context(federation().context.net, rounds=rounds, sizes=torch.ones(1))
-    server = method.init(ctx, {"head.weight": 5 * torch.randn(20, generator=rng)})
+    server = method.init_server(ctx, {"head.weight": 5 * torch.randn(20, generator=rng)})
     for round in range(rounds):
-        here = tree.subtract(method.send(ctx, server)["params"], optimum)
+        here = tree.subtract(method.broadcast(ctx, server)["params"], optimum)
         noise = {"head.weight": torch.randn(20, generator=rng)}
-        report = {"delta": tree.add(tree.scale(here, 1 / 3), noise)}
+        update = {"delta": tree.add(tree.scale(here, 1 / 3), noise)}
         now = replace(ctx, round=round)
-        server = method.step(now, server, tree.stack([report]), torch.ones(1))
+        server = method.server_update(now, server, tree.stack([update]), torch.ones(1))
     return server, optimum
 
 
@@ -150,9 +155,9 @@ def test_the_mean_of_noisy_iterates_is_nearer_to_the_optimum_than_the_last() -> 
         def distance(params: Tree, optimum: Tree = optimum) -> float:
             return float(tree.square_norm(tree.subtract(params, optimum)))
 
-        own = distance(ima["params"])
-        nearer[0] += own < distance(tree.take(ima["ima"], -1))
-        nearer[1] += own < distance(plain["params"])
+        client_state = distance(ima["params"])
+        nearer[0] += client_state < distance(tree.take(ima["ima"], -1))
+        nearer[1] += client_state < distance(plain["params"])
     assert min(nearer) >= 0.95 * seeds
 
 

@@ -12,14 +12,14 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import Federation, context_of, own_of, steps_of
+from fedrepro.engine.round import Federation, client_state_of, context_of, steps_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedasam import FedASAM
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.fedfa import FedFA, first_anchors
 from fedrepro.methods.fedgma import RELEASED_RATE, FedGMA
 from fedrepro.methods.ima import IMA
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 
@@ -70,7 +70,7 @@ def test_ascent_is_the_worst_point_of_its_neighbourhood() -> None:
 
 
 # --- FedGMA ---------------------------------------------------------------------------------------
-def reports(*deltas: list[float]) -> Tree:
+def updates(*deltas: list[float]) -> Tree:
     return {"delta": {"head.weight": torch.tensor(deltas)}}
 
 
@@ -78,8 +78,10 @@ def gma(method: FedGMA, *deltas: list[float]) -> Tensor:
     """Where the server goes from the origin, all clients counting the same."""
     ctx = replace(federation().context, sizes=torch.ones(len(deltas)))
     server = {"params": {"head.weight": torch.zeros(len(deltas[0]))}, "optimizer": {}}
-    weights, server = method.weigh(ctx, server, reports(*deltas))
-    moved: Tensor = method.step(ctx, server, reports(*deltas), weights)["params"]["head.weight"]
+    weights, server = method.aggregation_weights(ctx, server, updates(*deltas))
+    moved: Tensor = method.server_update(ctx, server, updates(*deltas), weights)["params"][
+        "head.weight"
+    ]
     return moved
 
 
@@ -113,7 +115,9 @@ def test_buffers_are_averaged_unmasked() -> None:
     zeros = tree.zeros(net.init(torch.Generator()))
     moves = [tree.apply(lambda leaf, by=by: torch.full_like(leaf, by), zeros) for by in (-1.0, 3.0)]
     server = {"params": zeros, "optimizer": {}}
-    moved = FedGMA().step(ctx, server, {"delta": tree.stack(moves)}, torch.tensor([0.5, 0.5]))
+    moved = FedGMA().server_update(
+        ctx, server, {"delta": tree.stack(moves)}, torch.tensor([0.5, 0.5])
+    )
     assert float(moved["params"]["1.running_mean"][0]) == -1  # the mean
     assert float(moved["params"]["0.weight"][0, 0]) == 0  # clients disagree
 
@@ -163,11 +167,16 @@ def test_fedfa_follows_the_released_loop(method: FedFA) -> None:
         server, _, _ = play(world, until=round)
         for client in (0, 3):  # of one class, and of several
             ctx = context_of(world, round, [client])
-            sent, own = method.send(ctx, server), own_of(world, ctx, Memory(), client)
-            report, _ = method.local(ctx, sent, own, steps_of(world, ctx, client))
+            message, client_state = (
+                method.broadcast(ctx, server),
+                client_state_of(world, ctx, Memory(), client),
+            )
+            update, _ = method.client_update(
+                ctx, message, client_state, steps_of(world, ctx, client)
+            )
             params, anchors = reference(world, client, round, server)
-            assert_close(tree.subtract(sent["params"], report["delta"]), params, 1e-12)
-            assert_close(report["anchors"], anchors, 1e-12)
+            assert_close(tree.subtract(message["params"], update["delta"]), params, 1e-12)
+            assert_close(update["anchors"], anchors, 1e-12)
 
 
 def test_fedfa_anchors_are_averaged_by_samples() -> None:

@@ -11,9 +11,9 @@ from fedrepro.engine import tree
 from fedrepro.engine.executors import eager, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import Federation, context_of, own_of, steps_of
+from fedrepro.engine.round import Federation, client_state_of, context_of, steps_of
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
@@ -34,31 +34,31 @@ def test_a_run_follows_from_its_seed_and_resumes_to_the_same_bits(name: str) -> 
     world = world_of(name)
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    whole, owns, _ = play(world, until=4)
+    whole, client_states, _ = play(world, until=4)
     assert torch.equal(before, torch.get_rng_state())  # nothing global has moved
     half = play(world, until=2)
     torch.manual_seed(2)  # another process
-    resumed, resumed_owns, _ = play(world, until=4, state=half)
+    resumed, resumed_states, _ = play(world, until=4, state=half)
     assert_close(whole, resumed, 0)
-    for client, own in owns.known.items():
-        assert_close(own, resumed_owns.known[client], 0)
+    for client, client_state in client_states.known.items():
+        assert_close(client_state, resumed_states.known[client], 0)
 
 
 @pytest.mark.parametrize("name", [*METHODS, *WRAPPED])
 def test_what_a_client_does_depends_on_no_other(name: str) -> None:
     world = world_of(name)
-    server, owns, _ = play(world, until=2)
+    server, client_states, _ = play(world, until=2)
     everyone = list(range(len(world.clients.sizes)))
 
     def outcome(cohort: list[int]) -> dict[int, Tree]:
         ctx = context_of(world, 2, cohort)
-        states = [own_of(world, ctx, owns, client) for client in cohort]
+        states = [client_state_of(world, ctx, client_states, client) for client in cohort]
         steps = [steps_of(world, ctx, client) for client in cohort]
-        reports, after = sequential(
-            world.method, ctx, world.method.send(ctx, server), states, steps
+        updates, after = sequential(
+            world.method, ctx, world.method.broadcast(ctx, server), states, steps
         )
         return {
-            client: {"report": tree.take(reports, place), "own": after[place]}
+            client: {"report": tree.take(updates, place), "own": after[place]}
             for place, client in enumerate(cohort)
         }
 
@@ -73,11 +73,11 @@ def test_rounds_and_clients_draw_anew() -> None:
     """Clients with the same samples in the same order still drop other features."""
     world = world_of("fedavg")
     ctx = context_of(world, 0, [0])
-    sent = {"params": world.initial}
+    message = {"params": world.initial}
 
     def moved(seed: int) -> Tree:
         steps = replace(steps_of(world, ctx, 0), layers_seed=seed)
-        return sequential(Method(), ctx, sent, [{}], [steps])[0]
+        return sequential(Method(), ctx, message, [{}], [steps])[0]
 
     seeds = [
         steps_of(world, context_of(world, round, [client]), client).layers_seed
@@ -92,8 +92,8 @@ def test_rounds_and_clients_draw_anew() -> None:
 
 def test_the_server_draws_by_name_as_well() -> None:
     class OnServer(Method):
-        def step(self, ctx, server, reports, weights):  # type: ignore[no-untyped-def]
-            return {**super().step(ctx, server, reports, weights), "drawn": torch.rand(3)}
+        def server_update(self, ctx, server, updates, weights):  # type: ignore[no-untyped-def]
+            return {**super().server_update(ctx, server, updates, weights), "drawn": torch.rand(3)}
 
     world = replace(world_of("fedavg"), method=OnServer())
     one, _, _ = play(world, until=2)

@@ -10,7 +10,7 @@ from fedrepro.engine.executors import Executor, eager, sequential
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.closeness import assert_close

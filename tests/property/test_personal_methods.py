@@ -36,8 +36,8 @@ from support.closeness import assert_close
 class Unmixed(SuPerFedMM):
     """SuPerFed whose every lambda is 0."""
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        return tree.zeros(super().draw(ctx, rng, steps))
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return tree.zeros(super().sample_steps(ctx, rng, steps))
 
 
 def with_net(world: Federation, body: nn.Module, head: nn.Module) -> Federation:
@@ -47,13 +47,13 @@ def with_net(world: Federation, body: nn.Module, head: nn.Module) -> Federation:
 
 def alone(world: Federation, client: int, start: Tree, rounds: list[int]) -> Tree:
     """What a client becomes that only ever trains by itself, its optimizer new in every round."""
-    theta = start
+    params = start
     for round in rounds:
         ctx = context_of(world, round, [client])
         steps = steps_of(world, ctx, client)
-        report, _ = Method().local(ctx, {"params": theta}, {}, steps)
-        theta = tree.subtract(theta, report["delta"])
-    return theta
+        update, _ = Method().client_update(ctx, {"params": params}, {}, steps)
+        params = tree.subtract(params, update["delta"])
+    return params
 
 
 @pytest.mark.parametrize("start", [0.0, 0.5, 1.0])
@@ -76,21 +76,21 @@ def test_superfed_gradients_are_finite_differences(method: SuPerFedMM) -> None:
     method = replace(method, mu=0.3, nu=1.7)
     world = federation(method=method)
     ctx = context_of(world, 0, [3])
-    sent = method.send(ctx, {"params": ctx.initial})
+    message = method.broadcast(ctx, {"params": ctx.initial})
     rng = stream(5, "test")
-    theta = {"federated": ctx.net.init(rng), "local": ctx.net.init(rng)}
+    params = {"federated": ctx.net.init(rng), "local": ctx.net.init(rng)}
     batch = next(iter(steps_of(world, ctx, 3)))
-    requires = tree.apply(lambda leaf: leaf.clone().requires_grad_(), theta)
-    gradient = method.gradient(ctx, sent, {}, requires, batch)
+    requires = tree.apply(lambda leaf: leaf.clone().requires_grad_(), params)
+    gradient = method.gradient(ctx, message, {}, requires, batch)
     step = 1e-6
     for which in ("federated", "local"):
-        for name, leaf in theta[which].items():
+        for name, leaf in params[which].items():
             place = (0,) * leaf.ndim
 
             def at(shift: float, which: str = which, name: str = name) -> Tensor:
-                moved = tree.copy(theta)
+                moved = tree.copy(params)
                 moved[which][name][(0,) * moved[which][name].ndim] += shift
-                return method.loss(ctx, sent, {}, moved, batch)
+                return method.loss(ctx, message, {}, moved, batch)
 
             numeric = (at(step) - at(-step)) / (2 * step)
             torch.testing.assert_close(gradient[which][name][place], numeric, rtol=1e-5, atol=1e-8)
@@ -99,11 +99,11 @@ def test_superfed_gradients_are_finite_differences(method: SuPerFedMM) -> None:
 def test_a_greater_nu_drives_the_two_models_apart() -> None:
     def cosine(nu: float) -> float:
         method = SuPerFedMM(start=0.0, nu=nu)
-        server, owns, _ = play(federation(method=method, cohort=6, rounds=20), until=20)
+        server, client_states, _ = play(federation(method=method, cohort=6, rounds=20), until=20)
         ctx = federation().context
         cosines = [
-            float(method.squared_cosine(ctx, server["params"], own["local"]))
-            for own in owns.known.values()
+            float(method.squared_cosine(ctx, server["params"], client_state["local"]))
+            for client_state in client_states.known.values()
         ]
         return sum(cosines) / len(cosines)
 
@@ -118,9 +118,9 @@ def test_superfed_local_models_start_different_and_wait_for_their_round() -> Non
     ctx = context_of(world, 3, [0, 1])
     # Met only before round L: the shared model at every weight.
     assert not any(before.known.values())
-    assert_close(method.model(ctx, server, before.known[0]), server["params"], 0)
-    assert_close(method.mixture(ctx, server, before.known[0], 1.0), server["params"], 0)
-    one, other = (method.own(ctx, stream(3, "own", client))["local"] for client in (0, 1))
+    assert_close(method.eval_model(ctx, server, before.known[0]), server["params"], 0)
+    assert_close(method.interpolate(ctx, server, before.known[0], 1.0), server["params"], 0)
+    one, other = (method.init_client(ctx, stream(3, "own", client))["local"] for client in (0, 1))
     assert all(not torch.equal(one[name], other[name]) for name in one if "weight" in name)
     _, after, _ = play(world, until=4)
     assert not torch.equal(after.known[0]["local"]["head.bias"], one["head.bias"])
@@ -129,7 +129,7 @@ def test_superfed_local_models_start_different_and_wait_for_their_round() -> Non
 def test_layer_mixing_draws_one_lambda_for_every_layer() -> None:
     world = federation(method=SuPerFedLM(start=0.0))
     ctx = context_of(world, 0, [0])
-    drawn = world.method.draw(ctx, stream(1, "x"), 7)["lambda"]
+    drawn = world.method.sample_steps(ctx, stream(1, "x"), 7)["lambda"]
     assert drawn.shape == (7, 2)  # body.0 and head
     assert layer_numbers(ctx.initial) == {
         "body.0.weight": 0, "body.0.bias": 0, "head.weight": 1, "head.bias": 1,
@@ -140,54 +140,54 @@ def test_compiled_clients_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """The generic test runs eagerly; a mixture must survive the compiler, before L and after."""
     monkeypatch.setattr(executors, "UNROLLED", 0)  # one step is compiled, not a whole round
     world = federation(method=SuPerFedLM(start=0.5))
-    ours, owns, _ = play(world, until=4)
+    ours, client_states, _ = play(world, until=4)
     theirs, compiled, _ = play(replace(world, execute=vectorised), until=4)
     assert_close(ours, theirs)
-    for client, own in owns.known.items():
-        assert_close(own, compiled.known[client])
+    for client, client_state in client_states.known.items():
+        assert_close(client_state, compiled.known[client])
 
 
 def test_fedper_without_a_head_is_fedavg() -> None:
     """All parameters in the body."""
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
-    ours, owns, _ = play(with_net(federation(method=FedPer()), body, nn.Identity()))
+    ours, client_states, _ = play(with_net(federation(method=FedPer()), body, nn.Identity()))
     theirs, _, _ = play(with_net(federation(method=FedAvg()), body, nn.Identity()))
     assert_close(ours["params"], theirs["params"], 0)
-    assert all(own == {"kept": {}} for own in owns.known.values())
+    assert all(client_state == {"kept": {}} for client_state in client_states.known.values())
 
 
 def test_fedper_with_all_in_the_head_is_local_training() -> None:
     head = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
     world = with_net(federation(method=FedPer(), cohort=6), nn.Identity(), head)
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     assert_close(server["params"], world.initial, 0)
     for client in (0, 3):
         expected = alone(world, client, world.initial, list(range(6)))
-        assert_close(owns.known[client]["kept"], expected)
+        assert_close(client_states.known[client]["kept"], expected)
 
 
 def test_what_fedper_averages_lg_fedavg_keeps() -> None:
     world = federation()
     ctx = context_of(world, 0, [0])
     for method, travels in ((FedPer(), "body."), (LGFedAvg(), "head.")):
-        sent = method.send(ctx, {"params": ctx.initial})["params"]
-        assert sent and all(name.startswith(travels) for name in sent)
-        kept = method.own(ctx, stream(1, "x"))["kept"]
-        assert {*sent, *kept} == set(ctx.initial) and not set(sent) & set(kept)
+        message = method.broadcast(ctx, {"params": ctx.initial})["params"]
+        assert message and all(name.startswith(travels) for name in message)
+        kept = method.init_client(ctx, stream(1, "x"))["kept"]
+        assert {*message, *kept} == set(ctx.initial) and not set(message) & set(kept)
 
 
 def test_fedrep_trains_the_head_on_the_received_body_first() -> None:
     """With a body that may not move, only the head is trained: on fixed features."""
     world = federation(method=FedRep(body_epochs=1), cohort=1)
     ctx = context_of(world, 0, [3])
-    sent = world.method.send(ctx, {"params": ctx.initial})
-    own = world.method.own(ctx, stream(1, "x"))
+    message = world.method.broadcast(ctx, {"params": ctx.initial})
+    client_state = world.method.init_client(ctx, stream(1, "x"))
     steps = steps_of(world, ctx, 3)
-    _, after = world.method.local(ctx, sent, own, steps)
-    head, velocity = own["kept"], tree.zeros(own["kept"])
+    _, after = world.method.client_update(ctx, message, client_state, steps)
+    head, velocity = client_state["kept"], tree.zeros(client_state["kept"])
     for batch in steps:
         free = tree.apply(lambda leaf: leaf.clone().requires_grad_(), head)
-        loss = ctx.task.loss(ctx.net({**sent["params"], **free}, batch["x"]), batch)
+        loss = ctx.task.loss(ctx.net({**message["params"], **free}, batch["x"]), batch)
         gradient = dict(zip(free, torch.autograd.grad(loss, tree.leaves(free)), strict=True))
         gradient = tree.add(gradient, tree.scale(head, 1e-4))
         velocity = tree.add(tree.scale(velocity, 0.9), gradient)
@@ -204,10 +204,10 @@ def test_ditto_shares_fedavgs_model() -> None:
 @pytest.mark.parametrize("squared", [True, False])
 def test_ditto_without_pull_trains_alone(squared: bool) -> None:
     world = federation(method=Ditto(mu=0.0, personal_epochs=2, squared=squared), cohort=6)
-    _, owns, _ = play(world)
+    _, client_states, _ = play(world)
     for client in (1, 3):
         expected = alone(world, client, world.initial, list(range(6)))
-        assert_close(owns.known[client]["personal"], expected)
+        assert_close(client_states.known[client]["personal"], expected)
 
 
 def test_a_strong_pull_keeps_ditto_at_the_shared_model() -> None:
@@ -215,9 +215,12 @@ def test_a_strong_pull_keeps_ditto_at_the_shared_model() -> None:
         world = federation(
             method=Ditto(mu=mu, personal_epochs=2), cohort=6, momentum=0.0, lr=0.01, rounds=30
         )
-        _, owns, _ = play(world, until=29)
+        _, client_states, _ = play(world, until=29)
         server, _, _ = play(world, until=29)
-        far = [tree.subtract(own["personal"], server["params"]) for own in owns.known.values()]
+        far = [
+            tree.subtract(client_state["personal"], server["params"])
+            for client_state in client_states.known.values()
+        ]
         return max(float(tree.square_norm(each)) for each in far)
 
     assert distance(50.0) < 0.5 * distance(0.0)
@@ -225,29 +228,31 @@ def test_a_strong_pull_keeps_ditto_at_the_shared_model() -> None:
 
 def test_apfl_without_a_local_part_is_fedavg() -> None:
     world = federation(method=APFL(alpha=0.0))
-    ours, owns, _ = play(world)
+    ours, client_states, _ = play(world)
     theirs, _, _ = play(federation(method=FedAvg()))
     assert_close(ours["params"], theirs["params"], 1e-12)
     ctx = context_of(world, 5, [0])
-    for own in owns.known.values():
-        assert_close(world.method.model(ctx, ours, own), ours["params"], 0)
+    for client_state in client_states.known.values():
+        assert_close(world.method.eval_model(ctx, ours, client_state), ours["params"], 0)
 
 
 def test_apfl_with_nothing_shared_trains_alone() -> None:
     world = federation(method=APFL(alpha=1.0), cohort=6)
-    _, owns, _ = play(world)
+    _, client_states, _ = play(world)
     for client in (0, 3):
         expected = alone(world, client, world.initial, list(range(6)))
-        assert_close(owns.known[client]["local"], expected)
+        assert_close(client_states.known[client]["local"], expected)
 
 
 @dataclass(frozen=True)
 class MixedAsSent(Method):
     """A model v whose loss is that of v / 4 + 3 w / 4, where w stays what was sent."""
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        mixed = {name: 0.75 * sent["w"][name] + 0.25 * leaf for name, leaf in theta.items()}
-        return super().loss(ctx, sent, own, mixed, batch)
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        mixed = {name: 0.75 * message["w"][name] + 0.25 * leaf for name, leaf in params.items()}
+        return super().loss(ctx, message, client_state, mixed, batch)
 
 
 def test_apfl_released_mixes_with_the_model_as_it_was_sent() -> None:
@@ -256,16 +261,16 @@ def test_apfl_released_mixes_with_the_model_as_it_was_sent() -> None:
     ctx = context_of(world, 0, [3])
     steps = steps_of(world, ctx, 3)
     w, v = ctx.initial, ctx.net.init(stream(5, "test"))
-    report, own = world.method.local(ctx, {"params": w}, {"local": v}, steps)
-    expected, _ = MixedAsSent().local(ctx, {"params": v, "w": w}, {}, steps)
-    assert_close(own["local"], tree.subtract(v, expected["delta"]), 1e-12)
+    update, client_state = world.method.client_update(ctx, {"params": w}, {"local": v}, steps)
+    expected, _ = MixedAsSent().client_update(ctx, {"params": v, "w": w}, {}, steps)
+    assert_close(client_state["local"], tree.subtract(v, expected["delta"]), 1e-12)
     # w has no weight decay, v has it.
     undecayed = replace(ctx, optimizer=sgd(momentum=ctx.optimizer.momentum))
     shared = Method().local(undecayed, {"params": w}, {}, steps)[0]["delta"]
     assert ctx.optimizer.weight_decay > 0
-    assert_close(report["delta"], shared, 1e-12)
-    _, by_the_paper = APFL().local(ctx, {"params": w}, {"local": v}, steps)
-    away = tree.subtract(by_the_paper["local"], own["local"])
+    assert_close(update["delta"], shared, 1e-12)
+    _, by_the_paper = APFL().client_update(ctx, {"params": w}, {"local": v}, steps)
+    away = tree.subtract(by_the_paper["local"], client_state["local"])
     assert float(tree.square_norm(away)) > 1e-6
 
 
@@ -273,8 +278,10 @@ def test_apfl_released_mixes_with_the_model_as_it_was_sent() -> None:
 class OnQuadratic(PFedMe):
     """pFedMe on f(theta) = |theta - 1|^2 / 2, whatever the samples."""
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        return tree.square_norm(tree.apply(lambda leaf: leaf - 1, theta)) / 2
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        return tree.square_norm(tree.apply(lambda leaf: leaf - 1, params)) / 2
 
 
 def test_pfedme_solves_the_proximal_problem() -> None:
@@ -288,18 +295,18 @@ def test_pfedme_solves_the_proximal_problem() -> None:
         world.clients, tensors=[(torch.zeros(300, FEATURES), torch.zeros(300).long())]
     )
     world = replace(world, clients=clients, cohort_size=1, context=replace(context, clients=1))
-    server, owns, _ = play(world, until=1)
+    server, client_states, _ = play(world, until=1)
     w = world.initial
     prox = tree.apply(lambda leaf: (1 + mu * leaf) / (1 + mu), w)
-    assert_close(owns.known[0]["personal"], prox)
+    assert_close(client_states.known[0]["personal"], prox)
     rate = 0.05
     expected = tree.apply(lambda a, b: a - rate * mu * (a - b), w, prox)
     assert_close(server["params"], expected)
 
 
-def prox_gradient(world: Federation, theta: Tree, w: Tree, mu: float, squared: bool, batch: Tree):  # type: ignore[no-untyped-def]
+def prox_gradient(world: Federation, params: Tree, w: Tree, mu: float, squared: bool, batch: Tree):  # type: ignore[no-untyped-def]
     """The gradient of loss + pull, by autograd on a copy."""
-    leaves = {name: leaf.detach().clone().requires_grad_() for name, leaf in theta.items()}
+    leaves = {name: leaf.detach().clone().requires_grad_() for name, leaf in params.items()}
     away = [leaves[name] - w[name] for name in leaves]
     pull = mu / 2 * sum(each.square().sum() for each in away)
     if not squared:
@@ -314,47 +321,47 @@ def one_client(method: Method) -> tuple[Federation, Context, Tree, Any]:
     world = federation(method=method, weight_decay=1e-3, lr=0.02)
     server, _, _ = play(world, until=1)
     ctx = context_of(world, 1, [3])
-    return world, ctx, world.method.send(ctx, server), steps_of(world, ctx, 3)
+    return world, ctx, world.method.broadcast(ctx, server), steps_of(world, ctx, 3)
 
 
 def test_pfedme_released_has_one_optimizer_a_round_and_carries_the_personal_model() -> None:
     """SuPerFed's pfedme_update: momentum goes on from epoch to epoch, and w moves after each."""
-    world, ctx, sent, steps = one_client(PFedMe(mu=2.0).as_released())
-    report, own = world.method.local(ctx, sent, {"personal": {}}, steps)
-    w = theta = sent["params"]
-    velocity = tree.zeros(theta)
+    world, ctx, message, steps = one_client(PFedMe(mu=2.0).as_released())
+    update, client_state = world.method.client_update(ctx, message, {"personal": {}}, steps)
+    w = params = message["params"]
+    velocity = tree.zeros(params)
     for number, batch in enumerate(steps, start=1):
-        gradient = prox_gradient(world, theta, w, 2.0, False, batch)
-        gradient = tree.add(gradient, tree.scale(theta, 1e-3))
+        gradient = prox_gradient(world, params, w, 2.0, False, batch)
+        gradient = tree.add(gradient, tree.scale(params, 1e-3))
         velocity = tree.add(tree.scale(velocity, 0.9), gradient)
-        theta = tree.subtract(theta, tree.scale(velocity, ctx.lr))
+        params = tree.subtract(params, tree.scale(velocity, ctx.lr))
         if number % steps.per_epoch == 0:
-            w = tree.subtract(w, tree.scale(tree.subtract(w, theta), ctx.lr * 2.0))
+            w = tree.subtract(w, tree.scale(tree.subtract(w, params), ctx.lr * 2.0))
     # The norm has no gradient at its centre, which autograd calls zero; both do.
-    assert_close(own["personal"], theta)
-    assert_close(report["delta"], tree.subtract(sent["params"], w))
+    assert_close(client_state["personal"], params)
+    assert_close(update["delta"], tree.subtract(message["params"], w))
     anew = PFedMe(mu=2.0, squared=False)
-    _, other = anew.local(ctx, sent, {"personal": {}}, steps)
+    _, other = anew.client_update(ctx, message, {"personal": {}}, steps)
     with pytest.raises(AssertionError):
-        assert_close(own["personal"], other["personal"], 1e-4)
+        assert_close(client_state["personal"], other["personal"], 1e-4)
 
 
 @pytest.mark.parametrize("rate", [None, 0.07])
 def test_pfedme_after_algorithm_1(rate: float | None) -> None:
     """K plain steps on every mini-batch, then w follows; two rates; clients count the same."""
     method = PFedMe(mu=2.0, inner_steps=3, personal_lr=rate, equal_weights=True)
-    world, ctx, sent, steps = one_client(method)
-    report, own = method.local(ctx, sent, {"personal": {}}, steps)
-    w = theta = sent["params"]
+    world, ctx, message, steps = one_client(method)
+    update, client_state = method.client_update(ctx, message, {"personal": {}}, steps)
+    w = params = message["params"]
     for batch in steps:
         for _ in range(3):
-            gradient = prox_gradient(world, theta, w, 2.0, True, batch)
-            theta = tree.subtract(theta, tree.scale(gradient, rate or ctx.lr))
-        w = tree.subtract(w, tree.scale(tree.subtract(w, theta), ctx.lr * 2.0))
-    assert_close(own["personal"], theta)
-    assert_close(report["delta"], tree.subtract(sent["params"], w))
+            gradient = prox_gradient(world, params, w, 2.0, True, batch)
+            params = tree.subtract(params, tree.scale(gradient, rate or ctx.lr))
+        w = tree.subtract(w, tree.scale(tree.subtract(w, params), ctx.lr * 2.0))
+    assert_close(client_state["personal"], params)
+    assert_close(update["delta"], tree.subtract(message["params"], w))
     ctx = context_of(world, 1, [0, 2, 3])
-    assert method.weigh(ctx, {}, {})[0].tolist() == pytest.approx([1 / 3] * 3)
+    assert method.aggregation_weights(ctx, {}, {})[0].tolist() == pytest.approx([1 / 3] * 3)
     one, stacked = play(world, until=2), play(replace(world, execute=eager), until=2)
     assert_close(one[0], stacked[0])
     assert_close(one[1].known, stacked[1].known)
@@ -362,10 +369,10 @@ def test_pfedme_after_algorithm_1(rate: float | None) -> None:
 
 def test_pfedme_released_clients_use_the_shared_model() -> None:
     world = federation("pfedme@released", {"pfedme": {"mu": 0.5}})
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     ctx = context_of(world, 5, [0])
-    for own in owns.known.values():
-        assert_close(world.method.model(ctx, server, own), server["params"], 0)
+    for client_state in client_states.known.values():
+        assert_close(world.method.eval_model(ctx, server, client_state), server["params"], 0)
 
 
 @pytest.mark.parametrize(
@@ -377,16 +384,16 @@ def test_a_client_that_never_took_part_uses_the_shared_model(method: Method) -> 
     world = federation(method=method)
     server, _, _ = play(world, until=0)
     ctx = context_of(world, 0, [0])
-    assert_close(method.model(ctx, server, {}), server["params"], 0)
+    assert_close(method.eval_model(ctx, server, {}), server["params"], 0)
 
 
 def test_empty_parts_run_side_by_side() -> None:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES))
     world = with_net(federation(method=LGFedAvg()), body, nn.Identity())
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     stacked, stacked_owns, _ = play(replace(world, execute=eager))
     assert_close(server, stacked)
-    assert_close(owns.known, stacked_owns.known)
+    assert_close(client_states.known, stacked_owns.known)
 
 
 @pytest.mark.parametrize(

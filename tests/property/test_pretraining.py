@@ -19,8 +19,8 @@ from fedrepro.engine.optim import Optimizer, adam
 from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, play_round, steps_of
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
-from fedrepro.methods._facts import needs_of, takes_of
+from fedrepro.methods import registry
+from fedrepro.methods._facts import optional_of, requires_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -57,11 +57,11 @@ def test_adam_is_that_of_torch() -> None:
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "central", "superfed_mm"])
 def test_executors_agree_with_adam(name: str) -> None:
     world = with_adam(federation(name))
-    server, owns, _ = play(world)
+    server, client_states, _ = play(world)
     stacked, stacked_owns, _ = play(replace(world, execute=eager))
     assert_close(server, stacked)
-    for client, own in owns.known.items():
-        assert_close(own, stacked_owns.known[client])
+    for client, client_state in client_states.known.items():
+        assert_close(client_state, stacked_owns.known[client])
 
 
 def test_adam_in_place_is_adam() -> None:
@@ -76,41 +76,47 @@ def test_adam_in_place_is_adam() -> None:
 class Scanned(Method):
     """FedAvg, its steps said by :func:`scan`, with a running mean beside the parameters."""
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         def step(carry: Tree, batch: Tree) -> Tree:
             gradient = differentiate(
-                lambda theta: self.loss(ctx, sent, own, theta, batch), carry["theta"]
+                lambda params: self.loss(ctx, message, client_state, params, batch), carry["theta"]
             )
-            theta = tree.apply(lambda p, g: p - ctx.lr * g, carry["theta"], gradient)
-            return {"theta": theta, "mean": tree.mix(carry["mean"], theta, 0.1)}
+            params = tree.apply(lambda p, g: p - ctx.lr * g, carry["theta"], gradient)
+            return {"theta": params, "mean": tree.mix(carry["mean"], params, 0.1)}
 
-        after = scan(step, {"theta": sent["params"], "mean": sent["params"]}, steps)
-        return {"delta": tree.subtract(sent["params"], after["theta"])}, {"mean": after["mean"]}
+        after = scan(step, {"theta": message["params"], "mean": message["params"]}, steps)
+        return {"delta": tree.subtract(message["params"], after["theta"])}, {"mean": after["mean"]}
 
 
 @pytest.mark.parametrize("execute", [sequential, eager])
 def test_scan_is_descend(execute: Executor) -> None:
     plain = federation(momentum=0.0, weight_decay=0.0, execute=execute, rounds=2)
     server, _, _ = play(plain)
-    scanned, owns, _ = play(replace(plain, method=Scanned()))
+    scanned, client_states, _ = play(replace(plain, method=Scanned()))
     assert_close(server, scanned)
-    assert all(leaf.isfinite().all() for own in owns.known.values() for leaf in tree.leaves(own))
+    assert all(
+        leaf.isfinite().all()
+        for client_state in client_states.known.values()
+        for leaf in tree.leaves(client_state)
+    )
 
 
 @dataclass(frozen=True)
 class OnTheServer(Method):
     """FedAvg, then some steps on the server, by ``descend`` and by ``differentiate``."""
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        moved = super().step(ctx, server, reports, weights)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = super().server_update(ctx, server, updates, weights)
         x = torch.randn(10, 6, generator=ctx.stream("x"), dtype=torch.float64)
         batch = {"x": x, "y": torch.zeros(10, dtype=torch.long)}
-        theta = moved["params"]
-        plain = differentiate(lambda theta: self.loss(ctx, {}, {}, theta, batch), theta)
-        moved_by_hand = tree.apply(lambda p, g: p - 0.1 * g, theta, plain)
+        params = moved["params"]
+        plain = differentiate(lambda params: self.loss(ctx, {}, {}, params, batch), params)
+        moved_by_hand = tree.apply(lambda p, g: p - 0.1 * g, params, plain)
         steps = Steps(One(batch), [torch.arange(10)], 10, {})
         once = replace(ctx, lr=0.1)
-        followed, _ = descend(once, self.gradient, {}, {}, theta, steps)
+        followed, _ = descend(once, self.gradient, {}, {}, params, steps)
         assert not any(leaf.requires_grad for leaf in tree.leaves(plain))
         return {**moved, "params": followed, "by_hand": moved_by_hand}
 
@@ -135,26 +141,31 @@ def test_the_server_can_train_too() -> None:
 class Refreshed(Method):
     """A client starts from what it drew, and keeps a count."""
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"rounds": torch.zeros(())}
 
-    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"drawn": torch.randn(3, generator=rng)}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        return {"seen": own["drawn"]}, {"rounds": own["rounds"] + 1}
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        return {"seen": client_state["drawn"]}, {"rounds": client_state["rounds"] + 1}
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        return {**server, "seen": reports["seen"]}
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        return {**server, "seen": updates["seen"]}
 
 
 @pytest.mark.parametrize("execute", [sequential, eager])
 def test_what_is_drawn_once_a_round_is_forgotten(execute: Executor) -> None:
     world = federation(method=Refreshed(), cohort=6, execute=execute)
-    first, owns, _ = play(world, until=1)
-    second, owns, _ = play(world, until=2, state=(first, owns, 1))
+    first, client_states, _ = play(world, until=1)
+    second, client_states, _ = play(world, until=2, state=(first, client_states, 1))
     assert len(torch.cat([first["seen"], second["seen"]]).unique()) == 2 * 6 * 3
-    assert all(own.keys() == {"rounds"} and own["rounds"] == 2 for own in owns.known.values())
+    assert all(
+        client_state.keys() == {"rounds"} and client_state["rounds"] == 2
+        for client_state in client_states.known.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -164,14 +175,16 @@ class Counted(Refreshed):
     drawn: ClassVar[list[weakref.ref[Tensor]]] = []
     alive: ClassVar[list[int]] = []
 
-    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
-        made = super().fresh(ctx, rng)
+    def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
+        made = super().sample_round(ctx, rng)
         self.drawn.append(weakref.ref(made["drawn"]))
         return made
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         self.alive.append(sum(each() is not None for each in self.drawn))
-        return super().local(ctx, sent, own, steps)
+        return super().client_update(ctx, message, client_state, steps)
 
 
 def test_what_clients_draw_is_made_one_after_another() -> None:
@@ -202,10 +215,10 @@ def test_models_with_which_clients_ended_are_those_that_the_server_averages(name
     world = federation(name, cohort=1, momentum=0.0, weight_decay=0.0)
     if any(layer.full_participation for layer in world.method.layers()):
         pytest.skip("needs all clients")
-    before, owns = begin(world), Memory()
-    after, played = play_round(world, before, owns, 0)
+    before, client_states = begin(world), Memory()
+    after, played = play_round(world, before, client_states, 0)
     ctx = context_of(world, 0, played.cohort)
-    ended = world.method.ended(ctx, before, played.reports, 0)
+    ended = world.method.client_model(ctx, before, played.updates, 0)
     assert ended.keys() == world.initial.keys()
     assert any(not torch.equal(ended[key], leaf) for key, leaf in world.initial.items())
     averages = {"fedavg", "fedprox", "scaffold", "fednova", "fedper", "ditto", "apfl"}
@@ -216,14 +229,14 @@ def test_models_with_which_clients_ended_are_those_that_the_server_averages(name
 def test_prediction_is_in_testing_mode() -> None:
     body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
     net = Net(Classifier(body, nn.Linear(8, 3)))
-    theta = net.init(stream(1, "x"))
+    params = net.init(stream(1, "x"))
     x = torch.randn(5, 4, generator=stream(2, "x"))
-    before = tree.copy(theta)
-    together = net.predict(theta, x)
-    assert torch.equal(together, net.predict(theta, x)) and net.module.training
-    one_by_one = torch.cat([net.predict(theta, each[None]) for each in x])
+    before = tree.copy(params)
+    together = net.predict(params, x)
+    assert torch.equal(together, net.predict(params, x)) and net.module.training
+    one_by_one = torch.cat([net.predict(params, each[None]) for each in x])
     torch.testing.assert_close(together, one_by_one)
-    assert_close(before, theta, 0)
+    assert_close(before, params, 0)
 
 
 class Images:
@@ -269,13 +282,15 @@ def test_flips_are_half_of_the_samples_and_the_same_side_by_side() -> None:
 
 @dataclass(frozen=True)
 class Drawing(Method):
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         DRAWN.append(int(ctx.cohort[0]))
         return {"noise": torch.randn(steps, generator=rng)}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         DRAWN.append(-1)
-        return super().local(ctx, sent, own, steps)
+        return super().client_update(ctx, message, client_state, steps)
 
 
 DRAWN: list[int] = []
@@ -295,10 +310,10 @@ def test_needs_are_what_the_classes_say(monkeypatch: pytest.MonkeyPatch) -> None
     parts = registry.parts()
     for name, part in parts.items():
         if not part.kind.startswith("server"):
-            assert needs_of(name) == part.cls.needs, name
-            assert takes_of(name) == part.cls.takes, name
-    assert needs_of("taught") == ("unlabelled", "judges")
-    assert takes_of("fedevg") == ("start",)
+            assert requires_of(name) == part.cls.requires, name
+            assert optional_of(name) == part.cls.optional, name
+    assert requires_of("taught") == ("unlabelled", "judges")
+    assert optional_of("fedevg") == ("start",)
     assert parts["maker"].kind == "pre-training" and parts["taught"].kind == "method"
 
 
@@ -315,7 +330,7 @@ def test_no_wrapper_wraps_what_classifies_nothing(
 class Shapeless(Method):
     """Its server has no model."""
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {"prototypes": torch.zeros(3, 8)}
 
 

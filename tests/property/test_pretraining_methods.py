@@ -19,9 +19,9 @@ from fedrepro.engine.executors import eager
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, context_of, play_round
-from fedrepro.methods._registry import compose, parts
 from fedrepro.methods.generated import Generated
 from fedrepro.methods.generating.parts import part_of
+from fedrepro.methods.registry import compose, parts
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
@@ -43,16 +43,19 @@ def test_all_of_them_are_listed_as_pre_training() -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_resuming_changes_no_bit_and_arguments_stay(name: str) -> None:
     made = WORLDS[name]()
-    whole, owns, _ = play(made)
+    whole, client_states, _ = play(made)
     half, half_owns, done = play(made, until=2)
-    kept = tree.copy(half), {client: tree.copy(own) for client, own in half_owns.known.items()}
+    kept = (
+        tree.copy(half),
+        {client: tree.copy(client_state) for client, client_state in half_owns.known.items()},
+    )
     state = torch.get_rng_state()
-    resumed, resumed_owns, _ = play(made, state=(half, half_owns, done))
+    resumed, resumed_states, _ = play(made, state=(half, half_owns, done))
     assert torch.equal(state, torch.get_rng_state())
     assert_close(resumed, whole, 0)
     assert_close(half, kept[0], 0)
-    for client, own in owns.known.items():
-        assert_close(resumed_owns.known[client], own, 0)
+    for client, client_state in client_states.known.items():
+        assert_close(resumed_states.known[client], client_state, 0)
         assert_close(half_owns.known[client], kept[1][client], 0)
     other, _, _ = play(replace(made, seed=4), until=1)
     once, _, _ = play(made, until=1)
@@ -63,9 +66,9 @@ def test_resuming_changes_no_bit_and_arguments_stay(name: str) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
     world = WORLDS[name]()
-    assert follows_a_server_optimizer(world) is world.method.moves
+    assert follows_a_server_optimizer(world) is world.method.uses_server_optimizer
     composition = f"{name}+fedadam"
-    if world.method.moves:
+    if world.method.uses_server_optimizer:
         compose(composition)
     else:
         with pytest.raises(UserError, match=f"'fedadam': expected none after {name}, whose"):
@@ -75,11 +78,11 @@ def test_a_server_optimizer_is_followed_or_refused(name: str) -> None:
 def test_the_generator_steps_once_in_so_many_steps_across_rounds() -> None:
     """12 steps a round of 5 each: the second round's first turn comes after three more."""
     made = of_server(WganGp(critic_steps=5), rounds=3)
-    _, owns, _ = play(made)
-    own = owns.known[0]
-    assert int(own["taken"]) == 36
-    assert float(own["optimizers"]["critic"]["steps"]) == 36
-    assert float(own["optimizers"]["generator"]["steps"]) == 7
+    _, client_states, _ = play(made)
+    client_state = client_states.known[0]
+    assert int(client_state["taken"]) == 36
+    assert float(client_state["optimizers"]["critic"]["steps"]) == 36
+    assert float(client_state["optimizers"]["generator"]["steps"]) == 7
 
 
 def test_a_generator_comes_near_the_samples() -> None:
@@ -99,21 +102,21 @@ def test_its_product_is_the_generator_and_it_shows_samples() -> None:
     made = of_server(WganGp())
     server, _, _ = play(made, until=1)
     ctx = context_of(made, 0, [0])
-    product = made.method.product(ctx, server)
-    assert product.part == "generator" and product.about == {"latent": LATENT}
-    assert product.tensors.keys() == Net(Pair().generator).init(torch.Generator()).keys()
+    artifact = made.method.artifact(ctx, server)
+    assert artifact.part == "generator" and artifact.about == {"latent": LATENT}
+    assert artifact.tensors.keys() == Net(Pair().generator).init(torch.Generator()).keys()
     shown = made.method.images(ctx, server)
     assert shown is not None and shown.shape == (64, FEATURES)
     assert torch.equal(shown, made.method.images(ctx, server))  # type: ignore[arg-type]
-    assert set(made.method.numbers(ctx, server)) == {"critic_loss", "generator_loss"}
+    assert set(made.method.metrics(ctx, server)) == {"critic_loss", "generator_loss"}
 
 
 def test_networks_that_are_no_numbers_are_not_taken_over() -> None:
     """The state is not finite, so that the run ends; its networks are the last good ones."""
     made = of_server(WganGp())
-    server, owns, _ = play(made, until=1)
+    server, client_states, _ = play(made, until=1)
     broken = replace(made, context=replace(made.context, schedule=lambda round: float("nan")))
-    after, _ = play_round(broken, server, owns, 1)
+    after, _ = play_round(broken, server, client_states, 1)
     assert_close(after["params"], server["params"], 0)
     assert not after["losses"].isfinite().any()
 
@@ -132,7 +135,7 @@ def test_fedgan_averages_by_samples() -> None:
     made = WORLDS["fedgan"]()
     server, played = play_round(made, begin(made), Memory(), 0)
     ctx = context_of(made, 0, played.cohort)
-    ends = [made.method.ended(ctx, begin(made), played.reports, place) for place in range(6)]
+    ends = [made.method.client_model(ctx, begin(made), played.updates, place) for place in range(6)]
     mean = tree.weighted_sum(tree.stack(ends), ctx.sizes / ctx.sizes.sum())
     assert_close(server["params"], mean)
 
@@ -140,13 +143,13 @@ def test_fedgan_averages_by_samples() -> None:
 def test_discriminators_are_the_clients_own() -> None:
     """Each carries its network and optimizer on; what is left is theirs, in the clients' order."""
     made = critic_world()
-    server, owns, _ = play(made)
+    server, client_states, _ = play(made)
     ctx = context_of(made, 3, list(range(6)))
-    product = made.method.product(ctx, server)
-    assert product.each_client
-    for client, own in owns.known.items():
-        assert_close(tree.take(product.tensors, client), own["params"], 0)
-    assert not torch.equal(product.tensors["0.weight"][0], product.tensors["0.weight"][1])
+    artifact = made.method.artifact(ctx, server)
+    assert artifact.each_client
+    for client, client_state in client_states.known.items():
+        assert_close(tree.take(artifact.tensors, client), client_state["params"], 0)
+    assert not torch.equal(artifact.tensors["0.weight"][0], artifact.tensors["0.weight"][1])
     stacked, _, _ = play(replace(made, execute=eager))
     assert_close(server, stacked)
 
@@ -155,7 +158,7 @@ def test_a_discriminator_tells_samples_from_generated_ones() -> None:
     made = critic_world(rounds=30)
     server, _, _ = play(made)
     ctx: Context = made.context
-    given = ctx.given["generator"]
+    given = ctx.artifacts["generator"]
     assert given.net is not None
     noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(2)).double()
     fakes = given.net.predict(given.tensors, noise)
@@ -170,15 +173,15 @@ def test_images_are_the_generator_s_in_testing_mode_and_follow_from_the_seed() -
     made = images_world()
     server, _, _ = play(made, until=1)
     ctx = context_of(made, 0, [0])
-    given = ctx.given["generator"]
+    given = ctx.artifacts["generator"]
     assert given.net is not None
     noise, drawn = ctx.stream("images"), []
     for count in (250, 250, 100):
         drawn.append(torch.randn(count, 2, generator=noise).double())
     torch.testing.assert_close(server["x"], given.net.predict(given.tensors, torch.cat(drawn)))
-    product = made.method.product(ctx, server)
-    assert product.part == SAMPLES and not product.each_client
-    assert torch.equal(product.tensors["x"], server["x"])
+    artifact = made.method.artifact(ctx, server)
+    assert artifact.part == SAMPLES and not artifact.each_client
+    assert torch.equal(artifact.tensors["x"], server["x"])
     shown = made.method.images(ctx, server)
     assert shown is not None and torch.equal(shown, server["x"][:64])
 

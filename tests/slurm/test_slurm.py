@@ -40,9 +40,9 @@ from fedrepro.engine.method import Method
 class {name}(Method):
     """Nobody's."""
 
-    def send(self, ctx, server):
+    def broadcast(self, ctx, server):
         {does}
-        return super().send(ctx, server)
+        return super().broadcast(ctx, server)
 '''
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import given, runner
@@ -89,7 +89,7 @@ def gan_specs(**changes: Any) -> dict[str, RunSpec]:
 
 
 def folder_of(root: Path, spec: RunSpec) -> Path:
-    return root / Run(spec.setting.name, spec.method, spec.seed).folder
+    return root / RunKey(spec.setting.name, spec.method, spec.seed).folder
 
 
 def carry_out(

@@ -58,12 +58,12 @@ def leaf(path: Path, kind: str, files: dict[str, Any], **keys: Any) -> DatasetSp
     return entry(f"leaf_{kind}", path=str(path / f"{kind}.zip"), **keys)
 
 
-def users(**own: tuple[list[Any], list[Any]]) -> dict[str, Any]:
+def users(**client_state: tuple[list[Any], list[Any]]) -> dict[str, Any]:
     """A file of LEAF's."""
     return {
-        "users": list(own),
-        "num_samples": [len(y) for _, y in own.values()],
-        "user_data": {user: {"x": x, "y": y} for user, (x, y) in own.items()},
+        "users": list(client_state),
+        "num_samples": [len(y) for _, y in client_state.values()],
+        "user_data": {user: {"x": x, "y": y} for user, (x, y) in client_state.items()},
     }
 
 

@@ -14,9 +14,9 @@ import pyarrow.parquet
 import yaml
 
 from fedrepro.config.products import expand
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import landed_folder
+from fedrepro.run.results import reference_folder
 from fedrepro.support.files import sha256_of
 from support.places import ROOT
 
@@ -61,10 +61,10 @@ def curve(rounds: int, end: float, seed: int = 0) -> list[float]:
 
 def write_run(
     workbench: Workbench,
-    run: Run,
+    run: RunKey,
     accuracies: list[float],
     *,
-    landed: bool = False,
+    reference: bool = False,
     status: str = "finished",
     more: Mapping[str, list[float]] | None = None,
     **changes: Any,
@@ -74,7 +74,7 @@ def write_run(
     Args:
         more: further columns of rounds.parquet.
     """
-    folder = workbench.root / (landed_folder(run) if landed else run.folder)
+    folder = workbench.root / (reference_folder(run) if reference else run.folder)
     folder.mkdir(parents=True)
     described = workbench.run_spec(run.setting, run.method, run.seed).description() | changes
     count = len(accuracies)
@@ -140,7 +140,7 @@ def fill(workbench: Workbench, target: TableTarget, end: float = 0.85) -> None:
         write_partition(workbench, run.setting, run.seed)
 
 
-def constant_run(workbench: Workbench, run: Run, accuracy: float) -> None:
+def constant_run(workbench: Workbench, run: RunKey, accuracy: float) -> None:
     """A landed run that has the same accuracy in every round."""
     rounds = workbench.setting(run.setting).rounds
-    write_run(workbench, run, [accuracy] * rounds, landed=True)
+    write_run(workbench, run, [accuracy] * rounds, reference=True)

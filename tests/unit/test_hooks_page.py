@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedrepro.engine.method import Method
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from support import tiny_run
 from support.places import ROOT
 

@@ -19,7 +19,7 @@ from fedrepro.cli import main as cli
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OfRounds, OverClients
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.engine.executors import Parallel, eager, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.round import begin, play_round
@@ -30,7 +30,7 @@ from fedrepro.run import fingerprint, runner, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
@@ -46,7 +46,7 @@ RECORDED = "measures: [macro_recall, drift, unevenness]"
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    own.use({})
+    plugins.use({})
 
 
 def write(root: Path) -> Path:
@@ -85,7 +85,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def columns(root: Path, setting: str, method: str, name: str) -> dict[str, np.ndarray]:
-    path = root / Run(f"mine/{setting}", method, 1).folder / f"{name}.parquet"
+    path = root / RunKey(f"mine/{setting}", method, 1).folder / f"{name}.parquet"
     return {key: np.array(each) for key, each in pq.read_table(path).to_pydict().items()}
 
 
@@ -121,7 +121,7 @@ def test_all_else_is_as_without_measures(world: Path) -> None:
     # What is reported for the record is not sent.
     sent = [columns(world, "watched", name, "rounds")["bytes_up"] for name in ("fedavg", "watched")]
     np.testing.assert_array_equal(*sent)
-    models = [world / Run(f"mine/{name}", "watched", 1).folder / "model.safetensors"
+    models = [world / RunKey(f"mine/{name}", "watched", 1).folder / "model.safetensors"
               for name in ("plain", "watched")]  # fmt: skip
     assert models[0].read_bytes() == models[1].read_bytes()
 
@@ -308,7 +308,7 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
         "        return found[-1] - found[0]\n"
     )
     load(root)
-    run = Run("mine/watched", "fedavg", 1)
+    run = RunKey("mine/watched", "fedavg", 1)
     (root / run.folder).mkdir(parents=True)
     manifest = {"status": "finished", "rounds_done": 7}
     (root / run.folder / "manifest.json").write_text(json.dumps(manifest))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.run.rates import MethodRate, ModelRate, stored
-from fedrepro.run.results import landed_folder, landed_runs
+from fedrepro.run.results import reference_folder, reference_runs
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.bill import Bill
-from fedrepro.workflow.cost import Prices
+from fedrepro.workflow.cost import CostModel
+from fedrepro.workflow.estimate import CostEstimate
 from support.places import ROOT
 
 
@@ -66,25 +66,28 @@ def test_runs_in_a_stand_in_that_is_not_there_are_left_out(
     for rows, made in (("MNIST, 50 clients, rel*", 15), ("CIFAR-10 from JPEG, *", 0)):
         runs = reference.runs_of(bench, wanted(rows, 1))
         assert len(runs) == 15
-        assert sum(bench.is_awaited(run.setting) for run in runs) == made
+        assert sum(bench.is_required(run.setting) for run in runs) == made
 
 
 def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     rows = wanted("MNIST, 500 clients, released settings", 1)
     runs = reference.runs_of(bench, rows)
-    prices = Prices(replace(bench, root=tmp_path), [rows.target(runs)])
+    cost_model = CostModel(replace(bench, root=tmp_path), [rows.target(runs)])
     rates = stored(tmp_path, "cpu", 1)
-    costs = prices.costs(rates)
-    assert {*runs} < costs.keys()  # with trunks, which are made first
-    (key,) = prices.workloads
+    costs = cost_model.costs(rates)
+    assert {*runs} < costs.keys()  # with parent runs, which are made first
+    (key,) = cost_model.workloads
     number = f"{len(runs)} runs to make"
     assert reference.in_words(costs[run] for run in runs) == (
         f"{number}; {len(runs)} without hours: {key}: not measured"
     )
     rates.models = {key: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
-    rates.methods = {name: MethodRate(1.0, pooled=False, mixes=False) for name in prices.methods()}
-    costs = prices.costs(rates)
-    (*_, everything) = Bill(prices).lines(costs)
+    rates.methods = {
+        name: MethodRate(1.0, centralized=False, interpolates=False)
+        for name in cost_model.methods()
+    }
+    costs = cost_model.costs(rates)
+    (*_, everything) = CostEstimate(cost_model).lines(costs)
     assert everything.hours > 1
     assert reference.in_words(costs.values()) == (
         f"{len(costs)} runs to make, some {everything.hours:.1f} hours of one core"
@@ -95,21 +98,21 @@ def test_finished_runs_are_kept_without_their_model(
     bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run, other = Run(SETTING, "fedavg", 1), Run(SETTING, "fedavg", 2)
+    run, other = RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2)
     spec = bench.run_spec(run.setting, run.method, run.seed)
     described = spec.description()
     run.folder.mkdir(parents=True)
     (run.folder / "model.safetensors").write_bytes(b"large")
     manifest = run.folder / "manifest.json"
 
-    def left(**changes: Any) -> list[Run]:
+    def left(**changes: Any) -> list[RunKey]:
         manifest.write_text(json.dumps({"run": {**described, **changes}}), encoding="utf-8")
         return list(reference.keep_finished(bench, [run, other]))
 
     assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's
-    assert not landed_folder(run).exists()
+    assert not reference_folder(run).exists()
     assert left() == [other]
-    assert [path.name for path in landed_folder(run).iterdir()] == ["manifest.json"]
+    assert [path.name for path in reference_folder(run).iterdir()] == ["manifest.json"]
     manifest.unlink()
     assert list(reference.keep_finished(bench, [run, other])) == [other]
 
@@ -123,7 +126,7 @@ def test_the_list_is_of_rows_that_are_there(bench: Workbench) -> None:
 
 def test_what_was_kept_is_of_todays_configuration(bench: Workbench) -> None:
     """Else its cells are compared with nothing; `fedrepro run` makes it again."""
-    kept = list(landed_runs(ROOT))
+    kept = list(reference_runs(ROOT))
     assert len(kept) > 100
     assert [each.run for each in kept if not reference.is_current(bench, each)] == []
 

@@ -123,7 +123,8 @@ def test_a_mistake_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
-    "command", ["", "init", "run", "methods", "models", "settings", "coverage", "claims", "table"]
+    "command",
+    ["", "init_server", "run", "methods", "models", "settings", "coverage", "claims", "table"],
 )
 def test_help_reads_well(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -141,8 +142,9 @@ def test_methods_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "squared" not in listed["fedprox"]["hyperparameters"]  # a divergence
     assert "gradient" in listed["fedprox"]["hooks"]
     assert "Li et al." in listed["fedprox"]["paper"]
-    assert listed["fedavg"]["hooks"] == ["weigh", "step"]  # for its divergences only
-    assert {"init", "step"} <= set(listed["ima"]["hooks"])
+    # for its divergences only
+    assert listed["fedavg"]["hooks"] == ["aggregation_weights", "server_update"]
+    assert {"init_server", "server_update"} <= set(listed["ima"]["hooks"])
     assert listed["ima"]["kind"] == "wrapper"
     assert listed["fedadam"]["kind"] == "server optimizer"
     assert listed["fedadam"]["hooks"] == []
@@ -183,7 +185,7 @@ def test_a_terminal_gets_what_fits_it(
 
 def test_one_by_its_name_is_said_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     for command, words in {
-        "methods fedprox": ("hyperparameters\tmu = 0.01", "divergences\t21: ", "eq. 2"),
+        "methods fedprox": ("hyperparameters\tmu = 0.01", "deviations\t21: ", "eq. 2"),
         "datasets mnist5k": ("licence\tCC BY-SA 3.0", "citation\tY. LeCun"),
         "models twonn": ("family\tmlp", "src/fedrepro/models/mlp.py, twonn"),
         "settings ima/fmnist-shards2": ("  dataset: fmnist\n", "    momentum: 0.9\n"),

@@ -21,7 +21,7 @@ from fedrepro.engine.method import Method
 class Broken(Method):
     """Nobody's."""
 
-    def send(self, ctx, server):
+    def broadcast(self, ctx, server):
         raise ArithmeticError("on purpose")
 '''
 
@@ -57,7 +57,9 @@ def test_a_failed_run_leaves_a_hole_and_the_rest_goes_on(project: Project) -> No
     assert "ArithmeticError" in hole["paper"]["hole"]
     assert last["paper"]["hole"] is None
 
-    good = BROKEN.replace('raise ArithmeticError("on purpose")', "return super().send(ctx, server)")
+    good = BROKEN.replace(
+        'raise ArithmeticError("on purpose")', "return super().broadcast(ctx, server)"
+    )
     (methods / "broken.py").write_text(good, encoding="utf-8")
     called = project.snakemake(PAGE, FEDREPRO_METHODS=str(methods))
     assert called.returncode == 0, called.stdout

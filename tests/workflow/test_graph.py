@@ -252,9 +252,9 @@ def test_what_is_said_of_a_page_redoes_it_alone(world: Project) -> None:
 
 
 def test_so_does_a_run_at_scale_paper_that_a_table_shows(world: Project) -> None:
-    landed = world.root / "results/runs/ima/later/fedavg/seed1/manifest.json"
-    landed.parent.mkdir(parents=True)
-    landed.write_text(json.dumps({"status": "finished"}), encoding="utf-8")
+    reference = world.root / "results/runs/ima/later/fedavg/seed1/manifest.json"
+    reference.parent.mkdir(parents=True)
+    reference.write_text(json.dumps({"status": "finished"}), encoding="utf-8")
     world.edit(world.experiment, "title: Counted", "title: Clients")
     world.edit(world.experiment, "title: Lines", "title: Curves")
     world.edit(world.experiment, "title: Heat", "title: Warmth")
@@ -299,7 +299,7 @@ def test_the_code_of_a_model_or_analysis_redoes_what_is_made_with_it(world: Proj
 
 
 def test_the_code_of_sharing_redoes_partitions_but_no_data(world: Project) -> None:
-    world.add_code("data/partition/dealing.py")
+    world.add_code("data/partition/assigning.py")
     due = world.due()
     assert partitions(*PARTITIONS) | runs(*RUNS) | LANDSCAPE | REGRETS | QUALITY <= due
     assert not any("downloads" in path or "results/data" in path for path in due)

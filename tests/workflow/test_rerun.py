@@ -52,7 +52,7 @@ def test_what_carries_out_or_describes_redoes_nothing(project: Project) -> None:
         "run/checkpoint.py",
         "run/store.py",
         "cli/run.py",
-        "models/_registry.py",
+        "models/registry.py",
         "methods/server/fedadam.py",
     )
     project.reword_errors("engine/executors.py", "run/assembly.py", "data/partition/partition.py")

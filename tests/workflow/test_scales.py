@@ -10,7 +10,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from support.project import ROOT, Project
 
 
@@ -36,17 +36,17 @@ def jobs(project: Project, *arguments: str) -> Counter[str]:
 
 
 @cache
-def runs_of(scale: str) -> set[Run]:
+def runs_of(scale: str) -> set[RunKey]:
     """Every run that some table or figure waits for, each once; with those that they wait for."""
     bench = load(ROOT)
     targets = bench.targets(scale).values()
     # As in a project that has no files of its own, whatever lies in this folder.
     runs = {run for each in targets for run in each.runs if run.setting not in STAND_INS}
-    runs |= {trunk for run in runs if (trunk := bench.trunk_of(run))}
+    runs |= {parent for run in runs if (parent := bench.parent_of(run))}
     specs = [bench.run_spec(run.setting, run.method, run.seed) for run in runs]
     while specs:
         spec = specs.pop()
-        runs.add(Run(spec.setting.name, spec.method, spec.seed))
+        runs.add(RunKey(spec.setting.name, spec.method, spec.seed))
         specs += [each for each in spec.given.values() if isinstance(each, RunSpec)]
     return runs
 

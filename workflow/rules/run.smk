@@ -6,7 +6,7 @@ rule run:
         GRAPH.inputs_of_run,
         # The parent run, so that this run waits for it. Not marked `ancient`: while the parent is
         # being made again, Snakemake would then overlook other changes of this run's inputs.
-        trunk=GRAPH.trunk_of_run,
+        parent=GRAPH.parent_of_run,
     output:
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         rounds="results/runs/{setting}/{method}/seed{seed}/rounds.parquet",

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.tensors.samples import Samples
+from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.run import fingerprint
@@ -41,16 +41,16 @@ class Finished:
     facts: Mapping[str, Any]
 
     @property
-    def tested_on(self) -> Samples:
+    def tested_on(self) -> TensorSamples:
         """The data set's test samples, or all that clients hold out."""
         if self.plan.test is not None:
             return self.plan.test
         held = self.plan.client_tests
         x, y = torch.cat([each.x for each in held]), torch.cat([each.y for each in held])
-        return Samples(x, y, held[0].scaling)
+        return TensorSamples(x, y, held[0].scaling)
 
 
-def open_run(workbench: Workbench, run: Run) -> Finished:
+def open_run(workbench: Workbench, run: RunKey) -> Finished:
     """Open a finished run of this machine.
 
     Raises:

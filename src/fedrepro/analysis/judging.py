@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedrepro.config.settings import Judge
-from fedrepro.data.tensors.samples import Samples
+from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import adam
-from fedrepro.models import _registry as models
-from fedrepro.support.own import NONE, Folders
+from fedrepro.models import registry as models
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import number, stream
 
 ENOUGH = 0.01  # the mean loss of an epoch at which training has converged
@@ -37,7 +37,7 @@ class Trained:
 
 
 def train(
-    samples: Samples,
+    samples: TensorSamples,
     classes: int,
     judge: Judge,
     seed: int,
@@ -76,7 +76,7 @@ def train(
 
 
 def _epoch(
-    step: Callable[[Tensor, Tensor], float], samples: Samples, batches: Sequence[Tensor]
+    step: Callable[[Tensor, Tensor], float], samples: TensorSamples, batches: Sequence[Tensor]
 ) -> float:
     """One pass over mini-batches, given as rows. Returns the mean loss."""
     total = sum(step(*samples.at(rows)) * len(rows) for rows in batches)
@@ -90,19 +90,19 @@ def _converged(losses: list[float]) -> bool:
     return losses[-1] <= ENOUGH or (bool(before) and min(late) > 0.99 * min(before))
 
 
-def accuracy(module: nn.Module, samples: Samples) -> float:
+def accuracy(module: nn.Module, samples: TensorSamples) -> float:
     """The share of right predictions; NaN without samples."""
     hits = [(module(x).argmax(1) == y).double() for x, y in _batches(module, samples)]
     return float(torch.cat(hits).mean()) if hits else float("nan")
 
 
-def features(module: nn.Module, samples: Samples) -> Tensor:
+def features(module: nn.Module, samples: TensorSamples) -> Tensor:
     """What the classifier's body makes of samples, [n, features]."""
     body = module.get_submodule("body")
     return torch.cat([body(x).flatten(1) for x, _ in _batches(module, samples)])
 
 
-def _batches(module: nn.Module, samples: Samples) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(module: nn.Module, samples: TensorSamples) -> Iterator[tuple[Tensor, Tensor]]:
     module.eval()
     with torch.inference_mode():
         for first in range(0, len(samples), BATCH):

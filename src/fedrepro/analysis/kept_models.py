@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.analysis.landscape import average_of, require_same_shape
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine import tree
@@ -34,7 +34,7 @@ WORDS = (
 
 
 @dataclass(frozen=True)
-class Model:
+class KeptModel:
     """A model and how it is called in a figure.
 
     Attributes:
@@ -53,7 +53,7 @@ class KeptModels:
     """A finished run and what it kept."""
 
     root: Path
-    run: Run
+    run: RunKey
     opened: Finished
 
     @property
@@ -98,19 +98,19 @@ class KeptModels:
                 f"--seed {run.seed}"
             )
 
-    def client(self, number: int, client: int) -> Model:
+    def client(self, number: int, client: int) -> KeptModel:
         """A client's model after round ``number``, which is kept."""
         params = self._load(f"round{number}-client{client}.safetensors")
-        return Model(f"client {client}", params, number, client)
+        return KeptModel(f"client {client}", params, number, client)
 
-    def model(self, word: str) -> Model:
+    def model(self, word: str) -> KeptModel:
         """What one word of the command line names.
 
         Raises:
             UserError: for a word that names none, or a model that was not kept.
         """
         if word == "last":
-            return Model("last", self._load("model.safetensors"))
+            return KeptModel("last", self._load("model.safetensors"))
         if word.endswith(".safetensors"):
             return self._from_file(Path(word))
         found = MODEL.fullmatch(word)
@@ -126,12 +126,12 @@ class KeptModels:
                 raise UserError(f"landscape: model {word!r}: the run has no global model")
             kind = "IMA" if self.averages else "global"
             name = f"{kind}, round {number}"
-            return Model(name, self._load(f"round{number}-global.safetensors"), number)
+            return KeptModel(name, self._load(f"round{number}-global.safetensors"), number)
         clients = self.clients[number]
         if which == "average":
             models = [self.client(number, each).params for each in clients]
             average = average_of(models, self.shares(clients))
-            return Model(f"average, round {number}", average, number)
+            return KeptModel(f"average, round {number}", average, number)
         if which.startswith("client"):
             client = int(which.removeprefix("client"))
             if client not in clients:
@@ -166,19 +166,19 @@ class KeptModels:
             raise UserError(f"{path}: damaged: it is not what its manifest says; run it again")
         return self._on_device(load_tree(self.root / path)[0])
 
-    def _from_file(self, path: Path) -> Model:
+    def _from_file(self, path: Path) -> KeptModel:
         if not (self.root / path).is_file():
             raise UserError(f"landscape: model {str(path)!r}: there is no such file")
         params = self._on_device(load_tree(self.root / path)[0])
         require_same_shape([self._load("model.safetensors"), params])
-        return Model(str(path.parent.parent.name or path.stem), params)
+        return KeptModel(str(path.parent.parent.name or path.stem), params)
 
     def _on_device(self, params: Tree) -> Tree:
         device = self.plan.federation.context.net.device
         return tree.apply(lambda leaf: leaf.to(device), params)
 
 
-def open_kept(workbench: Workbench, run: Run) -> KeptModels:
+def open_kept(workbench: Workbench, run: RunKey) -> KeptModels:
     """The models of a finished run.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedrepro.analysis.finished import open_run
-from fedrepro.analysis.kept_models import KeptModels, Model
+from fedrepro.analysis.kept_models import KeptModel, KeptModels
 from fedrepro.analysis.landscape import (
     DIRECTIONS,
     POINTS,
@@ -28,7 +28,7 @@ from fedrepro.analysis.landscape import (
     scorer,
     surfaces,
 )
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
@@ -42,7 +42,7 @@ Progress = Callable[[float], None]  # told the share that is done
 BEYOND = 0.5  # how far a line goes on behind its two models, as a share of their distance
 
 
-def landscape_of(workbench: Workbench, run: Run, progress: Progress) -> dict[str, Any]:
+def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[str, Any]:
     """The landscape around a finished run's global model.
 
     Directions come from the run's seed: those of two methods differ by their filters' lengths only.
@@ -131,7 +131,7 @@ def landscape_through(
     return about | {"x": xs, "y": ys, "loss": loss, "accuracy": accuracy, "marks": marks}
 
 
-def _beside(finished: KeptModels, models: Sequence[Model]) -> list[Model]:
+def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel]:
     """What is marked beside the models: their average, and the server's of the latest round."""
     latest = max(each.round for each in models)
     clients = [each.client for each in models]
@@ -143,7 +143,7 @@ def _beside(finished: KeptModels, models: Sequence[Model]) -> list[Model]:
         weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
         name = "mean"
     # Clients count as they do in averaging models; models of several rounds alike, as in IMA.
-    found = [Model(name, average_of([each.params for each in models], weights))]
+    found = [KeptModel(name, average_of([each.params for each in models], weights))]
     taken = {each.round for each in models if each.name.startswith(("IMA", "global"))}
     with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
     if latest and with_global and latest not in taken:
@@ -151,7 +151,7 @@ def _beside(finished: KeptModels, models: Sequence[Model]) -> list[Model]:
     return found
 
 
-def _mark(score: Any, model: Model, x: float, y: float | None, nearest: Tree) -> dict[str, Any]:
+def _mark(score: Any, model: KeptModel, x: float, y: float | None, nearest: Tree) -> dict[str, Any]:
     loss, accuracy = score(model.params)
     away = float(tree.square_norm(tree.subtract(model.params, nearest))) ** 0.5
     numbers = {"x": x, "y": y, "away": away, "loss": loss, "accuracy": accuracy}
@@ -162,7 +162,11 @@ def _mark(score: Any, model: Model, x: float, y: float | None, nearest: Tree) ->
 
 
 def _line(
-    score: Any, models: Sequence[Model], marked: Sequence[Model], points: int, progress: Progress
+    score: Any,
+    models: Sequence[KeptModel],
+    marked: Sequence[KeptModel],
+    points: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     first, second = (each.params for each in models)
     xs = np.linspace(-BEYOND, 1 + BEYOND, points).tolist()

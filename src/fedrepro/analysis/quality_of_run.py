@@ -12,16 +12,16 @@ from torch import Tensor
 from fedrepro.analysis import judging, quality
 from fedrepro.analysis.finished import Finished, open_run
 from fedrepro.config.settings import Judge
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.weights import is_there, read_weights
-from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.engine.method import SAMPLES
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
-from fedrepro.models._registry import INCEPTION, LearnedWeights
 from fedrepro.models.inception import features, inception
+from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.run.given import MODEL
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream
@@ -40,7 +40,7 @@ Progress = Callable[[float], None]
 
 
 def quality_of(
-    workbench: Workbench, run: Run, progress: Progress = lambda share: None
+    workbench: Workbench, run: RunKey, progress: Progress = lambda share: None
 ) -> tuple[dict[str, Any], Tree]:
     """Judge the synthetic set that a finished run left, as its setting's ``judge`` says.
 
@@ -72,11 +72,11 @@ def quality_of(
     fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be another
     progress(0.05)
 
-    once = judging.train(made, classes, judge, run.seed, 1, workbench.own)
-    whole = judging.train(made, classes, judge, run.seed, judge.epochs, workbench.own)
+    once = judging.train(made, classes, judge, run.seed, 1, workbench.plugins)
+    whole = judging.train(made, classes, judge, run.seed, judge.epochs, workbench.plugins)
     progress(0.4)
     # The same for every run on these data, so that their distances can be compared.
-    eye = judging.train(everything, classes, judge, 0, judge.real_epochs, workbench.own)
+    eye = judging.train(everything, classes, judge, 0, judge.real_epochs, workbench.plugins)
     progress(0.8)
     numbers = {
         **_accuracies(whole, held, test, CONVERGED),
@@ -118,7 +118,7 @@ def quality_of(
     }, images
 
 
-def synthetic_of(opened: Finished) -> Samples:
+def synthetic_of(opened: Finished) -> TensorSamples:
     """The labelled set that a run left.
 
     Raises:
@@ -141,7 +141,7 @@ def synthetic_of(opened: Finished) -> Samples:
     slack = SLACK * (ends[1] - ends[0])
     if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also for what is no number
         raise UserError(f"{where}: a value is outside the range of images as the setting scales it")
-    return Samples(x, y, scaling)
+    return TensorSamples(x, y, scaling)
 
 
 def _clients(opened: Finished) -> ClientData:
@@ -150,7 +150,7 @@ def _clients(opened: Finished) -> ClientData:
     return clients
 
 
-def _training(opened: Finished) -> Samples:
+def _training(opened: Finished) -> TensorSamples:
     """What the clients trained on, each sample once."""
     return _clients(opened).samples.some(_rows(opened))
 
@@ -160,13 +160,13 @@ def _rows(opened: Finished) -> NDArray[np.int64]:
     return np.unique(np.concatenate(opened.partition.train))
 
 
-def _in_unit(samples: Samples) -> Samples:
+def _in_unit(samples: TensorSamples) -> TensorSamples:
     """Images as bytes, which become inputs in [0, 1]."""
     images = samples.x if samples.x.dtype == torch.uint8 else samples.scaling.to_bytes(samples.x)
-    return Samples(images, samples.y, Scaling(None, None))
+    return TensorSamples(images, samples.y, Scaling(None, None))
 
 
-def _held_out(opened: Finished) -> list[Samples]:
+def _held_out(opened: Finished) -> list[TensorSamples]:
     shares = opened.partition.test
     if not shares:
         raise UserError(
@@ -176,7 +176,7 @@ def _held_out(opened: Finished) -> list[Samples]:
     return [_clients(opened).samples.some(each) for each in shares]
 
 
-def _as_many(test: Samples, like: Tensor, classes: int, seed: int) -> Samples:
+def _as_many(test: TensorSamples, like: Tensor, classes: int, seed: int) -> TensorSamples:
     """As many real samples of each class as ``like`` has labels, or all that there are."""
     random = numpy_stream(seed, "quality", "real")
     labels, chosen = test.y.cpu().numpy(), []
@@ -187,7 +187,10 @@ def _as_many(test: Samples, like: Tensor, classes: int, seed: int) -> Samples:
 
 
 def _accuracies(
-    trained: judging.Trained, held: list[Samples], test: Samples, names: tuple[str, str, str]
+    trained: judging.Trained,
+    held: list[TensorSamples],
+    test: TensorSamples,
+    names: tuple[str, str, str],
 ) -> dict[str, float]:
     """The mean over clients by samples, its spread unweighted, as is printed (item 41)."""
     values = np.array([judging.accuracy(trained.module, each) for each in held])
@@ -199,7 +202,9 @@ def _accuracies(
     }
 
 
-def _seen_by(eye: judging.Trained, made: Samples, real: Samples, test: Samples) -> dict[str, float]:
+def _seen_by(
+    eye: judging.Trained, made: TensorSamples, real: TensorSamples, test: TensorSamples
+) -> dict[str, float]:
     ours, theirs, all_theirs = (judging.features(eye.module, each) for each in (made, real, test))
     precision, recall = quality.precision_and_recall(ours, theirs)
     return {
@@ -216,7 +221,11 @@ def _seen_by(eye: judging.Trained, made: Samples, real: Samples, test: Samples) 
 
 
 def _privacy(
-    made: Samples, real: Samples, training: Samples, test: Samples, seed: int
+    made: TensorSamples,
+    real: TensorSamples,
+    training: TensorSamples,
+    test: TensorSamples,
+    seed: int,
 ) -> dict[str, float]:
     random = numpy_stream(seed, "quality", "attack")
     size = min(ATTACKED, len(training), len(test))
@@ -247,7 +256,9 @@ def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
     }
 
 
-def _fid(workbench: Workbench, judge: Judge, made: Samples, test: Samples) -> tuple[float, str]:
+def _fid(
+    workbench: Workbench, judge: Judge, made: TensorSamples, test: TensorSamples
+) -> tuple[float, str]:
     """The distance over the whole test set, all images as bytes; or NaN and why."""
     entry: Weights | None = workbench.catalogue_weights.get(INCEPTION)
     if not judge.fid:
@@ -261,7 +272,7 @@ def _fid(workbench: Workbench, judge: Judge, made: Samples, test: Samples) -> tu
 
 
 def _pairs(
-    opened: Finished, made: Samples, training: Samples
+    opened: Finished, made: TensorSamples, training: TensorSamples
 ) -> tuple[list[dict[str, float]], Tree]:
     """The made samples nearest to training samples, and these, by their rows in the data set."""
     away, which = quality.nearest(_inputs(made)[0], _inputs(training)[0])
@@ -275,7 +286,7 @@ def _pairs(
 
 
 def _by_class(
-    eye: judging.Trained, made: Samples, real: Samples, classes: int
+    eye: judging.Trained, made: TensorSamples, real: TensorSamples, classes: int
 ) -> list[dict[str, Any]]:
     pixels = quality.diversity(*_inputs(made)), quality.diversity(*_inputs(real))
     found = []
@@ -300,7 +311,7 @@ def _ratio(ours: Mapping[int, float], real: tuple[Tensor, Tensor]) -> float:
     return math.fsum(shares) / len(shares) if shares else math.nan
 
 
-def _inputs(samples: Samples) -> tuple[Tensor, Tensor]:
+def _inputs(samples: TensorSamples) -> tuple[Tensor, Tensor]:
     return samples(0, len(samples))
 
 

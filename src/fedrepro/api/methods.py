@@ -10,7 +10,7 @@ def methods() -> "pd.DataFrame":
     """All that a composition can name: name, kind, paper, hyperparameters with their defaults."""
     import pandas as pd
 
-    from fedrepro.methods import _registry as registry
+    from fedrepro.methods import registry
 
     rows = [registry.describe(part) for part in registry.parts().values()]
     columns = ["name", "kind", "paper", "hyperparameters"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,7 @@ class Run:
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
     architecture: "Architecture | None" = field(default=None, repr=False)
-    own: Folders = field(default=NONE, repr=False)
+    plugins: Folders = field(default=NONE, repr=False)
 
     @property
     def method(self) -> str:
@@ -57,7 +57,7 @@ class Run:
         Raises:
             UserError: for a method that leaves something else, or a model that is not known here.
         """
-        from fedrepro.models import _registry as registry
+        from fedrepro.models import registry
         from fedrepro.run.given import MODEL
         from fedrepro.run.store import load_tree
 
@@ -69,7 +69,7 @@ class Run:
         if build:
             module = build(shape, outputs)
         else:
-            module = registry.build(facts["model"], shape, outputs, folders=self.own)
+            module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
         module.load_state_dict(tensors, strict=False)
         return module.eval()
 
@@ -94,18 +94,18 @@ def load(
     """
     from fedrepro.run.results import changed_files, read_run
 
-    own = NONE
+    plugins = NONE
     if method is None:
         folder = Path(what)
         manifest = _manifest(folder)
     else:
         from fedrepro.config.loading import load as load_workbench
-        from fedrepro.config.targets import Run as Named
+        from fedrepro.config.targets import RunKey as Named
 
         bench = load_workbench(Path(root))
-        own = bench.own
+        plugins = bench.plugins
         named = Named(bench.setting(str(what)).name, method, 1 if seed is None else seed)
-        found = [read_run(Path(root), named, landed) for landed in (False, True)]
+        found = [read_run(Path(root), named, reference) for reference in (False, True)]
         record = next((each for each in found if each.manifest), found[0])
         if not record.manifest:
             raise UserError(
@@ -116,7 +116,7 @@ def load(
     wrong = next(changed_files(folder, manifest, ".parquet"), None)
     if wrong:
         raise UserError(f"{folder}: damaged: {wrong}")
-    return Run(folder, manifest, own=own)
+    return Run(folder, manifest, plugins=plugins)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

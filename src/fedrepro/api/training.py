@@ -60,12 +60,12 @@ def train(
     from fedrepro.config.settings import Setting
     from fedrepro.data.arrays import NAME, dataset_of
     from fedrepro.data.partition.partition import make_partition
-    from fedrepro.methods._facts import needs_of
-    from fedrepro.models import _registry as registry
+    from fedrepro.methods._facts import requires_of
+    from fedrepro.models import registry
     from fedrepro.run import fingerprint, numerics, runner
     from fedrepro.support.typed_yaml import validate
 
-    if needs := needs_of(method):
+    if needs := requires_of(method):
         wanted = f"one that needs nothing, not {', '.join(needs)}: use an experiment file"
         raise bad_value(WHERE, "method", method, wanted)
     dataset = dataset_of(clients, test)
@@ -129,8 +129,8 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
     Raises:
         UserError: for one that no part has, or several have.
     """
-    from fedrepro.methods import _registry as registry
-    from fedrepro.methods._files import split
+    from fedrepro.methods import registry
+    from fedrepro.methods.files import split
 
     known = registry.parts()
     names = [name for name, _ in split(composition) if name in known]

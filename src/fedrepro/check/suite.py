@@ -31,7 +31,7 @@ from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.run.store import ClientStore, load_tree, save_tree
 from fedrepro.run.watch import watched
@@ -147,7 +147,7 @@ def accuracies(
         hits = []
         for client in everyone:
             x, y = world.clients.samples.at(world.clients.rows(client))
-            params = method.model(ctx, server, owns.get(client) or {})
+            params = method.eval_model(ctx, server, owns.get(client) or {})
             hits.append(ctx.net(params, x).argmax(1) == y)
         return float(torch.cat(hits).double().mean())
 
@@ -163,14 +163,14 @@ def it_learns(name: str) -> None:
 
 
 def a_server_optimizer_is_followed_or_refused(name: str) -> None:
-    """As its ``moves`` says."""
+    """As its ``uses_server_optimizer`` says."""
     method, _ = registry.compose(name, folders=PLUGINS.get())
     if {"+", "@"} & set(name):
         raise NotApplicable("said of single methods")
     followed = follows_a_server_optimizer(federation(name))
-    if followed is not method.moves:
+    if followed is not method.uses_server_optimizer:
         seen = "follows the server optimizer" if followed else "is the same without one"
-        raise Failed(f"moves is {method.moves}, but the server {seen}")
+        raise Failed(f"moves is {method.uses_server_optimizer}, but the server {seen}")
 
 
 def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
@@ -182,7 +182,7 @@ def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
     # Mini-batches of 7: no client has a last one of a single sample.
     world = replace(world, context=replace(world.context, net=net), batch_size=7)
-    if any(layer.needs for layer in world.method.layers()):
+    if any(layer.requires for layer in world.method.layers()):
         raise NotApplicable("its server trains, too")
     try:
         world.method.check(context_of(world, 0, [0]))
@@ -194,7 +194,7 @@ def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
         raise NotApplicable("it shares none")
     ctx = context_of(world, 0, played.cohort)
     places = range(len(played.cohort))
-    ended = [world.method.ended(ctx, before, played.reports, place) for place in places]
+    ended = [world.method.client_model(ctx, before, played.updates, place) for place in places]
     for buffer in ("body.1.running_mean", "body.1.running_var"):
         each = torch.stack([model[buffer] for model in ended])
         found = after["params"][buffer]

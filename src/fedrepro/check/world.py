@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given, Inputs
+from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.engine.round import Federation, begin, play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import bad_value
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
 # Whose methods may be named, beside the package's.
@@ -98,7 +98,7 @@ def data() -> Data:
     return Data(clients)
 
 
-def given(needs: Sequence[str], clients: int) -> dict[str, Given]:
+def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
     """Small stand-ins of what methods need.
 
     Raises:
@@ -110,9 +110,11 @@ def given(needs: Sequence[str], clients: int) -> dict[str, Given]:
     x, _ = data().at(torch.arange(0, sum(SIZES), 4))
     noise = torch.randn(x.shape, generator=rng, dtype=torch.float64)
     made = {
-        "unlabelled": Given({"x": x + 0.1 * noise}),
-        "discriminators": Given(tree.stack([critic.init(rng) for _ in range(clients)]), critic),
-        "generator": Given(maker.init(rng), maker, {"latent": 2}),
+        "unlabelled": LoadedArtifact({"x": x + 0.1 * noise}),
+        "discriminators": LoadedArtifact(
+            tree.stack([critic.init(rng) for _ in range(clients)]), critic
+        ),
+        "generator": LoadedArtifact(maker.init(rng), maker, {"latent": 2}),
     }
     for need in needs:
         if need not in made:
@@ -150,7 +152,7 @@ def federation(
     )
     chosen = method or composed
     clients = data()
-    if chosen.pooled:
+    if chosen.centralized:
         xs, ys = zip(*clients.tensors, strict=True)
         clients = Data([(torch.cat(xs), torch.cat(ys))])
     everyone = len(clients.sizes)
@@ -166,7 +168,7 @@ def federation(
         server_lr=server_optimizer.lr,
         nets={name: Net(net.double()) for name, net in chosen.nets((FEATURES,), CLASSES).items()},
         inputs=Inputs(shape=(FEATURES,), classes=CLASSES),
-        given=given([need for layer in chosen.layers() for need in layer.needs], everyone),
+        artifacts=given([need for layer in chosen.layers() for need in layer.requires], everyone),
     )
     return Federation(
         method=chosen,

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
 
 
@@ -25,8 +25,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def handle(arguments: argparse.Namespace) -> int:
     from fedrepro.check import suite, world
     from fedrepro.config.loading import folders_here
-    from fedrepro.methods import _registry as registry
-    from fedrepro.methods._files import split
+    from fedrepro.methods import registry
+    from fedrepro.methods.files import split
 
     folders = folders_here()
     world.PLUGINS.set(folders)
@@ -73,7 +73,7 @@ def _outcome(check: Callable[[], None]) -> tuple[str, str]:
     from fedrepro.check import suite
 
     try:
-        with own.blamed():
+        with plugins.blamed():
             check()
     except suite.NotApplicable as reason:
         return NOTHING, str(reason)

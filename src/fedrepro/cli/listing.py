@@ -72,7 +72,7 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 
 def list_methods(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import folders_here
-    from fedrepro.methods import _registry as registry
+    from fedrepro.methods import registry
 
     parts = registry.parts(folders_here())
     if arguments.name is not None:
@@ -100,9 +100,9 @@ def _values(row: dict[str, Any], between: str) -> str:
 
 def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
     """All that a method's description says."""
-    divergences = "\n".join(
+    deviations = "\n".join(
         f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
-        for each in row["divergences"]
+        for each in row["deviations"]
     )
     return [
         ("name", row["name"]),
@@ -110,13 +110,13 @@ def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("paper", row["paper"]),
         ("hyperparameters", _values(row, "\n")),
         ("hooks overridden", ", ".join(row["hooks"])),
-        ("divergences", divergences),
+        ("deviations", deviations),
     ]
 
 
 def list_models(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import folders_here
-    from fedrepro.models import _registry as models
+    from fedrepro.models import registry as models
 
     known = models.known(folders := folders_here())
     if arguments.name is None:
@@ -175,7 +175,7 @@ def show_coverage(arguments: argparse.Namespace) -> None:
 SHORT = {
     "targets": "target",
     "computed": "done",
-    "not_comparable": "apart",
+    "not_comparable": "not comparable",
     "arithmetic_agree": "sums_agree",
     "arithmetic_differ": "sums_differ",
 }

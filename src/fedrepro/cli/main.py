@@ -23,7 +23,7 @@ from fedrepro.cli import (
     why,
 )
 from fedrepro.config.workbench import CONFIG
-from fedrepro.support import own, papers
+from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
 
 
@@ -65,10 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _logged(log), chdir(root):
         try:
-            with own.blamed():
+            with plugins.blamed():
                 return chosen.handler(chosen) or 0
         except UserError as error:
-            if isinstance(error, own.OwnError) and chosen.log is not None:
+            if isinstance(error, plugins.PluginError) and chosen.log is not None:
                 with chosen.log.open("a", encoding="utf-8") as log:
                     traceback.print_exception(error.__cause__, file=log)
             print(f"fedrepro: {error}", file=sys.stderr)

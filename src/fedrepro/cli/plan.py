@@ -28,16 +28,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
-    from fedrepro.workflow.bill import Bill, chosen, measured
-    from fedrepro.workflow.cost import Prices
+    from fedrepro.workflow.cost import CostModel
+    from fedrepro.workflow.estimate import CostEstimate, chosen, measured
     from fedrepro.workflow.resources import save_estimates
 
     bench = load()
-    prices = Prices(bench, chosen(bench, arguments.targets, arguments.scale))
-    rates = measured(prices)
-    bill, costs = Bill(prices), prices.costs(rates)
-    save_estimates(bench.root, bench.config, bill.estimates(costs))
-    found = bill.as_json(rates, costs)
+    cost_model = CostModel(bench, chosen(bench, arguments.targets, arguments.scale))
+    rates = measured(cost_model)
+    estimate, costs = CostEstimate(cost_model), cost_model.costs(rates)
+    save_estimates(bench.root, bench.config, estimate.estimates(costs))
+    found = estimate.as_json(rates, costs)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fedrepro.report.pages.method import MethodText
-    from fedrepro.support.own import Folders
+    from fedrepro.support.plugins import Folders
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -80,12 +80,12 @@ def make_site(arguments: argparse.Namespace) -> None:
     workbench = load()
     scale = workbench.scale(arguments.scale)
     papers = published.load(workbench.root)
-    _say(site.write_site(workbench, papers, described_methods(workbench.own), scale))
+    _say(site.write_site(workbench, papers, described_methods(workbench.plugins), scale))
 
 
 def described_methods(own: "Folders") -> "list[MethodText]":
     """What the pages of methods show; the report itself does not import what computes."""
-    from fedrepro.methods import _registry as registry
+    from fedrepro.methods import registry
     from fedrepro.report.pages.method import MethodText
 
     return [

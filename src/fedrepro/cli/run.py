@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import bad_value
@@ -60,7 +60,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def requested(
     arguments: argparse.Namespace, overrides: Overrides | None = None
-) -> tuple[Workbench, Run]:
+) -> tuple[Workbench, RunKey]:
     """The run that :func:`add_run`'s arguments name.
 
     Raises:
@@ -71,7 +71,7 @@ def requested(
     setting, method = workbench.setting(arguments.setting), arguments.method
     if values := _values(arguments.set):
         workbench, method = workbench.with_variant(setting, method, values)
-    return workbench, Run(setting.name, method, arguments.seed)
+    return workbench, RunKey(setting.name, method, arguments.seed)
 
 
 def _values(texts: list[str]) -> dict[str, Scalar]:
@@ -97,15 +97,15 @@ def handle(arguments: argparse.Namespace) -> None:
     carry_out(*requested(arguments, overrides))
 
 
-def carry_out(workbench: Workbench, run: Run) -> None:
+def carry_out(workbench: Workbench, run: RunKey) -> None:
     """Make what a run needs, then the run.
 
     Raises:
         UserError: for whatever is wrong with the request.
     """
-    from fedrepro.config.run_spec import DataSpec
+    from fedrepro.config.run_spec import ResolvedData
     from fedrepro.data.fetching.weights import fetch_weights
-    from fedrepro.run import assembly, fingerprint, given, numerics, runner, trunk
+    from fedrepro.run import assembly, fingerprint, given, numerics, runner, shared_prefix
     from fedrepro.run.kept import disk_of_kept
     from fedrepro.run.tracking import tracker_of
 
@@ -115,7 +115,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
     for source in spec.given.values():
-        if isinstance(source, DataSpec):
+        if isinstance(source, ResolvedData):
             _dataset(workbench, source.dataset)
     dataset = _dataset(workbench, spec.setting.dataset)
     partition = _partition(workbench, run, dataset)
@@ -145,7 +145,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
             fingerprint.of_code(spec),
             report,
             given.load(workbench.root, spec, dataset, partition),
-            trunk.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
+            shared_prefix.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
             numerics.of_run(spec),
         )
         finished = True
@@ -164,7 +164,7 @@ def carry_out(workbench: Workbench, run: Run) -> None:
 MOST_NUMBERS = 3  # in a run's last line
 
 
-def _numbers(workbench: Workbench, run: Run) -> str:
+def _numbers(workbench: Workbench, run: RunKey) -> str:
     """What the tables of its experiment file take from a run, the first of it, in words."""
     from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
     from fedrepro.report.papers.published import Published
@@ -224,7 +224,7 @@ def _dataset(workbench: Workbench, name: str) -> "Dataset":
     return open_dataset(name, workbench.root / PREPARED)
 
 
-def _partition(workbench: Workbench, run: Run, dataset: "Dataset") -> "Partition":
+def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partition":
     from fedrepro.data.partition.partition import Partition, make_partition
 
     setting = workbench.setting(run.setting)

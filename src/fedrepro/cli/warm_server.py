@@ -109,19 +109,19 @@ def _serve(listener: socket.socket) -> list[str] | None:
     while selector.get_map():
         key = selector.select()[0][0]
         match key.fileobj, key.data:
-            case sys.stdin, _:
+            case [sys.stdin, _]:
                 selector.unregister(sys.stdin)
                 selector.unregister(listener)
                 listener.close()
-            case socket.socket() as source, _ if source is listener:
+            case [socket.socket() as source, _] if source is listener:
                 selector.register(listener.accept()[0], selectors.EVENT_READ)
-            case int() as ended, (connection, command):
+            case [int() as ended, (connection, command)]:
                 _report_end(selector, ended, connection, command)
-            case socket.socket() as connection, None:
+            case [socket.socket() as connection, None]:
                 arguments = _fork(selector, connection)
                 if arguments is not None:
                     return arguments
-            case socket.socket() as connection, command:
+            case [socket.socket() as connection, command]:
                 _pass_on(selector, connection, command)
     return None
 

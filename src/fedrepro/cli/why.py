@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro.cli.run import add_run, requested, require_seed
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
 
@@ -47,7 +47,7 @@ def handle(arguments: argparse.Namespace) -> None:
     print(*titled({**of_manifests(*sides), "rounds": of_rounds(*sides)}), sep="\n")
 
 
-def explain(workbench: Workbench, run: Run) -> None:
+def explain(workbench: Workbench, run: RunKey) -> None:
     """Say why Snakemake would make a run again, and what differs from today."""
     from fedrepro.run.difference import Side, of_manifests, titled
     from fedrepro.run.results import find_run
@@ -69,17 +69,19 @@ def explain(workbench: Workbench, run: Run) -> None:
     print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
     if record.state == "damaged":
         print(f"  {record.why}: `fedrepro run` makes it again")
-    found = of_manifests(_side(record), Side("today's", today, today=True, folders=workbench.own))
+    found = of_manifests(
+        _side(record), Side("today's", today, today=True, folders=workbench.plugins)
+    )
     if unknown:
         found |= {"data": [f"can't be compared: {unknown}"]}
     print(*(f"  {line}" for line in titled(found) or ["nothing differs"]), sep="\n")
 
 
 def _kind(record: "RunRecord") -> str:
-    return ", a reference result," if record.landed else ""
+    return ", a reference result," if record.reference else ""
 
 
-def _found(workbench: Workbench, run: Run) -> "RunRecord":
+def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
     """A run's record, or that of its reference result.
 
     Raises:
@@ -108,7 +110,7 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
     if not (seed.isascii() and seed.isdigit()):
         raise bad_value("the command line", "--other: SEED", seed, "a whole number of at least 0")
     require_seed("--other: SEED", int(seed))
-    return _found(workbench, Run(workbench.setting(setting).name, method, int(seed)))
+    return _found(workbench, RunKey(workbench.setting(setting).name, method, int(seed)))
 
 
 def _at(workbench: Workbench, path: Path) -> "RunRecord":
@@ -118,7 +120,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
     folder = path.parent if path.name == "manifest.json" else path
     if "\0" in str(path) or not (workbench.root / folder / "manifest.json").is_file():
         raise bad_value("the command line", "--other", str(path), OTHER)
-    record = read_folder(workbench.root, Run(folder.as_posix(), "", 0), folder)
+    record = read_folder(workbench.root, RunKey(folder.as_posix(), "", 0), folder)
     if not record.manifest:
         raise UserError(f"{record.folder}: {record.why}")
     return record

@@ -87,7 +87,7 @@ class Charts(FigureSpec):
         return named_settings("rows", self.rows)
 
 
-class Axis(Typed):
+class GridAxis(Typed):
     """One side of a heat map: what varies, and its values."""
 
     label: str
@@ -112,8 +112,8 @@ class HeatMap(FigureSpec):
     demo: SettingName | None = None
     metric: Metric = ACCURACY
     summary: Summary = Summary()
-    x: Axis
-    y: Axis
+    x: GridAxis
+    y: GridAxis
     panels: list[MethodGrid] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -6,17 +6,18 @@ from pathlib import Path
 from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
 from fedrepro.config.searches import LONGEST, Search, Searched
-from fedrepro.config.settings import RELEASED, Config, GivenData, GivenRun, Overrides
+from fedrepro.config.settings import RELEASED, ArtifactFromData, ArtifactFromRun, Config, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.methods._facts import defaults_of
-from fedrepro.methods._files import part_files
-from fedrepro.models import _registry as models
+from fedrepro.methods.files import part_files
+from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.old_names import with_new_keys
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import read_yaml, validate
 
 
@@ -29,13 +30,13 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     config = load_config(root)
     if overrides:
         config = config.model_copy(update=overrides.model_dump(exclude_none=True))
-    own = config.own.under(root)
+    plugins = config.plugins.under(root)
     catalogue = load_catalogue(root / CATALOGUE)
     experiments: dict[str, Experiment] = {}
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
         shown = path.relative_to(root)
-        experiment = _experiment(path, shown, own)
+        experiment = _experiment(path, shown, plugins)
         if experiment.system != path.stem:
             raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
         experiments[experiment.system], files[experiment.system] = experiment, shown
@@ -58,7 +59,7 @@ def load_config(root: Path = Path()) -> Config:
     Raises:
         UserError: for the first fault.
     """
-    written = read_yaml(root / CONFIG, CONFIG)
+    written = with_new_keys("config", read_yaml(root / CONFIG, CONFIG), CONFIG)
     return validate(Config, {} if written is None else written, CONFIG)
 
 
@@ -68,15 +69,17 @@ def folders_here() -> Folders:
     Raises:
         UserError: for the first fault in its config.yaml.
     """
-    return load_config().own.under(Path()) if CONFIG.exists() else NONE
+    return load_config().plugins.under(Path()) if CONFIG.exists() else NONE
 
 
-def _experiment(path: Path, shown: Path, own: Folders) -> Experiment:
-    data = write_out(expand(read_yaml(path, shown), shown), shown)
+def _experiment(path: Path, shown: Path, plugins: Folders) -> Experiment:
+    data = write_out(
+        expand(with_new_keys("experiment", read_yaml(path, shown), shown), shown), shown
+    )
     if isinstance(data, dict) and isinstance(data.get("settings"), dict):
         data = {**data, "settings": _extend_all(data["settings"], shown)}
-    experiment = validate(Experiment, data, shown, own)
-    experiment._own = own
+    experiment = validate(Experiment, data, shown, plugins)
+    experiment._own = plugins
     for name, setting in experiment.settings.items():
         setting._name = f"{experiment.system}/{name}"
     return experiment
@@ -127,11 +130,11 @@ def _check_references(
                 raise bad_value(shown, where, model, one_of, known_models)
     for name, setting in experiment.settings.items():
         for need, source in setting.given.items():
-            if isinstance(source, GivenRun) and source.setting not in experiment.readings:
+            if isinstance(source, ArtifactFromRun) and source.setting not in experiment.readings:
                 where = f"settings.{name}.given.{need}.setting"
                 known = experiment.readings
                 raise bad_value(shown, where, source.setting, "a setting of this file", known)
-            if isinstance(source, GivenData) and source.dataset not in datasets:
+            if isinstance(source, ArtifactFromData) and source.dataset not in datasets:
                 where = f"settings.{name}.given.{need}.dataset"
                 wanted = f"a data set of {CATALOGUE}"
                 raise bad_value(shown, where, source.dataset, wanted, datasets)

@@ -25,7 +25,7 @@ from fedrepro.config.values import PositiveWhole
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Mix, Per, Reading, Record, Series
 from fedrepro.support.errors import nearest
-from fedrepro.support.own import NONE
+from fedrepro.support.plugins import NONE
 from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or
 
 
@@ -368,7 +368,7 @@ class Quality(MetricKind):
             measure.rising,
             measure.series,
             measure.without,
-            apart=measure.apart,
+            incomparable=measure.incomparable,
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Union
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class FileSpec:
+class ResolvedFile:
     """A file that a run is given, relative to the working directory; None: not known yet."""
 
     file: Path
@@ -39,7 +39,7 @@ class FileSpec:
 
 
 @dataclass(frozen=True)
-class DataSpec:
+class ResolvedData:
     """Samples of another data set that a run is given: a share of each class."""
 
     dataset: str
@@ -47,7 +47,7 @@ class DataSpec:
 
 
 # What a run can be given.
-Source = Union[Literal["server"], FileSpec, DataSpec, "RunSpec"]
+ResolvedSource = Union[Literal["server"], ResolvedFile, ResolvedData, "RunSpec"]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class RunSpec:
     seed: int
     execution: Execution = Execution()
     weights: tuple[str, Weights] | None = None
-    given: Mapping[str, Source] = field(default_factory=dict)
-    own: Folders = NONE
+    given: Mapping[str, ResolvedSource] = field(default_factory=dict)
+    plugins: Folders = NONE
 
     @cached_property
     def digest(self) -> str:
@@ -103,12 +103,12 @@ class RunSpec:
         }
 
 
-def _described(source: Source) -> str:
+def _described(source: ResolvedSource) -> str:
     match source:
         case RunSpec():
             return f"run {source.digest}"
-        case FileSpec():
+        case ResolvedFile():
             return f"file {source.sha256}"
-        case DataSpec():
+        case ResolvedData():
             return f"data {source.dataset} share {source.share:g}"
     return source

@@ -104,7 +104,7 @@ class Searched(Typed):
             part, name = self.place_of(key)
             # What another run's first rounds are is another matter for each candidate.
             variant = found.setdefault(
-                self._variant(part, candidate.values), {"use": part, "trunk": None}
+                self._variant(part, candidate.values), {"use": part, "parent": None}
             )
             variant[name] = value
         return found

@@ -36,7 +36,7 @@ from fedrepro.data.partition.schemes import PartitionSpec, Share
 from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, nearest
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
 
@@ -65,7 +65,7 @@ class DataSources(Typed):
     )
 
 
-class OwnFolders(Typed):
+class PluginFolders(Typed):
     """Folders of your own files, relative to the workbench's root; a file's name is what it has."""
 
     methods: Path | None = Field(default=None, description="A dataclass of hooks in each file.")
@@ -132,7 +132,7 @@ class Config(Typed):
         default=None, description="What is told of a run while it is under way; not part of it."
     )
     data: DataSources = DataSources()
-    own: OwnFolders = OwnFolders()
+    plugins: PluginFolders = PluginFolders()
     resources: Resources = Field(
         default=Resources(),
         description="What runs ask a cluster for where their setting does not say.",
@@ -219,7 +219,7 @@ class Noise(Typed):
     )
 
 
-class GivenRun(Typed):
+class ArtifactFromRun(Typed):
     """What another run left."""
 
     setting: SettingName = Field(description="A setting of this file.")
@@ -227,7 +227,7 @@ class GivenRun(Typed):
     seed: Seed | None = Field(default=None, description="Default: the seed of the run itself.")
 
 
-class GivenFile(Typed):
+class ArtifactFromFile(Typed):
     """A model.safetensors that a run left, here or elsewhere, or that was made as one."""
 
     file: Path
@@ -241,7 +241,7 @@ class GivenFile(Typed):
     ) = Field(default=None, description="Nothing is read before it stands here.")
 
 
-class GivenData(Typed):
+class ArtifactFromData(Typed):
     """Training samples of another data set, without labels."""
 
     dataset: Name
@@ -251,18 +251,18 @@ class GivenData(Typed):
 
 
 def _tag_of_given(value: object) -> str:
-    if isinstance(value, GivenFile) or (isinstance(value, Mapping) and "file" in value):
-        return "GivenFile"
-    if isinstance(value, GivenData) or (isinstance(value, Mapping) and "dataset" in value):
-        return "GivenData"
-    return "GivenRun" if isinstance(value, Mapping | GivenRun) else "plain"
+    if isinstance(value, ArtifactFromFile) or (isinstance(value, Mapping) and "file" in value):
+        return "ArtifactFromFile"
+    if isinstance(value, ArtifactFromData) or (isinstance(value, Mapping) and "dataset" in value):
+        return "ArtifactFromData"
+    return "ArtifactFromRun" if isinstance(value, Mapping | ArtifactFromRun) else "plain"
 
 
-GivenSource = Annotated[
+ArtifactSource = Annotated[
     Annotated[Literal["server"], Tag("plain")]
-    | Annotated[GivenRun, Tag("GivenRun")]
-    | Annotated[GivenFile, Tag("GivenFile")]
-    | Annotated[GivenData, Tag("GivenData")],
+    | Annotated[ArtifactFromRun, Tag("ArtifactFromRun")]
+    | Annotated[ArtifactFromFile, Tag("ArtifactFromFile")]
+    | Annotated[ArtifactFromData, Tag("ArtifactFromData")],
     Discriminator(_tag_of_given),
 ]
 
@@ -303,7 +303,7 @@ class Judge(Typed):
 DecayFrom = Annotated[Literal[0, 1], expected("0 or 1")]
 
 
-class Otherwise(Typed):
+class ReleasedOverrides(Typed):
     """Keys of a setting that the released code has otherwise; those not given stay."""
 
     partition: PartitionSpec | None = None
@@ -351,7 +351,7 @@ class Setting(Typed):
         "Of the network's products in clients' training. In bfloat16, 8 bits, the numbers differ: "
         "they are marked.",
     )
-    given: dict[Name, GivenSource] = later(
+    given: dict[Name, ArtifactSource] = later(
         {}, "What methods need: the server's part of the data, what a run left, a file, or data."
     )
     byzantine: NonNegativeWhole = later(
@@ -378,7 +378,7 @@ class Setting(Typed):
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
     )
-    released: dict[str, Otherwise] = Field(
+    released: dict[str, ReleasedOverrides] = Field(
         default={},
         exclude=True,
         description="What the released code has otherwise, by the number of the discrepancy; "

@@ -12,7 +12,7 @@ from fedrepro.config.values import Scale
 
 
 @dataclass(frozen=True)
-class Run:
+class RunKey:
     """Setting x method x seed."""
 
     setting: str
@@ -50,7 +50,7 @@ class Cell:
 
     Attributes:
         rivals: the methods without the row's wrapper, where the cell is a speed-up over them.
-        awaited: whether its table waits for its runs: not for those in data that stand in for
+        required: whether its table waits for its runs: not for those in data that stand in for
             others and are not there. What runs there are it shows all the same.
     """
 
@@ -60,11 +60,11 @@ class Cell:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     rivals: tuple[str, ...] = ()
-    awaited: bool = True
+    required: bool = True
 
-    def runs(self, method: str) -> tuple[Run, ...]:
+    def runs(self, method: str) -> tuple[RunKey, ...]:
         """One run per seed of one of the cell's methods."""
-        return tuple(Run(self.setting, method, seed) for seed in self.seeds)
+        return tuple(RunKey(self.setting, method, seed) for seed in self.seeds)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Target:
         return Path("reports/site") / self.system / f"{self.item}.html"
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunKey, ...]:
         """Every run that the page shows, each once."""
         return ()
 
     @property
-    def awaited(self) -> tuple[Run, ...]:
+    def required(self) -> tuple[RunKey, ...]:
         """Those of its runs that the page waits for."""
         return self.runs
 
@@ -119,11 +119,11 @@ class FigureTarget(Target):
     seeds: tuple[int, ...]
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunKey, ...]:
         found = dict.fromkeys(self.figure.needs(self.scale))
         seeds = self.seeds[:1] if self.figure.first_seed_only else self.seeds
         return tuple(
-            Run(f"{self.system}/{setting}", method, seed)
+            RunKey(f"{self.system}/{setting}", method, seed)
             for setting, method in found
             for seed in seeds
         )
@@ -142,7 +142,7 @@ class FigureTarget(Target):
             )
         seeds = self.seeds[:1] if figure.first_seed_only else self.seeds
         return tuple(
-            Run(f"{self.system}/{setting}", method, seed).analysis(kind, part)
+            RunKey(f"{self.system}/{setting}", method, seed).analysis(kind, part)
             for setting, method, part in parts
             for seed in seeds
         )
@@ -165,26 +165,26 @@ class TableTarget(Target):
         return Path("results/tables") / self.scale / self.system / f"{self.item}.json"
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunKey, ...]:
         return _runs_of(self.cells)
 
     @cached_property
-    def awaited(self) -> tuple[Run, ...]:
-        return _runs_of(cell for cell in self.cells if cell.awaited)
+    def required(self) -> tuple[RunKey, ...]:
+        return _runs_of(cell for cell in self.cells if cell.required)
 
     @property
     def analyses(self) -> tuple[Path, ...]:
         judged = (
             run.analysis("quality")
             for cell in self.cells
-            if cell.awaited and self.table.metric_of(cell.row, cell.column).analysis
+            if cell.required and self.table.metric_of(cell.row, cell.column).analysis
             for name in cell.methods
             for run in cell.runs(name)
         )
         return tuple(dict.fromkeys(judged))
 
 
-def _runs_of(cells: Iterable[Cell]) -> tuple[Run, ...]:
+def _runs_of(cells: Iterable[Cell]) -> tuple[RunKey, ...]:
     found = (
         run for cell in cells for name in (*cell.methods, *cell.rivals) for run in cell.runs(name)
     )
@@ -219,7 +219,7 @@ class SearchTarget(Target):
     trials: tuple[Trial, ...]
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunKey, ...]:
         return tuple(
             run
             for trial in self.trials
@@ -227,6 +227,6 @@ class SearchTarget(Target):
             for run in self.runs_of(candidate)
         )
 
-    def runs_of(self, candidate: Candidate) -> tuple[Run, ...]:
+    def runs_of(self, candidate: Candidate) -> tuple[RunKey, ...]:
         """One run per seed."""
-        return tuple(Run(self.setting, candidate.method, seed) for seed in self.seeds)
+        return tuple(RunKey(self.setting, candidate.method, seed) for seed in self.seeds)

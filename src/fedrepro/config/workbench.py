@@ -8,14 +8,14 @@ from pathlib import Path
 from pydantic import Field, PrivateAttr
 
 from fedrepro.config.kinds import Computed, Figure
-from fedrepro.config.run_spec import DataSpec, Execution, FileSpec, RunSpec, Source
+from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
 from fedrepro.config.searches import LONGEST, Search, Searched, variants_of
 from fedrepro.config.settings import (
     RELEASED,
+    ArtifactFromData,
+    ArtifactFromFile,
+    ArtifactFromRun,
     Config,
-    GivenData,
-    GivenFile,
-    GivenRun,
     Seeds,
     Setting,
 )
@@ -24,7 +24,7 @@ from fedrepro.config.targets import (
     Cell,
     ComputedTarget,
     FigureTarget,
-    Run,
+    RunKey,
     SearchTarget,
     TableTarget,
     Target,
@@ -35,10 +35,16 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.own_files import find_own
-from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, needs_of, takes_of
-from fedrepro.methods._files import part_files
+from fedrepro.methods._facts import (
+    UNKNOWN,
+    defaults_of,
+    optional_of,
+    requires_of,
+    shares_prefix_with_inner,
+)
+from fedrepro.methods.files import part_files
 from fedrepro.support.errors import UserError, bad_value, nearest
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
@@ -55,7 +61,7 @@ class Experiment(Typed):
     methods: dict[str, Hyperparameters] = Field(
         default={},
         description="Hyperparameters by part name; with the key 'use', a named variant of a part; "
-        "with 'trunk', the method whose run it may go on from.",
+        "with 'parent', the method whose run it may go on from.",
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})
@@ -142,9 +148,9 @@ class Workbench:
     catalogue_weights: Mapping[str, Weights] = field(default_factory=dict)
 
     @cached_property
-    def own(self) -> Folders:
+    def plugins(self) -> Folders:
         """Where its own methods, models and partition schemes are."""
-        return self.config.own.under(self.root)
+        return self.config.plugins.under(self.root)
 
     @cached_property
     def settings(self) -> dict[str, Setting]:
@@ -182,17 +188,17 @@ class Workbench:
         dataset = self.setting(setting).dataset
         return (self.root / "results/data" / dataset / "meta.json").exists()
 
-    def stands_in_for(self, setting: str) -> str | None:
+    def surrogate_for(self, setting: str) -> str | None:
         """The data set for which a setting's own one stands in."""
-        return self.datasets[self.setting(setting).dataset].stands_in_for
+        return self.datasets[self.setting(setting).dataset].surrogate_for
 
-    def is_awaited(self, setting: str) -> bool:
+    def is_required(self, setting: str) -> bool:
         """Whether tables wait for runs of a setting.
 
         Not where its data stand in for others, are nobody's to fetch, and not there.
         """
         spec = self.datasets[self.setting(setting).dataset]
-        if spec.stands_in_for is None or not isinstance(spec, Own):
+        if spec.surrogate_for is None or not isinstance(spec, Own):
             return True
         return find_own(spec.path, self.config.data.archives) is not None
 
@@ -311,12 +317,12 @@ class Workbench:
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
             raise UserError(f"{self._file_of(setting)}: given: {way}: a run can't be given itself")
-        needs = needs_of(composition, self.own)
+        needs = requires_of(composition, self.plugins)
         if setting.byzantine and "discriminators" not in needs:
             where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
             expectation = f"none for method {method}, which is given no discriminators"
             raise bad_value(where, key, setting.byzantine, expectation)
-        taken = (name for name in takes_of(composition, self.own) if name in setting.given)
+        taken = (name for name in optional_of(composition, self.plugins) if name in setting.given)
         given = {
             name: self._source(setting, name, method, seed, (*above, here))
             for name in (*needs, *taken)
@@ -330,12 +336,12 @@ class Workbench:
             execution,
             weights=self.weights.get(setting.model),
             given=given,
-            own=self.own,
+            plugins=self.plugins,
         )
 
     def _source(
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
-    ) -> Source:
+    ) -> ResolvedSource:
         """Where a run finds something that its method needs."""
         system, _, name = setting.name.partition("/")
         where, key = self._file_of(setting), f"settings.{name}.given.{need}"
@@ -346,16 +352,16 @@ class Workbench:
                     f"{where}: {key}: missing: expected what method {method} needs: 'server', a "
                     f"run or a file{nearest(need, setting.given)}"
                 )
-            case GivenRun():
+            case ArtifactFromRun():
                 its_own = seed if source.seed is None else source.seed
                 return self._run_spec(f"{system}/{source.setting}", source.method, its_own, above)
-            case GivenFile():
-                return FileSpec(source.file, source.sha256)
+            case ArtifactFromFile():
+                return ResolvedFile(source.file, source.sha256)
         if need != "unlabelled":
             expectation = "a run or a file: samples are no model"
             raise bad_value(where, key, _shown(source), expectation)
-        if isinstance(source, GivenData):
-            return DataSpec(source.dataset, source.share)
+        if isinstance(source, ArtifactFromData):
+            return ResolvedData(source.dataset, source.share)
         if not setting.partition.server:
             expectation = "a partition with `server: share`, or a run or a file"
             raise bad_value(where, key, source, expectation)
@@ -372,7 +378,7 @@ class Workbench:
             name, at, fidelity = part.partition("@")
             base, values = self._experiment_of(setting).part(setting, name)
             parts.append(f"{base}{at}{fidelity}")
-            values.pop("trunk", None)
+            values.pop("parent", None)
             hyperparameters[base] = values
         return "+".join(parts), hyperparameters
 
@@ -394,12 +400,12 @@ class Workbench:
         names = [part.partition("@")[0] for part in method.split("+")]
         bases = {name: experiment.part(setting, name) for name in names}
         for base, _ in bases.values():
-            if base not in part_files(self.own):
-                raise bad_value(line, "METHOD", base, "a method", part_files(self.own))
+            if base not in part_files(self.plugins):
+                raise bad_value(line, "METHOD", base, "a method", part_files(self.plugins))
         known = {
             f"{name}.{key}": key
             for name, (base, _) in bases.items()
-            for key in defaults_of(base, self.own)
+            for key in defaults_of(base, self.plugins)
         }
         grid: dict[str, list[Scalar]] = {}
         for key, value in values.items():
@@ -418,11 +424,11 @@ class Workbench:
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
             base, said = bases[str(variant["use"])]
-            its = {**said, **variant, "trunk": None}
+            its = {**said, **variant, "parent": None}
             del its["use"]
-            if name in {*methods, *setting.methods, *part_files(self.own)}:
+            if name in {*methods, *setting.methods, *part_files(self.plugins)}:
                 there, theirs = experiment.part(setting, name)
-                if (there, {**theirs, "trunk": None}) != (base, its):
+                if (there, {**theirs, "parent": None}) != (base, its):
                     wanted = "a name that no other method has"
                     raise bad_value(self._file_of(setting), "methods", name, wanted)
             else:
@@ -434,22 +440,24 @@ class Workbench:
     def _experiment_of(self, setting: Setting) -> Experiment:
         return self.experiments[setting.name.partition("/")[0]]
 
-    def trunk_of(self, run: Run) -> Run | None:
+    def parent_of(self, run: RunKey) -> RunKey | None:
         """The run that a run's first rounds may be: of the method that its outermost part wraps.
 
-        Or of that which its first part has as ``trunk``. It follows from what is said of the run's
+        Or of that which its first part has as ``parent``. It follows from what is said of the run's
         own method only, so that no other column of a table changes what a run waits for.
         """
         setting = self.setting(run.setting)
         first, _, rest = run.method.partition("+")
         name, at, fidelity = first.partition("@")
         base, values = self._experiment_of(setting).part(setting, name)
-        if begins_as_inner(base, self.own):
-            return Run(run.setting, rest or "fedavg", run.seed)
-        trunk = values.get("trunk")
-        if not trunk:
+        if shares_prefix_with_inner(base, self.plugins):
+            return RunKey(run.setting, rest or "fedavg", run.seed)
+        parent = values.get("parent")
+        if not parent:
             return None
-        return Run(run.setting, "+".join(filter(None, (f"{trunk}{at}{fidelity}", rest))), run.seed)
+        return RunKey(
+            run.setting, "+".join(filter(None, (f"{parent}{at}{fidelity}", rest))), run.seed
+        )
 
     def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
         cells = []
@@ -465,11 +473,11 @@ class Workbench:
                         wrapped(row.around, alone),
                         self.seeds(scale, system),
                         alone if metric.of_both else (),
-                        self.is_awaited(setting),
+                        self.is_required(setting),
                     )
                 )
         return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))
 
 
-def _shown(source: GivenData | str) -> str:
-    return f"data set {source.dataset}" if isinstance(source, GivenData) else source
+def _shown(source: ArtifactFromData | str) -> str:
+    return f"data set {source.dataset}" if isinstance(source, ArtifactFromData) else source

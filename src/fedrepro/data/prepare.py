@@ -14,7 +14,7 @@ from fedrepro.data.catalogue.catalogue import meaning_of
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
 from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
-from fedrepro.data.readers.content import Content, Progress, Reader, Samples, read_as
+from fedrepro.data.readers.content import Content, Progress, RawSamples, Reader, read_as
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import whole_folder
 from fedrepro.support.locks import only_one
@@ -144,7 +144,7 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         raise cannot_write(folder, error) from error
 
 
-def _write_split(folder: Path, split: str, samples: Samples) -> dict[str, Any]:
+def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any]:
     x = samples.x if samples.x.dtype in STORED else samples.x.astype(np.float32)
     arrays: dict[str, NDArray[Any]] = {"x": x, "y": samples.y.astype(np.int64)}
     if samples.group is not None:

@@ -16,12 +16,12 @@ from fedrepro.support.rng import stream
 
 
 @dataclass(frozen=True)
-class Given:
+class LoadedArtifact:
     """What another run, a file or the server's own data give a method that needs it.
 
     Attributes:
-        tensors: what the other run left (:meth:`fedrepro.engine.method.Method.product`); of samples
-            the inputs as they are stored, ``{"x": [n, ...]}``.
+        tensors: what the other run left (:meth:`fedrepro.engine.method.Method.artifact`); of
+            samples the inputs as they are stored, ``{"x": [n, ...]}``.
         net: what the tensors parametrise; None where they are samples.
         about: what else the other run says of them, such as a generator's ``latent``.
         scaling: stored inputs -> inputs of a model.
@@ -71,9 +71,9 @@ class Inputs:
 class Context:
     """All that a hook may read: the federation, and the facts of this round.
 
-    ``loss``, ``gradient`` and ``local`` are compiled when clients run side by side. What they read
-    of the round (other than ``lr``) should come through ``draw`` or ``sent``, or each round would
-    be compiled anew.
+    ``loss``, ``gradient`` and ``client_update`` are compiled when clients run side by side. What
+    they read of the round (other than ``lr``) should come through ``sample_steps`` or ``message``,
+    or each round would be compiled anew.
 
     Attributes:
         net: the model as a function of its parameters.
@@ -92,7 +92,7 @@ class Context:
         sizes: their numbers of training samples, float [cohort].
         total: training samples of all clients, those that do not take part included.
         initial: the parameters before the first round, where personal models begin.
-        given: what the method's ``needs`` name, each as it was given.
+        given: what the method's ``requires`` name, each as it was given.
         nets: the further networks of :meth:`fedrepro.engine.method.Method.nets`.
         inputs: what samples look like.
         seed: of all randomness; ask for it through :meth:`stream`.
@@ -117,7 +117,7 @@ class Context:
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0))
     total: float = 0.0
     initial: Tree = field(default_factory=dict)
-    given: Mapping[str, Given] = field(default_factory=dict)
+    artifacts: Mapping[str, LoadedArtifact] = field(default_factory=dict)
     nets: Mapping[str, Net] = field(default_factory=dict)
     inputs: Inputs = Inputs()
     seed: int = 0
@@ -127,6 +127,6 @@ class Context:
     def stream(self, purpose: str) -> torch.Generator:
         """The server's randomness of this round for one purpose; a new generator at each call.
 
-        ``init`` has the streams of the first round: its purposes need names of their own.
+        ``init_server`` has the streams of the first round: its purposes need names of their own.
         """
         return stream(self.seed, "server", self.round, purpose)

@@ -26,32 +26,36 @@ Gradient = Callable[[Context, Tree, Tree, Tree, Tree], Tree]
 def descend(
     ctx: Context,
     gradient: Gradient,
-    sent: Tree,
-    own: Tree,
-    theta: Tree,
+    message: Tree,
+    client_state: Tree,
+    params: Tree,
     steps: Steps | Tree,
     state: Tree | None = None,
 ) -> tuple[Tree, Tree]:
-    """Follow ``gradient(ctx, sent, own, theta, batch)`` over ``steps`` with ``ctx.optimizer``.
+    """Follow ``gradient`` over ``steps`` with ``ctx.optimizer``.
 
     Args:
-        theta: where to start; any tree, of which the trainable leaves move.
+        params: where to start; any tree, of which the trainable leaves move.
         state: the optimizer's state, new if None.
 
     Returns:
         theta after the last step, and the optimizer's state; both new tensors.
     """
     if state is None:
-        state = ctx.optimizer.init(ctx.net.trainable(theta))
+        state = ctx.optimizer.init(ctx.net.trainable(params))
     if isinstance(steps, Steps):
         with torch.enable_grad():  # hooks of the server run without
-            return _alone(ctx, gradient, sent, own, theta, steps, state)
+            return _alone(ctx, gradient, message, client_state, params, steps, state)
     if ctx.mode == "unrolled":
-        return _unrolled(ctx, gradient, sent, own, theta, state, steps)
+        return _unrolled(ctx, gradient, message, client_state, params, state, steps)
     values: list[Tensor] = []
-    call = _Call(ctx, gradient, *(_put(part, values) for part in (sent, own, theta, state, steps)))
+    call = _Call(
+        ctx,
+        gradient,
+        *(_put(part, values) for part in (message, client_state, params, state, steps)),
+    )
     moved = iter(_SideBySide.apply(call, *values))
-    return tree.rebuild(theta, moved), tree.rebuild(state, moved)
+    return tree.rebuild(params, moved), tree.rebuild(state, moved)
 
 
 def scan(step: Callable[[Tree, Tree], Tree], carry: Tree, steps: Steps | Tree) -> Tree:
@@ -79,29 +83,29 @@ def scan(step: Callable[[Tree, Tree], Tree], carry: Tree, steps: Steps | Tree) -
 def _alone(
     ctx: Context,
     gradient: Gradient,
-    sent: Tree,
-    own: Tree,
-    theta: Tree,
+    message: Tree,
+    client_state: Tree,
+    params: Tree,
     steps: Steps,
     state: Tree,
 ) -> tuple[Tree, Tree]:
-    bound = ctx.net.bind(theta)
+    bound = ctx.net.bind(params)
     moving = ctx.net.trainable(bound)
     # The same memory outside the graph, so that a step needs no switch of autograd's mode.
-    params = [leaf.detach() for leaf in tree.leaves(moving)]
+    leaves = [leaf.detach() for leaf in tree.leaves(moving)]
     # In place, lists are paired by position: put what belongs together there by its name.
     if ctx.optimizer.advance is None:
         for batch in steps:
             change, state = ctx.optimizer.update(
-                gradient(ctx, sent, own, bound, batch), state, moving, ctx.lr
+                gradient(ctx, message, client_state, bound, batch), state, moving, ctx.lr
             )
-            for param, leaf in zip(params, tree.leaves_as(change, moving), strict=True):
+            for param, leaf in zip(leaves, tree.leaves_as(change, moving), strict=True):
                 param.add_(leaf.detach())
         return tree.copy(bound), tree.copy(state)
-    state = _laid_out(tree.ordered_as(state, moving), params)
-    advance, rate = ctx.optimizer.advance(params, tree.leaves(state)), float(ctx.lr)
+    state = _laid_out(tree.ordered_as(state, moving), leaves)
+    advance, rate = ctx.optimizer.advance(leaves, tree.leaves(state)), float(ctx.lr)
     for batch in steps:
-        advance(tree.leaves_as(gradient(ctx, sent, own, bound, batch), moving), rate)
+        advance(tree.leaves_as(gradient(ctx, message, client_state, bound, batch), moving), rate)
     return tree.copy(bound), tree.contiguous(state)
 
 
@@ -121,9 +125,9 @@ class _Call(NamedTuple):
 
     ctx: Context
     gradient: Gradient
-    sent: Tree
-    own: Tree
-    theta: Tree
+    message: Tree
+    client_state: Tree
+    params: Tree
     state: Tree
     steps: Tree
 
@@ -161,9 +165,11 @@ class _SideBySide(torch.autograd.Function):
 
             return tree.apply(one, places)
 
-        own, theta, state, batches = map(stacked, (call.own, call.theta, call.state, call.steps))
-        sent = tree.apply(lambda place: values[place], call.sent)
-        sent_dims = tree.apply(lambda place: where[place], call.sent)
+        client_state, params, state, batches = map(
+            stacked, (call.client_state, call.params, call.state, call.steps)
+        )
+        message = tree.apply(lambda place: values[place], call.message)
+        message_dims = tree.apply(lambda place: where[place], call.message)
         # A tensor, because a number would be compiled in, and the rate changes every round.
         # In float64, as a client that runs alone has it.
         ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr, dtype=torch.float64))
@@ -173,49 +179,66 @@ class _SideBySide(torch.autograd.Function):
         by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
         for index in range(by_step["real"].shape[0]):
             batch = tree.take(by_step, index)
-            theta, state = step(ctx, call.gradient, sent_dims, sent, own, theta, state, batch)
-        moved = (*tree.leaves(theta), *tree.leaves(state))
+            params, state = step(
+                ctx, call.gradient, message_dims, message, client_state, params, state, batch
+            )
+        moved = (*tree.leaves(params), *tree.leaves(state))
         return moved, (0,) * len(moved)
 
 
 def _one(
-    ctx: Context, gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, batch: Tree
+    ctx: Context,
+    gradient: Gradient,
+    message: Tree,
+    client_state: Tree,
+    params: Tree,
+    state: Tree,
+    batch: Tree,
 ) -> tuple[Tree, Tree]:
     """One step of one client; nothing but arithmetic, so that it can be mapped and compiled."""
     change, after = ctx.optimizer.update(
-        gradient(ctx, sent, own, theta, batch), state, theta, ctx.lr
+        gradient(ctx, message, client_state, params, batch), state, params, ctx.lr
     )
     live = batch["real"].sum() > 0  # a padded step changes nothing
     # A parameter of a single number would take the rate's float64.
-    moved = tree.apply(lambda leaf, step: leaf + step.to(leaf.dtype), theta, change)
+    moved = tree.apply(lambda leaf, step: leaf + step.to(leaf.dtype), params, change)
     # In the order of `state`, as `descend` rebuilds it.
     kept = tree.apply(lambda old, new: torch.where(live, new, old), state, after)
-    return tree.where(live, moved, theta), kept
+    return tree.where(live, moved, params), kept
 
 
 def _unrolled(
-    ctx: Context, gradient: Gradient, sent: Tree, own: Tree, theta: Tree, state: Tree, steps: Tree
+    ctx: Context,
+    gradient: Gradient,
+    message: Tree,
+    client_state: Tree,
+    params: Tree,
+    state: Tree,
+    steps: Tree,
 ) -> tuple[Tree, Tree]:
     """All steps of one client, to be compiled into one kernel by the executor."""
     for index in range(steps["real"].shape[0]):
         batch = tree.take(steps, index)
-        theta, state = _one(ctx, gradient, sent, own, theta, state, batch)
-    return theta, state
+        params, state = _one(ctx, gradient, message, client_state, params, state, batch)
+    return params, state
 
 
 def _step(
     ctx: Context,
     gradient: Gradient,
-    sent_dims: Tree,
-    sent: Tree,
-    own: Tree,
-    theta: Tree,
+    message_dims: Tree,
+    message: Tree,
+    client_state: Tree,
+    params: Tree,
     state: Tree,
     batch: Tree,
 ) -> tuple[Tree, Tree]:
-    """One step of all clients; ``own``, ``theta``, ``state`` and ``batch`` are [clients, ...]."""
-    return vmap(partial(_one, ctx, gradient), in_dims=(sent_dims, 0, 0, 0, 0))(
-        sent, own, theta, state, batch
+    """One step of all clients.
+
+    ``client_state``, ``params``, ``state`` and ``batch`` are [clients, ...].
+    """
+    return vmap(partial(_one, ctx, gradient), in_dims=(message_dims, 0, 0, 0, 0))(
+        message, client_state, params, state, batch
     )
 
 

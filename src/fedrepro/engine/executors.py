@@ -1,4 +1,4 @@
-"""How the clients of a round are run: one after another, dealt out to processes, or side by side.
+"""How the clients of a round are run: one after another, in several processes, or side by side.
 
 A method cannot tell which. The first two give the same bits, side by side agrees with them to 1e-9
 in float64. Which one serves a run is fixed by a table and the run's size, never by a timing,
@@ -16,7 +16,7 @@ from torch.func import vmap
 from fedrepro.engine import internals, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
-from fedrepro.engine.processes import Stacked, can_deal, deal
+from fedrepro.engine.processes import Stacked, can_distribute, distribute
 from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, bad_value
@@ -31,26 +31,32 @@ Executor = Callable[[Method, Context, Tree, Sequence[Tree], Sequence[Steps]], Ou
 
 
 def sequential(
-    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+    method: Method,
+    ctx: Context,
+    message: Tree,
+    client_states: Sequence[Tree],
+    steps: Sequence[Steps],
 ) -> Outcome:
     """One client after another, each moved in place."""
-    reports: Tree = None
+    updates: Tree = None
     after: list[Tree] = []
-    for place, (own, each) in enumerate(zip(owns, steps, strict=True)):
-        report, moved = _local(method, ctx, sent, own, each)
-        if reports is None:
-            reports = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), report)
+    for place, (client_state, each) in enumerate(zip(client_states, steps, strict=True)):
+        update, moved = _local(method, ctx, message, client_state, each)
+        if updates is None:
+            updates = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), update)
         # Copied to its place at once: all reports twice would be a lot of memory.
-        for stacked, leaf in zip(tree.leaves(reports), tree.leaves(report), strict=True):
+        for stacked, leaf in zip(tree.leaves(updates), tree.leaves(update), strict=True):
             stacked[place] = leaf
         after.append(moved)
-    return reports, after
+    return updates, after
 
 
-def _local(method: Method, ctx: Context, sent: Tree, own: Tree, steps: Steps) -> tuple[Tree, Tree]:
+def _local(
+    method: Method, ctx: Context, message: Tree, client_state: Tree, steps: Steps
+) -> tuple[Tree, Tree]:
     with ctx.net.drawing_from(steps.layers_seed):
-        report, after = method.local(ctx, sent, own, steps)
-    return report, tree.contiguous(after)  # as it is when it comes from a file
+        update, after = method.client_update(ctx, message, client_state, steps)
+    return update, tree.contiguous(after)  # as it is when it comes from a file
 
 
 @dataclass(frozen=True)
@@ -66,22 +72,33 @@ class Parallel:
     workers: int
 
     def __call__(
-        self, method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+        self,
+        method: Method,
+        ctx: Context,
+        message: Tree,
+        client_states: Sequence[Tree],
+        steps: Sequence[Steps],
     ) -> Outcome:
-        reports, after = Stacked(len(steps)), Stacked(len(steps))
+        updates, after = Stacked(len(steps)), Stacked(len(steps))
 
         def train(place: int) -> None:
-            report, moved = _local(method, ctx, sent, owns[place], steps[place])
-            reports.put(place, report)
+            update, moved = _local(method, ctx, message, client_states[place], steps[place])
+            updates.put(place, update)
             after.put(place, moved)
 
-        with reports, after:
-            deal(train, ctx.sizes.argsort(descending=True, stable=True).tolist(), self.workers)
-        return reports.tree, _taken_apart(after.tree, len(owns))
+        with updates, after:
+            distribute(
+                train, ctx.sizes.argsort(descending=True, stable=True).tolist(), self.workers
+            )
+        return updates.tree, _taken_apart(after.tree, len(client_states))
 
 
 def eager(
-    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+    method: Method,
+    ctx: Context,
+    message: Tree,
+    client_states: Sequence[Tree],
+    steps: Sequence[Steps],
 ) -> Outcome:
     """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
 
@@ -90,11 +107,15 @@ def eager(
             statistics, and vmap can't update running ones. For one with dropout: what a client
             draws must not depend on who else is in its cohort.
     """
-    return _stacked(_every_client, method, ctx, sent, owns, steps)
+    return _stacked(_every_client, method, ctx, message, client_states, steps)
 
 
 def vectorised(
-    method: Method, ctx: Context, sent: Tree, owns: Sequence[Tree], steps: Sequence[Steps]
+    method: Method,
+    ctx: Context,
+    message: Tree,
+    client_states: Sequence[Tree],
+    steps: Sequence[Steps],
 ) -> Outcome:
     """As :func:`eager`, compiled: whole rounds where they are short, else one step of all clients.
 
@@ -109,20 +130,22 @@ def vectorised(
     steps = list(steps)
     longest = max(len(each) for each in steps)
     # Of a model of which only a part travels, that part.
-    moving = sent.get("params", ctx.initial)
+    moving = message.get("params", ctx.initial)
     if longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS:
         # The rate as a tensor: a number would be compiled in, and it changes every round.
         ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
-        return _stacked(_compiled(), method, ctx, sent, owns, steps)
-    return _stacked(_every_client, method, replace(ctx, mode="compiled"), sent, owns, steps)
+        return _stacked(_compiled(), method, ctx, message, client_states, steps)
+    return _stacked(
+        _every_client, method, replace(ctx, mode="compiled"), message, client_states, steps
+    )
 
 
 def _stacked(
     run: Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]],
     method: Method,
     ctx: Context,
-    sent: Tree,
-    owns: Sequence[Tree],
+    message: Tree,
+    client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
     if ctx.net.mixes_samples:
@@ -144,8 +167,8 @@ def _stacked(
         raise UserError(
             "executor: 'vectorised': expected a setting without `precision`; use 'sequential'"
         )
-    reports, after = run(method, ctx, sent, tree.stack(owns), side_by_side(list(steps)))
-    return reports, _taken_apart(after, len(owns))
+    updates, after = run(method, ctx, message, tree.stack(client_states), side_by_side(list(steps)))
+    return updates, _taken_apart(after, len(client_states))
 
 
 def _taken_apart(after: Tree, cohort: int) -> list[Tree]:
@@ -155,10 +178,15 @@ def _taken_apart(after: Tree, cohort: int) -> list[Tree]:
 
 
 def _every_client(
-    method: Method, ctx: Context, sent: Tree, owns: Tree, steps: Tree
+    method: Method, ctx: Context, message: Tree, client_states: Tree, steps: Tree
 ) -> tuple[Tree, Tree]:
-    """``local`` of all clients; the leaves of ``owns`` and ``steps`` are [clients, ...]."""
-    return vmap(lambda own, each: method.local(ctx, sent, own, each))(owns, steps)
+    """``client_update`` of all clients.
+
+    The leaves of ``client_states`` and ``steps`` are [clients, ...].
+    """
+    return vmap(lambda client_state, each: method.client_update(ctx, message, client_state, each))(
+        client_states, steps
+    )
 
 
 @lru_cache
@@ -206,7 +234,7 @@ def kind_of_steps(method: Method, momentum: float) -> str:
         momentum: of the clients' optimizer.
     """
     inmost = type(method.layers()[-1])  # what it wraps takes the steps
-    hooks = ("loss", "gradient", "local")
+    hooks = ("loss", "gradient", "client_update")
     if any(getattr(inmost, hook) is not getattr(Method, hook) for hook in hooks):
         return "own"
     return "momentum" if momentum else "plain"
@@ -225,7 +253,7 @@ def choose(
 
     Args:
         wanted: "auto", or an executor by name.
-        family: of the model (:class:`fedrepro.models._registry.Model`).
+        family: of the model (:class:`fedrepro.models.registry.ModelEntry`).
         device: "cpu" or "cuda".
         kind: of steps (:func:`kind_of_steps`).
         client_steps: local steps of all clients over the whole run.
@@ -239,11 +267,11 @@ def choose(
         threshold = PAYS_FROM.get((family, device, kind))
         if threshold is not None and client_steps >= threshold and can_compile(device):
             return "vectorised"
-        dealt = threads > 1 and client_steps / rounds >= DEALT_FROM[family]
-        return "parallel" if dealt and device == "cpu" and can_deal() else "sequential"
+        distributed = threads > 1 and client_steps / rounds >= DEALT_FROM[family]
+        return "parallel" if distributed and device == "cpu" and can_distribute() else "sequential"
     if wanted not in EXECUTORS:
         names = ["auto", *EXECUTORS]
         raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
-    if wanted == "parallel" and (device != "cpu" or not can_deal()):
+    if wanted == "parallel" and (device != "cpu" or not can_distribute()):
         raise UserError("executor: 'parallel': expected Linux and device cpu; use 'sequential'")
     return wanted

@@ -78,29 +78,29 @@ class Net:
             _seeded(seed, next(iter(self._bound.values())).device) if self.draws else nullcontext()
         )
 
-    def __call__(self, theta: Tree, x: Tensor) -> Tensor:
-        """The module's output [n, outputs] at parameters ``theta`` for inputs ``x`` [n, ...]."""
-        if theta is self._bound and self.precision is None:
+    def __call__(self, params: Tree, x: Tensor) -> Tensor:
+        """The module's output [n, outputs] at parameters ``params`` for inputs ``x`` [n, ...]."""
+        if params is self._bound and self.precision is None:
             return self.module(x)  # type: ignore[no-any-return]
-        return self._call(self.module, theta, x)
+        return self._call(self.module, params, x)
 
-    def _call(self, part: nn.Module, theta: Tree, x: Tensor) -> Tensor:
+    def _call(self, part: nn.Module, params: Tree, x: Tensor) -> Tensor:
         """What the module, or a part of it, gives of ``x`` at parameters named as in that part."""
         low = self.precision if part.training else None
         with torch.autocast(x.device.type, low) if low else nullcontext():
-            if theta is self._bound:
+            if params is self._bound:
                 found: Tensor = part(x)
             else:
-                found = functional_call(part, theta, (x,))
-        return found.to(next(iter(theta.values())).dtype) if low else found
+                found = functional_call(part, params, (x,))
+        return found.to(next(iter(params.values())).dtype) if low else found
 
-    def predict(self, theta: Tree, x: Tensor) -> Tensor:
+    def predict(self, params: Tree, x: Tensor) -> Tensor:
         """As calling it, with dropout and BatchNorm in their testing mode.
 
         For clients that run alone and for the server: what is mapped or compiled has neither.
         """
         with self.testing():
-            return self(theta if theta is self._bound else self._laid_out(theta), x)
+            return self(params if params is self._bound else self._laid_out(params), x)
 
     @contextmanager
     def testing(self) -> Iterator[None]:
@@ -111,37 +111,37 @@ class Net:
         finally:
             self.module.train()
 
-    def features(self, theta: Tree, x: Tensor) -> Tensor:
+    def features(self, params: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features]."""
         if not self.module.training:
-            theta = self._laid_out(theta)
+            params = self._laid_out(params)
         body = {
             name.removeprefix("body."): leaf
-            for name, leaf in theta.items()
+            for name, leaf in params.items()
             if name.startswith("body.")
         }
         return self._call(self.module.get_submodule("body"), body, x)
 
-    def features_and_output(self, theta: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
+    def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
         """The body's output [n, features] and the head's of it [n, outputs], in one pass.
 
         Two would move running statistics twice.
         """
-        features = self.features(theta, x)
-        head = {name.removeprefix("head."): leaf for name, leaf in self.head(theta).items()}
+        features = self.features(params, x)
+        head = {name.removeprefix("head."): leaf for name, leaf in self.head(params).items()}
         return features, self._call(self.module.get_submodule("head"), head, features)
 
-    def outputs(self, theta: Tree) -> int:
+    def outputs(self, params: Tree) -> int:
         """How many numbers the head gives of a sample: the width of its last layer."""
-        return len(list(self.head(theta).values())[-1])
+        return len(list(self.head(params).values())[-1])
 
-    def head(self, theta: Tree) -> Tree:
-        """The part of ``theta`` that belongs to the head."""
-        return {name: leaf for name, leaf in theta.items() if name.startswith("head.")}
+    def head(self, params: Tree) -> Tree:
+        """The part of ``params`` that belongs to the head."""
+        return {name: leaf for name, leaf in params.items() if name.startswith("head.")}
 
-    def body(self, theta: Tree) -> Tree:
-        """The part of ``theta`` that does not belong to the head."""
-        return {name: leaf for name, leaf in theta.items() if not name.startswith("head.")}
+    def body(self, params: Tree) -> Tree:
+        """The part of ``params`` that does not belong to the head."""
+        return {name: leaf for name, leaf in params.items() if not name.startswith("head.")}
 
     def refuse_running_statistics(self, method: str) -> None:
         """Raises UserError if the model has BatchNorm's, which ``method`` could not keep right."""
@@ -151,29 +151,29 @@ class Net:
                 "one with GroupNorm, or with the statistics of mini-batches"
             )
 
-    def refuse_others(self, theta: Tree, whose: str, each_client: bool = False) -> None:
-        """Raises UserError unless ``theta`` has this network's leaves, by names and shapes.
+    def refuse_others(self, params: Tree, whose: str, each_client: bool = False) -> None:
+        """Raises UserError unless ``params`` has this network's leaves, by names and shapes.
 
         Args:
             whose: what they are given for, with which the error begins.
             each_client: whether they are those of all clients, [clients, ...].
         """
         wanted = {name: list(leaf.shape) for name, leaf in self._bound.items()}
-        found = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(theta)}
+        found = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(params)}
         for name in (*wanted, *found):
             if wanted.get(name) != found.get(name):
                 raise bad_value(whose, name, found.get(name), f"{wanted.get(name)}, its shape")
 
-    def ordered(self, theta: Tree) -> Tree:
-        """``theta``, all of the model, with its names in the order of the module's."""
-        return {name: theta[name] for name in self._bound}
+    def ordered(self, params: Tree) -> Tree:
+        """``params``, all of the model, with its names in the order of the module's."""
+        return {name: params[name] for name in self._bound}
 
-    def trainable(self, theta: Tree) -> Tree:
-        """``theta`` without buffers, at whatever depth of the tree the names stand."""
-        if not self._buffers or not isinstance(theta, dict):
-            return theta
+    def trainable(self, params: Tree) -> Tree:
+        """``params`` without buffers, at whatever depth of the tree the names stand."""
+        if not self._buffers or not isinstance(params, dict):
+            return params
         return {
-            name: self.trainable(leaf) for name, leaf in theta.items() if name not in self._buffers
+            name: self.trainable(leaf) for name, leaf in params.items() if name not in self._buffers
         }
 
     @property
@@ -192,28 +192,28 @@ class Net:
         """Whether a layer other than BatchNorm keeps something between mini-batches."""
         return any(getattr(layer, "moves_buffers", False) for layer in self.module.modules())
 
-    def bind(self, theta: Tree) -> Tree:
-        """A copy of ``theta`` that a client may move in place, and that requires gradients.
+    def bind(self, params: Tree) -> Tree:
+        """A copy of ``params`` that a client may move in place, and that requires gradients.
 
-        When ``theta`` has the module's own names, the copy is the module's own tensors.
+        When ``params`` has the module's own names, the copy is the module's own tensors.
         """
-        if isinstance(theta, dict) and theta.keys() == self._bound.keys():
+        if isinstance(params, dict) and params.keys() == self._bound.keys():
             with torch.no_grad():
                 for name, leaf in self._bound.items():
-                    leaf.copy_(theta[name])
+                    leaf.copy_(params[name])
             return self._bound
-        free = self._laid_out(tree.copy(theta))
+        free = self._laid_out(tree.copy(params))
         for leaf in tree.leaves(self.trainable(free)):
             leaf.requires_grad_()
         return free
 
-    def _laid_out(self, theta: Tree) -> Tree:
-        """``theta`` with the memory formats of the module, at whatever depth the names stand."""
-        if not self._channels_last or not isinstance(theta, dict):
-            return theta
+    def _laid_out(self, params: Tree) -> Tree:
+        """``params`` with the memory formats of the module, at whatever depth the names stand."""
+        if not self._channels_last or not isinstance(params, dict):
+            return params
         return {
             name: _channels_last(leaf) if name in self._channels_last else self._laid_out(leaf)
-            for name, leaf in theta.items()
+            for name, leaf in params.items()
         }
 
 
@@ -257,34 +257,34 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-def differentiate(loss: Callable[[Tree], Tensor], theta: Tree) -> Tree:
-    """The gradient of ``loss`` at ``theta``, over those leaves that can have one.
+def differentiate(loss: Callable[[Tree], Tensor], params: Tree) -> Tree:
+    """The gradient of ``loss`` at ``params``, over those leaves that can have one.
 
     Plain tensors all have one: buffers, which have none, are left to what ``loss`` encloses.
     """
-    every = tree.leaves(theta)
+    every = tree.leaves(params)
     wanted = [leaf for leaf in every if leaf.requires_grad]
     if not wanted:
         if torch.compiler.is_compiling() or internals.is_mapped():  # clients side by side
-            return torch.func.grad(loss)(theta)
-        free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), theta)
+            return torch.func.grad(loss)(params)
+        free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), params)
         return differentiate(loss, free)
     if not torch.is_grad_enabled():  # on the server
         with torch.enable_grad():
-            return differentiate(loss, theta)
-    found = internals.backward(loss(theta), tuple(wanted))
+            return differentiate(loss, params)
+    found = internals.backward(loss(params), tuple(wanted))
     gradients = [
         torch.zeros_like(leaf) if gradient is None else gradient
         for leaf, gradient in zip(wanted, found, strict=True)
     ]
     if len(wanted) == len(every):
-        return tree.rebuild(theta, iter(gradients))
-    return _rebuild_trainable(theta, dict(zip(map(id, wanted), gradients, strict=True)))
+        return tree.rebuild(params, iter(gradients))
+    return _rebuild_trainable(params, dict(zip(map(id, wanted), gradients, strict=True)))
 
 
-def _rebuild_trainable(theta: Tree, gradients: dict[int, Tensor]) -> Tree:
+def _rebuild_trainable(params: Tree, gradients: dict[int, Tensor]) -> Tree:
     return {
         name: _rebuild_trainable(leaf, gradients) if isinstance(leaf, dict) else gradients[id(leaf)]
-        for name, leaf in theta.items()
+        for name, leaf in params.items()
         if isinstance(leaf, dict) or id(leaf) in gradients
     }

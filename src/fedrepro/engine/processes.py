@@ -1,4 +1,4 @@
-"""Work dealt out to processes: forked for one round, gone after it.
+"""Work distributed over processes: forked for one round, gone after it.
 
 A forked process has everything that this one has in memory, so that nothing is sent to it, and data
 are there once. What it makes it leaves in memory that both share (:class:`Stacked`). It lives for
@@ -23,7 +23,7 @@ ALIGNED = 64  # bytes, as torch's own memory
 PLACE = 4  # bytes of a place in the queue
 
 
-def can_deal() -> bool:
+def can_distribute() -> bool:
     """Whether this machine has what dealing takes; Linux has."""
     return hasattr(os, "fork") and hasattr(os, "memfd_create")
 
@@ -75,7 +75,7 @@ class Stacked:
         return tree.apply(place, like)
 
 
-def deal(work: Callable[[int], None], order: Sequence[int], workers: int) -> None:
+def distribute(work: Callable[[int], None], order: Sequence[int], workers: int) -> None:
     """Call ``work`` with every number of ``order``, in this process and ``workers - 1`` others.
 
     This process does the first; then whoever is done takes the next. ``work`` leaves what it makes

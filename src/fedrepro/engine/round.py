@@ -32,13 +32,13 @@ class Clients(Protocol):
         """Which of them are one client's, int64 [n]."""
 
 
-class Owns(Protocol):
+class ClientStates(Protocol):
     """Where clients' states are kept between rounds."""
 
     def get(self, client: int) -> Tree | None:
         """A client's state, or None; changes nothing, as a forked process may ask."""
 
-    def put(self, client: int, own: Tree) -> None:
+    def put(self, client: int, client_state: Tree) -> None:
         """Replace a client's state."""
 
 
@@ -80,7 +80,7 @@ class Round:
     Attributes:
         cohort: ids of the clients that took part.
         learning_rate: theirs.
-        reports: what they reported, leaves [cohort, ...].
+        updates: what they reported, leaves [cohort, ...].
         weights: their mixing coefficients [cohort].
         bytes_down, bytes_up: what all of them together receive and send.
         of_clients, of_round: what was reported for the record alone, by name: leaves [cohort], and
@@ -89,7 +89,7 @@ class Round:
 
     cohort: list[int]
     learning_rate: float
-    reports: Tree
+    updates: Tree
     weights: Tensor
     bytes_down: int
     bytes_up: int
@@ -100,7 +100,7 @@ class Round:
 def begin(federation: Federation) -> Tree:
     """The server's state before the first round."""
     ctx = replace(federation.context, seed=federation.seed)
-    return federation.method.init(ctx, federation.initial)
+    return federation.method.init_server(ctx, federation.initial)
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
@@ -134,12 +134,14 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
     )
 
 
-def own_of(federation: Federation, ctx: Context, owns: Owns, client: int) -> Tree:
+def client_state_of(
+    federation: Federation, ctx: Context, client_states: ClientStates, client: int
+) -> Tree:
     """A client's state, made now if the client is met for the first time."""
-    known = owns.get(client)
+    known = client_states.get(client)
     if known:
         return known
-    return federation.method.own(ctx, stream(federation.seed, "own", client))
+    return federation.method.init_client(ctx, stream(federation.seed, "own", client))
 
 
 def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
@@ -149,7 +151,7 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     orders = shuffle(rows, ctx.epochs, rng)
     total = steps_per_epoch(len(rows), federation.batch_size) * ctx.epochs
     drawn = tree.apply(
-        lambda leaf: leaf.to(ctx.net.device), federation.method.draw(ctx, rng, total)
+        lambda leaf: leaf.to(ctx.net.device), federation.method.sample_steps(ctx, rng, total)
     )
     flips: list[Tensor] = []
     if federation.flips:
@@ -193,7 +195,7 @@ class CohortSteps(Sequence[Steps]):
 
 
 @dataclass(frozen=True)
-class CohortOwns(Sequence[Tree]):
+class CohortStates(Sequence[Tree]):
     """The states of a cohort with what its clients draw for the round, each made when asked for.
 
     A client's new network is as large as the model: a cohort of them is not held up front.
@@ -201,7 +203,7 @@ class CohortOwns(Sequence[Tree]):
 
     federation: Federation
     ctx: Context
-    owns: Owns
+    client_states: ClientStates
     cohort: list[int]
 
     def __len__(self) -> int:
@@ -218,34 +220,39 @@ class CohortOwns(Sequence[Tree]):
             return replace(self, cohort=self.cohort[place])
         client, method = self.cohort[place], self.federation.method
         drawn = stream(self.federation.seed, "fresh", self.ctx.round, client)
-        own = own_of(self.federation, self.ctx, self.owns, client)
-        return {**own, **method.fresh(self.ctx, drawn)}
+        client_state = client_state_of(self.federation, self.ctx, self.client_states, client)
+        return {**client_state, **method.sample_round(self.ctx, drawn)}
 
 
-def play_round(federation: Federation, server: Tree, owns: Owns, round: int) -> tuple[Tree, Round]:
-    """Play round ``round`` (from 0). Returns the server's next state; clients' go to ``owns``."""
+def play_round(
+    federation: Federation, server: Tree, client_states: ClientStates, round: int
+) -> tuple[Tree, Round]:
+    """Play round ``round`` (from 0). Returns the server's next state.
+
+    Clients' go to ``client_states``.
+    """
     method = federation.method
     cohort = choose_cohort(federation, round)
     ctx = context_of(federation, round, cohort)
-    sent = method.send(ctx, server)
-    before = CohortOwns(federation, ctx, owns, cohort)
+    message = method.broadcast(ctx, server)
+    before = CohortStates(federation, ctx, client_states, cohort)
     steps = CohortSteps(federation, ctx, cohort)
-    reports, after = federation.execute(method, ctx, sent, before, steps)
-    reports, of_clients = without_metrics(reports)
-    for client, own in zip(cohort, after, strict=True):
-        owns.put(client, own)
+    updates, after = federation.execute(method, ctx, message, before, steps)
+    updates, of_clients = without_metrics(updates)
+    for client, client_state in zip(cohort, after, strict=True):
+        client_states.put(client, client_state)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
-        weights, server = method.weigh(ctx, server, reports)
-        server = method.step(ctx, server, reports, weights)
+        weights, server = method.aggregation_weights(ctx, server, updates)
+        server = method.server_update(ctx, server, updates, weights)
     server, of_round = without_metrics(server)
     return server, Round(
         cohort=cohort,
         learning_rate=float(ctx.lr),
-        reports=reports,
+        updates=updates,
         weights=weights,
-        bytes_down=tree.size_in_bytes(sent) * len(cohort),
-        bytes_up=tree.size_in_bytes(reports),
+        bytes_down=tree.size_in_bytes(message) * len(cohort),
+        bytes_up=tree.size_in_bytes(updates),
         of_clients=of_clients,
         of_round=of_round,
     )
@@ -258,11 +265,11 @@ def without_metrics(what: Tree) -> tuple[Tree, Mapping[str, Tensor]]:
     return {name: branch for name, branch in what.items() if name != METRICS}, what[METRICS]
 
 
-def update_norms(reports: Tree) -> list[float]:
+def update_norms(updates: Tree) -> list[float]:
     """How far each client moved: the norm of its ``delta``, or NaN where none is reported."""
-    leaves = tree.leaves(reports.get("delta", {}))
+    leaves = tree.leaves(updates.get("delta", {}))
     if not leaves:
-        return [float("nan")] * len(tree.leaves(reports)[0])
+        return [float("nan")] * len(tree.leaves(updates)[0])
     squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
     norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one wait for the device
     return norms

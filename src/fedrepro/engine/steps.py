@@ -34,7 +34,7 @@ class Steps:
         samples: where the client's samples are.
         orders: their rows, shuffled, once for every epoch.
         batch_size: samples per mini-batch; the last of an epoch may have fewer.
-        drawn: what :meth:`Method.draw` drew, leaves [all steps of the round, ...].
+        drawn: what :meth:`Method.sample_steps` drew, leaves [all steps of the round, ...].
         first: index of this object's first step in ``drawn``.
         layers_seed: of what the model's layers draw in the client's round (dropout).
         flips: which samples are mirrored, a mask for each of ``orders``; empty: none.

@@ -53,7 +53,7 @@ class Measure:
         title, about: of its chart on a run's page, where they are not its words.
         same_axes: whether the panels of a row share their axes.
         as_released: whether it is as a released code measures and no text does.
-        apart: why a printed number of this kind is none that ours could be held against, or "".
+        incomparable: why a printed number of this kind can't be compared with ours, or "".
         guide: of a client's measure, the one by which mixtures of two models are chosen.
     """
 
@@ -66,7 +66,7 @@ class Measure:
     about: ClassVar[str] = ""
     same_axes: ClassVar[bool] = False
     as_released: ClassVar[bool] = False
-    apart: ClassVar[str] = ""
+    incomparable: ClassVar[str] = ""
     guide: ClassVar[str] = "accuracy"
 
     def of_outputs(self, outputs: "NDArray[np.float64]", targets: "NDArray[np.int64]") -> float:
@@ -149,7 +149,7 @@ class Reading:
         series: a run's (round, value in printed units) of every evaluated round.
         without: what to say of a finished run that has no value, or "".
         together: the number of several runs, one a seed; None: the mean of their values.
-        apart: why a printed number of this kind is none that ours could be held against, or "".
+        incomparable: why a printed number of this kind can't be compared with ours, or "".
     """
 
     words: str
@@ -158,4 +158,4 @@ class Reading:
     series: Callable[[Record], Series]
     without: str = ""
     together: Callable[[Sequence[Record]], float] | None = None
-    apart: str = ""
+    incomparable: str = ""

@@ -169,7 +169,7 @@ class SetTestOneEpoch(OfSet):
 class Fid(OfSet):
     name, words, rising = "fid", "Fréchet inception distance", False
     without = "has no FID"
-    apart = (
+    incomparable = (
         "The printed FID compares 100 images in [0, 1] with the first 128 test images in "
         "[-1, 1] (item 40); ours takes the whole test set, on one scale."
     )
@@ -178,7 +178,7 @@ class Fid(OfSet):
 class StandIn(OfSet):
     name, rising = "stand_in", False
     words = "Fréchet distance in the features of a classifier of ours, no FID"
-    apart = "It is no FID, but a distance in the features of a classifier of ours."
+    incomparable = "It is no FID, but a distance in the features of a classifier of ours."
 
 
 class Precision(OfSet):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from fedrepro.measures import built_in
 from fedrepro.measures.base import Measure, Per
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
 
 
@@ -33,7 +33,7 @@ def packaged(*per: Per) -> dict[str, Measure]:
     return {**(CLIENTS if "client" in per else {}), **(ROUNDS if "round" in per else {})}
 
 
-def known(*per: Per, folders: own.Folders = own.NONE) -> dict[str, Measure]:
+def known(*per: Per, folders: plugins.Folders = plugins.NONE) -> dict[str, Measure]:
     """The same, and those of one's own.
 
     Raises:
@@ -43,7 +43,7 @@ def known(*per: Per, folders: own.Folders = own.NONE) -> dict[str, Measure]:
     return {**packaged(*per), **{each.name: each for each in mine if each.per in per}}
 
 
-def find(name: str, *per: Per, folders: own.Folders = own.NONE) -> Measure | None:
+def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure | None:
     """The measure called so, if there is one of these kinds.
 
     Raises:
@@ -57,7 +57,7 @@ def find(name: str, *per: Per, folders: own.Folders = own.NONE) -> Measure | Non
     return mine if mine.per in per else None
 
 
-def the(name: str, *per: Per, folders: own.Folders = own.NONE) -> Measure:
+def the(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure:
     """The same, of a name that a file was checked for."""
     found = find(name, *per, folders=folders)
     if found is None:
@@ -70,7 +70,7 @@ def is_own(measure: Measure) -> bool:
     return not isinstance(measure, built_in.OfClient | built_in.OfRound | built_in.OfSet)
 
 
-def files_of(named: Iterable[str], folders: own.Folders) -> Iterator[Path]:
+def files_of(named: Iterable[str], folders: plugins.Folders) -> Iterator[Path]:
     """The files of those of one's own that are named."""
     mine = folders.files("measures")
     return (mine[name] for name in named if name in mine)
@@ -83,7 +83,7 @@ def _load(file: Path) -> Measure:
     Raises:
         UserError: unless there is exactly one, which says all that it must.
     """
-    module = own.import_file("measures", file)
+    module = plugins.import_file("measures", file)
     found = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)

@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 
-CLOSE = 0.7  # of difflib: `sned` and `send` are 0.75 alike, `client_loss` and `loss` 0.53
+CLOSE = 0.7  # of difflib: `sned` and `broadcast` are 0.75 alike, `client_loss` and `loss` 0.53
 FROZEN = "write @dataclass(frozen=True) above the class"
 
 
@@ -25,12 +25,12 @@ def refuse_text(file: Path) -> None:
     Raises:
         UserError: for a syntax error, or a function that assigns a module's variable.
     """
-    for node in ast.walk(own.parse(file)):
+    for node in ast.walk(plugins.parse(file)):
         if isinstance(node, ast.Global):
             raise UserError(
                 f"{file}:{node.lineno}: global {', '.join(node.names)}: module variables are "
                 "neither saved nor shared between processes: return what must survive a round in "
-                "`server` or `own`"
+                "`server` or `client_state`"
             )
 
 
@@ -102,9 +102,9 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
     enough = len(required) <= len(names) and (takes_any or len(names) <= len(places))
     # Hooks are called by position: under another name is right, in another place is not.
     moved = [
-        own
-        for own, expected in zip(places, names, strict=False)
-        if own != expected and own in names
+        given
+        for given, expected in zip(places, names, strict=False)
+        if given != expected and given in names
     ]
     if not enough or moved or not set(required) <= set(places):
         raise UserError(
@@ -128,7 +128,7 @@ def _is_used(file: Path, name: str) -> bool:
     return any(
         (isinstance(node, ast.Attribute) and node.attr == name)
         or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-        for node in ast.walk(own.parse(file))
+        for node in ast.walk(plugins.parse(file))
     )
 
 
@@ -143,7 +143,7 @@ def _signature(name: str, hook: object) -> str:
 
 def _line_of(file: Path, name: str) -> int:
     """Where a class, a method or a field of a class is defined; 1 where it is not found."""
-    return next((line for each, line in _defined(own.parse(file)) if each == name), 1)
+    return next((line for each, line in _defined(plugins.parse(file)) if each == name), 1)
 
 
 def _defined(module: ast.Module) -> Iterator[tuple[str, int]]:

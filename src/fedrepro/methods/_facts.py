@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedrepro.methods._files import METHODS, part_files, split
-from fedrepro.support import own
+from fedrepro.methods.files import METHODS, part_files, split
+from fedrepro.support import plugins
 from fedrepro.support.files import write_atomically
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
@@ -28,63 +28,63 @@ class Facts(NamedTuple):
     """What a part's class says.
 
     Attributes:
-        needs: what it needs to be given, by name.
-        takes: what it makes use of where it is given.
+        requires: what it needs to be given, by name.
+        optional: what it makes use of where it is given.
         fields: its hyperparameters.
         defaults: those of them that a YAML file could say.
         released: likewise, of ``part@released``.
         departures: the numbers of the discrepancies that it can follow.
-        begins_as_inner: whether it is a wrapper that says how long it is what it wraps.
+        shares_prefix_with_inner: whether it is a wrapper that says how long it is what it wraps.
     """
 
-    needs: tuple[str, ...]
-    takes: tuple[str, ...]
+    requires: tuple[str, ...]
+    optional: tuple[str, ...]
     fields: tuple[str, ...]
     defaults: dict[str, Any]
     released: dict[str, Any]
     departures: tuple[str, ...]
-    begins_as_inner: bool
+    shares_prefix_with_inner: bool
 
 
-def needs_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+def requires_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
     """What its parts need to be given, by name."""
-    return _facts_of(composition, folders, folders.of("methods")).needs
+    return _facts_of(composition, folders, folders.of("methods")).requires
 
 
-def takes_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+def optional_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
     """What its parts make use of where it is given."""
-    return _facts_of(composition, folders, folders.of("methods")).takes
+    return _facts_of(composition, folders, folders.of("methods")).optional
 
 
-def departures_of(composition: str, folders: own.Folders = own.NONE) -> tuple[str, ...]:
+def departures_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
     """The numbers of the discrepancies that its parts can follow."""
     return _facts_of(composition, folders, folders.of("methods")).departures
 
 
-def begins_as_inner(part: str, folders: own.Folders = own.NONE) -> bool:
+def shares_prefix_with_inner(part: str, folders: plugins.Folders = plugins.NONE) -> bool:
     """Whether a part is a wrapper that says how long it is what it wraps."""
-    return _facts_of(part, folders, folders.of("methods")).begins_as_inner
+    return _facts_of(part, folders, folders.of("methods")).shares_prefix_with_inner
 
 
 def defaults_of(
-    part: str, folders: own.Folders = own.NONE, released: bool = False
+    part: str, folders: plugins.Folders = plugins.NONE, released: bool = False
 ) -> dict[str, Any]:
     """A part's hyperparameters; :data:`UNKNOWN` where the default is nothing that YAML can say.
 
     Args:
-        released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.divergence` says.
+        released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.deviation` says.
     """
     found = _facts_of(part, folders, folders.of("methods"))
     known = found.released if released else found.defaults
     return {name: known.get(name, UNKNOWN) for name in found.fields}
 
 
-def are_written(folders: own.Folders) -> bool:
+def are_written(folders: plugins.Folders) -> bool:
     """Whether what the classes say by now stands in the workbench."""
     return _read(folders, folders.of("methods")) is not None
 
 
-def write(folders: own.Folders) -> None:
+def write(folders: plugins.Folders) -> None:
     """Write down what the classes of all parts say."""
     assert folders.root is not None
     facts = {name: _ask(file)._asdict() for name, file in part_files(folders).items()}
@@ -94,7 +94,7 @@ def write(folders: own.Folders) -> None:
 
 
 @cache  # asked for at every run of every page
-def _facts_of(composition: str, folders: own.Folders, methods: Path | None) -> Facts:
+def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) -> Facts:
     """What a composition's parts say together; nothing of those that there are not."""
     asked = "torch" in sys.modules or folders.root is None
     known = None if asked else _written(folders, methods)
@@ -105,13 +105,13 @@ def _facts_of(composition: str, folders: own.Folders, methods: Path | None) -> F
     else:
         found = [known[name] for name in names if name in known]
     return Facts(
-        _joined(each.needs for each in found),
-        _joined(each.takes for each in found),
+        _joined(each.requires for each in found),
+        _joined(each.optional for each in found),
         _joined(each.fields for each in found),
         {name: value for each in found for name, value in each.defaults.items()},
         {name: value for each in found for name, value in each.released.items()},
         _joined(each.departures for each in found),
-        any(each.begins_as_inner for each in found),
+        any(each.shares_prefix_with_inner for each in found),
     )
 
 
@@ -121,20 +121,20 @@ def _joined(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 def _ask(file: Path) -> Facts:
     from fedrepro.engine.method import Method, Wrapper
-    from fedrepro.methods._registry import hyperparameters_of, part_in
+    from fedrepro.methods.registry import hyperparameters_of, part_in
 
     cls = part_in(file).cls
     defaults = hyperparameters_of(cls)
-    divergences = cls.divergences()
-    released = {each.name: each.metadata["released"] for each in divergences}
+    deviations = cls.deviations()
+    released = {each.name: each.metadata["released"] for each in deviations}
     return Facts(
-        tuple(getattr(cls, "needs", ())),
-        tuple(getattr(cls, "takes", ())),
+        tuple(getattr(cls, "requires", ())),
+        tuple(getattr(cls, "optional", ())),
         tuple(defaults),
         _plain(defaults),
         _plain(defaults | released),
-        _joined((str(each.metadata["item"]),) for each in divergences),
-        issubclass(cls, Wrapper) and cls.begins_as is not Method.begins_as,
+        _joined((str(each.metadata["item"]),) for each in deviations),
+        issubclass(cls, Wrapper) and cls.shared_prefix is not Method.shared_prefix,
     )
 
 
@@ -147,11 +147,11 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _written(folders: own.Folders, methods: Path | None) -> dict[str, Facts] | None:
+def _written(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts] | None:
     return _read(folders, methods)
 
 
-def _read(folders: own.Folders, methods: Path | None) -> dict[str, Facts] | None:
+def _read(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts] | None:
     """By part; None where nothing is written, or it is damaged or of other code."""
     code = _code(methods)  # before any of it is imported
     try:

@@ -12,10 +12,10 @@ Released code: 2 (first coefficients C, not 1 / K), 3 (normal distribution funct
 
 from dataclasses import dataclass
 
-from fedrepro.engine.method import Method, Wrapper, divergence
-from fedrepro.methods.deciding import bounds, linear
-from fedrepro.methods.deciding.responses import Array, responses
-from fedrepro.methods.deciding.rule import (
+from fedrepro.engine.method import Method, Wrapper, deviation
+from fedrepro.methods.adaptive_weighting import bounds, linear
+from fedrepro.methods.adaptive_weighting.responses import Array, responses
+from fedrepro.methods.adaptive_weighting.rule import (
     Decider,
     Decision,
     Observed,
@@ -33,13 +33,13 @@ class AAggFFD(Decider, Wrapper):
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
     lower: float = 0.0  # C1
     upper: float | None = None  # C2; None: the share of clients that takes part
-    uniform_start: bool = divergence(
+    uniform_start: bool = deviation(
         True, released=False, item="2", why="the first coefficients are all C, not 1 / K"
     )
-    rising_normal: bool = divergence(
+    rising_normal: bool = deviation(
         True, released=False, item="3", why="the normal distribution function falls, 1.5 to 0.5"
     )
-    doubly_robust: bool = divergence(
+    doubly_robust: bool = deviation(
         True, released=False, item="4", why="sampled clients' estimates lack the mean response"
     )
 

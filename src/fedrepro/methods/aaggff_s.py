@@ -15,10 +15,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedrepro.engine.method import Method, Wrapper, divergence
-from fedrepro.methods.deciding import bounds, online_newton
-from fedrepro.methods.deciding.responses import Array, responses
-from fedrepro.methods.deciding.rule import Decider, Decision, Observed, check_response, refused
+from fedrepro.engine.method import Method, Wrapper, deviation
+from fedrepro.methods.adaptive_weighting import bounds, online_newton
+from fedrepro.methods.adaptive_weighting.responses import Array, responses
+from fedrepro.methods.adaptive_weighting.rule import (
+    Decider,
+    Decision,
+    Observed,
+    check_response,
+    refused,
+)
 from fedrepro.support.errors import bad_value
 
 
@@ -31,13 +37,13 @@ class AAggFFS(Decider, Wrapper):
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
     lower: float = 0.0  # C1
     upper: float | None = None  # C2; None: 1 / K
-    centred: bool = divergence(
+    centred: bool = deviation(
         True, released=False, item="1", why="quadratic not centred at past decisions, alpha twice"
     )
-    uniform_start: bool = divergence(
+    uniform_start: bool = deviation(
         True, released=False, item="2", why="the first coefficients are all 1, not 1 / K"
     )
-    rising_normal: bool = divergence(
+    rising_normal: bool = deviation(
         True, released=False, item="3", why="the normal distribution function falls, 1.5 to 0.5"
     )
 

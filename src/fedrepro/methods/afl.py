@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.rule import Decider, Decision, Observed
-from fedrepro.methods.deciding.simplex import nearest
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
+from fedrepro.methods.adaptive_weighting.simplex import nearest
 
 
 @dataclass(frozen=True)

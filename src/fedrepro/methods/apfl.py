@@ -18,7 +18,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import bad_value
@@ -28,13 +28,13 @@ from fedrepro.support.errors import bad_value
 class APFL(Method):
     """APFL (Deng et al., 2020, Algorithm 1)."""
 
-    mixes: ClassVar[bool] = True
+    interpolates: ClassVar[bool] = True
 
     alpha: float = 0.25
-    as_received: bool = divergence(
+    as_received: bool = deviation(
         False, released=True, item="26", why="a local model is mixed with the model as it was sent"
     )
-    decays_shared: bool = divergence(
+    decays_shared: bool = deviation(
         True, released=False, item="26", why="the shared model has no weight decay"
     )
 
@@ -45,26 +45,38 @@ class APFL(Method):
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("apfl")
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"local": ctx.initial}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        fixed = tree.apply(Tensor.detach, sent["params"] if self.as_received else theta["shared"])
-        mixed = tree.mix(fixed, theta["local"], self.alpha)
-        shared_loss = super().loss(ctx, sent, own, theta["shared"], batch)
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        fixed = tree.apply(
+            Tensor.detach, message["params"] if self.as_received else params["shared"]
+        )
+        mixed = tree.mix(fixed, params["local"], self.alpha)
+        shared_loss = super().loss(ctx, message, client_state, params["shared"], batch)
         if not self.decays_shared:
             # What the optimizer will add to the gradient is taken back.
-            added = ctx.optimizer.weight_decay / 2 * tree.square_norm(theta["shared"])
+            added = ctx.optimizer.weight_decay / 2 * tree.square_norm(params["shared"])
             shared_loss = shared_loss - added
-        return shared_loss + super().loss(ctx, sent, own, mixed, batch)
+        return shared_loss + super().loss(ctx, message, client_state, mixed, batch)
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        both = {"shared": sent["params"], "local": own["local"]}
-        theta, _ = descend(ctx, self.gradient, sent, own, both, steps)
-        return {"delta": tree.subtract(sent["params"], theta["shared"])}, {"local": theta["local"]}
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        both = {"shared": message["params"], "local": client_state["local"]}
+        params, _ = descend(ctx, self.gradient, message, client_state, both, steps)
+        return {"delta": tree.subtract(message["params"], params["shared"])}, {
+            "local": params["local"]
+        }
 
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return self.mixture(ctx, server, own, self.alpha)
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        return self.interpolate(ctx, server, client_state, self.alpha)
 
-    def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
-        return tree.mix(server["params"], own["local"], weight) if own else server["params"]
+    def interpolate(self, ctx: Context, server: Tree, client_state: Tree, weight: float) -> Tree:
+        return (
+            tree.mix(server["params"], client_state["local"], weight)
+            if client_state
+            else server["params"]
+        )

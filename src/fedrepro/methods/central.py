@@ -23,7 +23,7 @@ from fedrepro.methods.distilling.losses import cosine
 class Central(Method):
     """Centralised mini-batch training on the union of all clients' data."""
 
-    pooled: ClassVar[bool] = True
+    centralized: ClassVar[bool] = True
 
     epochs: int = 0  # of a round; 0: the setting's
     cosine: bool = False  # the learning rate goes to 0 over the rounds, not as the setting has it
@@ -36,13 +36,21 @@ class Central(Method):
             return super().learning_rate(ctx, round)
         return cosine(ctx.schedule(0), round, ctx.rounds)
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"optimizer": ctx.optimizer.init(ctx.net.trainable(ctx.net.init(rng)))}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         if self.epochs:
             steps = some_epochs(steps, ctx.epochs, 0, self.epochs)
-        theta, state = descend(
-            ctx, self.gradient, sent, own, sent["params"], steps, own["optimizer"]
+        params, state = descend(
+            ctx,
+            self.gradient,
+            message,
+            client_state,
+            message["params"],
+            steps,
+            client_state["optimizer"],
         )
-        return {"delta": tree.subtract(sent["params"], theta)}, {"optimizer": state}
+        return {"delta": tree.subtract(message["params"], params)}, {"optimizer": state}

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
 from fedrepro.engine.initialise import fresh_linear
 from fedrepro.engine.steps import Steps
@@ -35,7 +35,7 @@ from fedrepro.support.errors import at_least
 class DaFKD(FedDF):
     """DaFKD (Wang et al., CVPR 2023)."""
 
-    needs: ClassVar[tuple[str, ...]] = ("unlabelled", "generator")
+    requires: ClassVar[tuple[str, ...]] = ("unlabelled", "generator")
 
     fakes: int = 64  # generated samples per mini-batch
 
@@ -43,35 +43,37 @@ class DaFKD(FedDF):
         super().__post_init__()
         at_least("dafkd", "fakes", self.fakes, 1)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        generator = ctx.given["generator"]
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        generator = ctx.artifacts["generator"]
         assert generator.net is not None
         weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
         judge = fresh_linear(weight.shape[1], 1, weight, ctx.stream("initial discriminator"))
         made = tree.copy(generator.net.trainable(generator.tensors))
-        return {**super().init(ctx, params), "judge": judge, "generator": made}
+        return {**super().init_server(ctx, params), "judge": judge, "generator": made}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         shared = {name: server[name] for name in ("judge", "generator")}
-        return {**super().send(ctx, server), **shared}
+        return {**super().broadcast(ctx, server), **shared}
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        latent = ctx.given["generator"].about["latent"]
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        latent = ctx.artifacts["generator"].about["latent"]
         return {"noise": torch.randn(steps, self.fakes, latent, generator=rng)}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
         """The three losses; the graph of each ends where another network's begins."""
-        given, judge = ctx.given["generator"], theta["judge"]
+        given, judge = ctx.artifacts["generator"], params["judge"]
         assert given.net is not None
-        logits = ctx.net(theta["params"], batch["x"])
-        generator = {**given.tensors, **theta["generator"]}
+        logits = ctx.net(params["params"], batch["x"])
+        generator = {**given.tensors, **params["generator"]}
         made = given.net.predict(generator, batch["noise"].to(batch["x"]))
         against = discriminator_loss(
-            self.scores(ctx, theta["params"], judge, batch["x"]),
-            self.scores(ctx, theta["params"], judge, made.detach()),
+            self.scores(ctx, params["params"], judge, batch["x"]),
+            self.scores(ctx, params["params"], judge, made.detach()),
             batch.get("real"),
         )
-        stopped = tree.apply(Tensor.detach, {"params": theta["params"], "judge": judge})
+        stopped = tree.apply(Tensor.detach, {"params": params["params"], "judge": judge})
         fooled = functional.softplus(-self.scores(ctx, stopped["params"], stopped["judge"], made))
         return ctx.task.loss(logits, batch) + against + fooled.mean()
 
@@ -81,25 +83,37 @@ class DaFKD(FedDF):
             features = ctx.net.features(params, x)
         return functional.linear(features.flatten(1), judge["weight"], judge["bias"])
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        start = {name: sent[name] for name in ("params", "judge", "generator")}
-        theta, _ = descend(ctx, self.gradient, sent, own, start, steps)
-        delta = tree.subtract(sent["params"], theta["params"])
-        return {"delta": delta, "judge": theta["judge"], "generator": theta["generator"]}, own
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        start = {name: message[name] for name in ("params", "judge", "generator")}
+        params, _ = descend(ctx, self.gradient, message, client_state, start, steps)
+        delta = tree.subtract(message["params"], params["params"])
+        return {
+            "delta": delta,
+            "judge": params["judge"],
+            "generator": params["generator"],
+        }, client_state
 
     def judge(
-        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
+        self,
+        ctx: Context,
+        server: Tree,
+        updates: Tree,
+        teacher: Tree,
+        place: int,
+        given: LoadedArtifact,
     ) -> Tensor:
-        judge, rows = tree.take(reports["judge"], place), in_batches(given, ctx.net.device)
+        judge, rows = tree.take(updates["judge"], place), in_batches(given, ctx.net.device)
         scores = [self.scores(ctx, teacher, judge, given.inputs(each)) for each in rows]
         return torch.cat(scores).squeeze(-1)
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         return domain_aware(judged)
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        after = super().step(ctx, server, reports, weights)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        after = super().server_update(ctx, server, updates, weights)
         shared = {
-            name: tree.weighted_sum(reports[name], weights) for name in ("judge", "generator")
+            name: tree.weighted_sum(updates[name], weights) for name in ("judge", "generator")
         }
         return {**after, **shared}

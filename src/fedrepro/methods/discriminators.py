@@ -15,7 +15,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, Product
+from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating.adversarial import discriminator_loss
@@ -26,11 +26,11 @@ from fedrepro.support.errors import at_least
 class Discriminators(Method):
     """FedGO's client discriminators (Jang et al., ICML 2025, Algorithm 3)."""
 
-    needs: ClassVar[tuple[str, ...]] = ("generator",)
+    requires: ClassVar[tuple[str, ...]] = ("generator",)
     classifies: ClassVar[bool] = False
-    moves: ClassVar[bool] = False
+    uses_server_optimizer: ClassVar[bool] = False
     full_participation: ClassVar[bool] = True
-    weighs: ClassVar[bool] = True
+    sets_weights: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 
     fakes: int = 64  # per mini-batch
@@ -38,36 +38,46 @@ class Discriminators(Method):
     def __post_init__(self) -> None:
         at_least("discriminators", "fakes", self.fakes, 1)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         everyone = tree.apply(lambda leaf: leaf.expand(ctx.clients, *leaf.shape).clone(), params)
         return {"params": params, "critics": everyone}
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         state = ctx.optimizer.init(ctx.net.trainable(ctx.initial))
         return {"params": tree.copy(ctx.initial), "optimizer": state}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         return {}
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        latent = ctx.given["generator"].about["latent"]
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        latent = ctx.artifacts["generator"].about["latent"]
         return {"noise": torch.randn(steps, self.fakes, latent, generator=rng)}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        generator = ctx.given["generator"]
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        generator = ctx.artifacts["generator"]
         assert generator.net is not None
         made = generator.net.predict(generator.tensors, batch["noise"].to(batch["x"]))
-        real, fake = ctx.net(theta, batch["x"]), ctx.net(theta, made)
+        real, fake = ctx.net(params, batch["x"]), ctx.net(params, made)
         return discriminator_loss(real, fake, batch.get("real"))
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        theta, state = descend(
-            ctx, self.gradient, sent, own, own["params"], steps, own["optimizer"]
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        params, state = descend(
+            ctx,
+            self.gradient,
+            message,
+            client_state,
+            client_state["params"],
+            steps,
+            client_state["optimizer"],
         )
-        return {"critic": theta}, {"params": theta, "optimizer": state}
+        return {"critic": params}, {"params": params, "optimizer": state}
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        return {**server, "critics": tree.copy(reports["critic"])}
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        return {**server, "critics": tree.copy(updates["critic"])}
 
-    def product(self, ctx: Context, server: Tree) -> Product:
-        return Product(server["critics"], each_client=True)
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
+        return Artifact(server["critics"], each_client=True)

@@ -30,8 +30,12 @@ class Ditto(PersonalModel):
     def check(self, ctx: Context) -> None:
         enough_epochs("ditto", "personal_epochs", self.personal_epochs, ctx.epochs)
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        report, _ = super().local(ctx, sent, own, steps)
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, _ = super().client_update(ctx, message, client_state, steps)
         first = some_epochs(steps, ctx.epochs, 0, self.personal_epochs)
-        personal, _ = descend(ctx, self.pulled, sent, own, own["personal"], first)
-        return report, {"personal": personal}
+        personal, _ = descend(
+            ctx, self.pulled, message, client_state, client_state["personal"], first
+        )
+        return update, {"personal": personal}

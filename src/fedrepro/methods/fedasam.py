@@ -34,18 +34,20 @@ class FedASAM(Method):
         at_least("fedasam", "rho", self.rho, 0)
         at_least("fedasam", "eta", self.eta, 0)
 
-    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-        here = super().gradient(ctx, sent, own, theta, batch)
-        away = self.ascent(theta, here)
-        worst = {name: leaf + away[name] if name in away else leaf for name, leaf in theta.items()}
-        return super().gradient(ctx, sent, own, worst, batch)
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        here = super().gradient(ctx, message, client_state, params, batch)
+        away = self.ascent(params, here)
+        worst = {name: leaf + away[name] if name in away else leaf for name, leaf in params.items()}
+        return super().gradient(ctx, message, client_state, worst, batch)
 
     @torch.no_grad()
-    def ascent(self, theta: Tree, gradient: Tree) -> Tree:
+    def ascent(self, params: Tree, gradient: Tree) -> Tree:
         """eps, over the leaves of ``gradient``."""
 
         def scale(name: str) -> Tensor | float:
-            return theta[name].abs() + self.eta if "weight" in name else 1.0
+            return params[name].abs() + self.eta if "weight" in name else 1.0
 
         scaled = {name: leaf * scale(name) for name, leaf in gradient.items()}
         length = self.rho / (tree.square_norm(scaled).sqrt() + LEAST_NORM)

@@ -15,25 +15,25 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.deciding.server_rate import GROWING, growing
+from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 
 
 @dataclass(frozen=True)
 class FedAvg(Method):
     """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1)."""
 
-    sample_weighted: bool = divergence(
+    sample_weighted: bool = deviation(
         True, released=False, item="12", why="equal coefficients where clients are sampled"
     )
-    constant_server_lr: bool = divergence(True, released=False, item="13", why=GROWING)
+    constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         if self.sample_weighted or len(ctx.cohort) == ctx.clients:
-            return super().weigh(ctx, server, reports)
+            return super().aggregation_weights(ctx, server, updates)
         return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         ctx = ctx if self.constant_server_lr else growing(ctx)
-        return super().step(ctx, server, reports, weights)
+        return super().server_update(ctx, server, updates, weights)

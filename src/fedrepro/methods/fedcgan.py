@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Product, divergence
+from fedrepro.engine.method import Artifact, Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
@@ -42,7 +42,7 @@ class FedCGAN(Method):
     classifies: ClassVar[bool] = False
 
     per_class: int = 10
-    labels_of_fakes: str = divergence("made", "drawn", "43", "unrelated to what was generated")
+    labels_of_fakes: str = deviation("made", "drawn", "43", "unrelated to what was generated")
 
     def __post_init__(self) -> None:
         at_least("fedcgan", "per_class", self.per_class, 1)
@@ -52,22 +52,24 @@ class FedCGAN(Method):
         parts.require_parts("fedcgan", ctx, PARTS, "fedcgan or fedcgan_small")
         sets.check_images("fedcgan", ctx, (-1.0, 1.0))
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         latent, width = parts.latent_of(ctx), ctx.batch_size
         return {
             "noise": 2 * torch.rand(steps, width, latent, generator=rng) - 1,
             "drawn": torch.randint(ctx.inputs.classes, (steps, width), generator=rng),
         }
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
         """Both losses; the graph of each ends where the other's network begins."""
         real, y, counts = batch["x"], batch["y"], batch.get("real")
         told = sets.one_hot(y, ctx.inputs.classes).to(real)
         noise = batch["noise"][: len(y)].to(real)
-        made = parts.call(ctx, theta, "generator", torch.cat([noise, told], 1))
-        scores = parts.call(ctx, theta, "discriminator", torch.cat([made.detach(), real]))
+        made = parts.call(ctx, params, "generator", torch.cat([noise, told], 1))
+        scores = parts.call(ctx, params, "discriminator", torch.cat([made.detach(), real]))
         of_made, of_real = scores.split((len(y), len(y)))
-        stopped = tree.apply(Tensor.detach, theta)
+        stopped = tree.apply(Tensor.detach, params)
         fooled = parts.call(ctx, stopped, "discriminator", made)
         drawn = batch["drawn"][: len(y)]
         each = (
@@ -87,10 +89,10 @@ class FedCGAN(Method):
         noise = 2 * torch.rand(items, parts.latent_of(ctx), generator=parts.of_run(ctx)) - 1
         return parts.conditional_set(ctx, server["params"], "generator", noise, self.per_class)
 
-    def product(self, ctx: Context, server: Tree) -> Product:
-        return sets.as_product(*self.made(ctx, server), ctx.inputs.classes, {})
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
+        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes, {})
 
-    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+    def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         """Of the set: mean probability of being real, and share whose class is recognised."""
         x, y = self.made(ctx, server)
         with torch.no_grad():

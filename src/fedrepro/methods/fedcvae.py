@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Product
+from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.generating import parts
 from fedrepro.methods.generating import synthetic as sets
@@ -55,16 +55,18 @@ class FedCVAE(Method):
         parts.require_parts("fedcvae", ctx, PARTS, "fedcvae or fedcvae_small")
         sets.check_images("fedcvae", ctx, (0.0, 1.0))
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         return {"noise": torch.randn(steps, ctx.batch_size, parts.latent_of(ctx), generator=rng)}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
         real, y = batch["x"], batch["y"]
-        mean, spread = parts.call(ctx, theta, "encoder", real).chunk(2, dim=1)
+        mean, spread = parts.call(ctx, params, "encoder", real).chunk(2, dim=1)
         deviation = functional.softplus(spread) + LEAST
         code = mean + deviation * batch["noise"][: len(y)].to(real)
         told = torch.cat([code, sets.one_hot(y, ctx.inputs.classes).to(real)], 1)
-        errors = (parts.call(ctx, theta, "decoder", told) - real).square().flatten(1)
+        errors = (parts.call(ctx, params, "decoder", told) - real).square().flatten(1)
         error = errors.sum(1) / 2 if self.error == "image" else errors.mean(1)
         apart = (mean.square() + deviation.square() - 1) / 2 - deviation.log()
         return sets.mean_over(error + apart.sum(1), batch.get("real"))
@@ -76,8 +78,8 @@ class FedCVAE(Method):
         noise = torch.randn(items, parts.latent_of(ctx), generator=parts.of_run(ctx))
         return parts.conditional_set(ctx, server["params"], "decoder", noise, self.per_class)
 
-    def product(self, ctx: Context, server: Tree) -> Product:
-        return sets.as_product(*self.made(ctx, server), ctx.inputs.classes, {})
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
+        return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes, {})
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
         return sets.sheet(self.made(ctx, server)[0], ctx.inputs.classes)

@@ -17,14 +17,14 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.steps import Steps, shuffle
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.distilling.losses import cosine, divergence, ensemble
+from fedrepro.methods.distilling.losses import cosine, ensemble, kl_divergence
 from fedrepro.methods.distilling.weighting import uniform
 from fedrepro.support.errors import UserError, at_least, bad_value
 
@@ -34,28 +34,32 @@ BATCH = 250  # samples that a teacher judges at once
 class Labelled(NamedTuple):
     """The server's samples with their pseudo-labels [n, classes]."""
 
-    given: Given
+    given: LoadedArtifact
     labels: Tensor
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self.given.inputs(rows), self.labels[rows]
 
 
-def in_batches(given: Given, device: torch.device) -> list[Tensor]:
+def in_batches(given: LoadedArtifact, device: torch.device) -> list[Tensor]:
     """The rows of all given samples, some at a time."""
     return list(torch.arange(len(given), device=device).split(BATCH))
 
 
-def _towards_labels(ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-    return differentiate(lambda theta: divergence(batch["y"], ctx.net(theta, batch["x"])), theta)
+def _towards_labels(
+    ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+) -> Tree:
+    return differentiate(
+        lambda params: kl_divergence(batch["y"], ctx.net(params, batch["x"])), params
+    )
 
 
 @dataclass(frozen=True)
 class FedDF(Method):
     """FedDF (Lin et al., NeurIPS 2020, Algorithm 1)."""
 
-    needs: ClassVar[tuple[str, ...]] = ("unlabelled",)
-    teaches: ClassVar[bool] = True
+    requires: ClassVar[tuple[str, ...]] = ("unlabelled",)
+    distills: ClassVar[bool] = True
 
     server_epochs: int = 10
     server_rate: float = 0.001
@@ -82,9 +86,9 @@ class FedDF(Method):
             expected = f"0, or at least {ctx.rounds}, the rounds of the run"
             raise bad_value("method feddf", "decay_rounds", self.decay_rounds, expected)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         nothing = torch.zeros((), device=ctx.net.device)
-        return {**super().init(ctx, params), "distillation_loss": nothing}
+        return {**super().init_server(ctx, params), "distillation_loss": nothing}
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         """How much each teacher counts on each sample [cohort, n].
@@ -97,38 +101,44 @@ class FedDF(Method):
         return uniform(logits)
 
     def judge(
-        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
+        self,
+        ctx: Context,
+        server: Tree,
+        updates: Tree,
+        teacher: Tree,
+        place: int,
+        given: LoadedArtifact,
     ) -> Tensor:
         """What else is asked of one teacher about samples, [n] or empty."""
         return torch.zeros(0, device=ctx.net.device)
 
     def ensemble(
-        self, ctx: Context, server: Tree, reports: Tree, weights: Tensor, given: Given
+        self, ctx: Context, server: Tree, updates: Tree, weights: Tensor, given: LoadedArtifact
     ) -> Tensor:
         """The teachers' mixed logits of samples [n, classes]."""
         rows = in_batches(given, ctx.net.device)
         logits, judged = [], []
         for place in range(len(ctx.cohort)):
-            teacher = self.ended(ctx, server, reports, place)
+            teacher = self.client_model(ctx, server, updates, place)
             logits.append(
                 torch.cat([ctx.net.predict(teacher, given.inputs(each)) for each in rows])
             )
-            judged.append(self.judge(ctx, server, reports, teacher, place, given))
+            judged.append(self.judge(ctx, server, updates, teacher, place, given))
             del teacher  # or the next one would be made beside it
         stacked = torch.stack(logits)
         shares = self.shares(stacked, torch.stack(judged), weights)
         return ensemble(stacked, shares.to(stacked))
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        moved = super().step(ctx, server, reports, weights)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = super().server_update(ctx, server, updates, weights)
         if not self.server_epochs:
             return moved
-        given = ctx.given["unlabelled"]
-        labels = self.ensemble(ctx, server, reports, weights, given).softmax(-1)
+        given = ctx.artifacts["unlabelled"]
+        labels = self.ensemble(ctx, server, updates, weights, given).softmax(-1)
         student = self.distilled(ctx, moved["params"], labels)
         rows = in_batches(given, ctx.net.device)
         guessed = torch.cat([ctx.net.predict(student, given.inputs(each)) for each in rows])
-        loss = divergence(labels, guessed).to(server["distillation_loss"])
+        loss = kl_divergence(labels, guessed).to(server["distillation_loss"])
         return {**moved, "params": student, "distillation_loss": loss}
 
     def distilled(self, ctx: Context, params: Tree, labels: Tensor) -> Tree:
@@ -138,7 +148,7 @@ class FedDF(Method):
         orders = shuffle(everything, self.server_epochs, rng)
         flips = [torch.rand(len(labels), generator=rng) < 0.5 for _ in orders] if ctx.flips else []
         steps = Steps(
-            Labelled(ctx.given["unlabelled"], labels),
+            Labelled(ctx.artifacts["unlabelled"], labels),
             orders,
             self.server_batch,
             {},
@@ -148,12 +158,12 @@ class FedDF(Method):
         if self.decays:
             rate = cosine(rate, ctx.round, self.decay_rounds or ctx.rounds)
         there = replace(ctx, optimizer=self.optimizer(), lr=rate)
-        theta, _ = descend(there, _towards_labels, {}, {}, params, steps)
-        return theta
+        trained, _ = descend(there, _towards_labels, {}, {}, params, steps)
+        return trained
 
     def optimizer(self) -> Optimizer:
         """The student's."""
         return adam() if self.server_momentum is None else sgd(self.server_momentum)
 
-    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+    def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         return {"distillation_loss": float(server["distillation_loss"])}

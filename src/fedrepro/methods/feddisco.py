@@ -59,7 +59,7 @@ def coefficients(sizes: Tensor, imbalances: Tensor, a: float, b: float) -> Tenso
 class FedDisco(Method):
     """FedDisco (Ye et al., ICML 2023, eq. 4)."""
 
-    weighs: ClassVar[bool] = True
+    sets_weights: ClassVar[bool] = True
 
     a: float = 0.5
     b: float = 0.1
@@ -74,11 +74,13 @@ class FedDisco(Method):
                 "coefficients follow from how often each class occurs"
             )
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        report, own = super().local(ctx, sent, own, steps)
-        counts = class_counts(ctx, ctx.net.outputs(sent["params"]), steps)
-        return {**report, "imbalance": imbalance(counts)}, own
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, client_state = super().client_update(ctx, message, client_state, steps)
+        counts = class_counts(ctx, ctx.net.outputs(message["params"]), steps)
+        return {**update, "imbalance": imbalance(counts)}, client_state
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
-        imbalances = reports["imbalance"].to(ctx.sizes)
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
+        imbalances = updates["imbalance"].to(ctx.sizes)
         return coefficients(ctx.sizes, imbalances, self.a, self.b), server

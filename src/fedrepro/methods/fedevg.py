@@ -34,7 +34,7 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import scan
-from fedrepro.engine.method import Method, Product, divergence
+from fedrepro.engine.method import Artifact, Method, deviation
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
@@ -65,15 +65,15 @@ class FedEvg(Method):
     """
 
     classifies: ClassVar[bool] = False
-    moves: ClassVar[bool] = False
+    uses_server_optimizer: ClassVar[bool] = False
     own_classifier: ClassVar[bool] = True
-    takes: ClassVar[tuple[str, ...]] = ("start",)
+    optional: ClassVar[tuple[str, ...]] = ("start",)
 
     per_class: int = 10
     first_step: float = 10.0
-    last_step: float = divergence(0.01, 1.0, "35", "the scripts end at 1")
-    schedule: str = divergence("cosine", "ddpm", "35", "DDPM's betas: some 10 for 90 % of rounds")
-    noise: float = divergence(0.01, 1e-4, "35", "written into the code")
+    last_step: float = deviation(0.01, 1.0, "35", "the scripts end at 1")
+    schedule: str = deviation("cosine", "ddpm", "35", "DDPM's betas: some 10 for 90 % of rounds")
+    noise: float = deviation(0.01, 1e-4, "35", "written into the code")
     chain_steps: int = 1
     chain_step: float = 1.0
     chain_noise: float = 0.01
@@ -94,42 +94,44 @@ class FedEvg(Method):
 
     def check(self, ctx: Context) -> None:
         sets.check_images("fedevg", ctx)
-        if "start" in ctx.given:
-            sets.check_set("method fedevg: given start", ctx, ctx.given["start"], self.per_class)
+        if "start" in ctx.artifacts:
+            sets.check_set(
+                "method fedevg: given start", ctx, ctx.artifacts["start"], self.per_class
+            )
 
     # --- state ------------------------------------------------------------------------------
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         y = sets.labels_of(ctx.inputs.classes, self.per_class, ctx.net.device)
         x = torch.randn(len(y), *ctx.inputs.shape, generator=ctx.stream("synthetic set"))
-        x = ctx.given["start"].tensors["x"].clone() if "start" in ctx.given else x
+        x = ctx.artifacts["start"].tensors["x"].clone() if "start" in ctx.artifacts else x
         return {"x": x.to(ctx.net.device), "y": y, "numbers": torch.zeros(4).to(ctx.net.device)}
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"params": ctx.net.init(rng)}
 
-    def fresh(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"start": ctx.net.init(rng)} if self.reinitialise else {}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         return {"x": server["x"], "y": server["y"]}
 
     # --- client -----------------------------------------------------------------------------
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         items = ctx.inputs.classes * self.per_class
         width = min(items, ctx.batch_size)
         picked = [torch.randperm(items, generator=rng)[:width] for _ in range(steps)]
         shape = (steps, self.chain_steps, width, *ctx.inputs.shape)
         return {"picked": torch.stack(picked), "noise": torch.randn(shape, generator=rng)}
 
-    def energy_gradient(self, ctx: Context, theta: Tree, x: Tensor, y: Tensor) -> Tensor:
+    def energy_gradient(self, ctx: Context, params: Tree, x: Tensor, y: Tensor) -> Tensor:
         """Of every image's energy with respect to it, [n, ...]."""
         gradient: Tensor = differentiate(
-            lambda x: energies_of(ctx.net.predict(theta, x), y).sum(), x
+            lambda x: energies_of(ctx.net.predict(params, x), y).sum(), x
         )
         return gradient
 
     def objective(
-        self, ctx: Context, theta: Tree, batch: Tree, items: Tensor, chain: Tensor, y: Tensor
+        self, ctx: Context, params: Tree, batch: Tree, items: Tensor, chain: Tensor, y: Tensor
     ) -> Tensor:
         """What a client minimises on a mini-batch, a scalar tensor.
 
@@ -139,7 +141,7 @@ class FedEvg(Method):
         """
         real, counts = batch["x"], batch.get("real")
         # One pass for all three: no sample's output depends on another's.
-        outputs = ctx.net(theta, torch.cat([real, items, chain]))
+        outputs = ctx.net(params, torch.cat([real, items, chain]))
         of_real, of_items, of_chain = outputs.split((len(real), len(y), len(y)))
         used = None if counts is None else counts[: len(y)]
         known = sets.mean_over(functional.cross_entropy(of_items, y, reduction="none"), used)
@@ -147,13 +149,15 @@ class FedEvg(Method):
         high = sets.mean_over(energies_of(of_chain, y), used)
         return ctx.task.loss(of_real, batch) + self.synthetic * known + low - high
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         def step(carry: Tree, batch: Tree) -> Tree:
             theta = carry["params"]
             moving = ctx.net.trainable(theta)
             width = min(len(batch["picked"]), len(batch["y"]))  # of a short last mini-batch
             picked = batch["picked"][:width]
-            items, y = sent["x"][picked], sent["y"][picked]
+            items, y = message["x"][picked], message["y"][picked]
             before = carry["chain"][picked]
             chain = self.moved(ctx, theta, before, y, batch["noise"][:, :width])
             if "real" in batch:
@@ -173,24 +177,24 @@ class FedEvg(Method):
                 "chain": carry["chain"].index_copy(0, picked, chain),
             }
 
-        start = own["start"] if self.reinitialise else own["params"]
+        start = client_state["start"] if self.reinitialise else client_state["params"]
         state = ctx.optimizer.init(ctx.net.trainable(start))
-        carry = scan(step, {"params": start, "state": state, "chain": sent["x"]}, steps)
-        theta, x, y = carry["params"], sent["x"], sent["y"]
+        carry = scan(step, {"params": start, "state": state, "chain": message["x"]}, steps)
+        theta, x, y = carry["params"], message["x"], message["y"]
         gradient = self.energy_gradient(ctx, theta, x, y)
         outputs = ctx.net.predict(theta, x).detach()
         energies, known = energies_of(outputs, y), functional.cross_entropy(outputs, y)
-        report = {
+        update = {
             "gradient": gradient.clamp(-self.clip, self.clip) if self.clip else gradient,
             "factor": torch.exp(-torch.sign(energies)),
             "numbers": torch.stack([energies.mean(), known]),
         }
-        return report, {"params": theta}
+        return update, {"params": theta}
 
-    def moved(self, ctx: Context, theta: Tree, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
+    def moved(self, ctx: Context, params: Tree, x: Tensor, y: Tensor, noise: Tensor) -> Tensor:
         """Items after a client's Langevin steps; ``noise`` is [steps, *x.shape]."""
         for each in noise:
-            gradient = self.energy_gradient(ctx, theta, x, y)
+            gradient = self.energy_gradient(ctx, params, x, y)
             x = sets.langevin(x, gradient, each, self.chain_step, self.chain_noise, self.clip)
         return self.limited(ctx, x)
 
@@ -204,31 +208,31 @@ class FedEvg(Method):
         schedule = sets.SCHEDULES[self.schedule]
         return schedule(self.first_step, self.last_step, ctx.rounds, ctx.round)
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        gradient = sets.mixture_gradient(weights, reports["factor"], reports["gradient"])
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        gradient = sets.mixture_gradient(weights, updates["factor"], updates["gradient"])
         noise = torch.randn(server["x"].shape, generator=ctx.stream("langevin")).to(server["x"])
         x = sets.langevin(server["x"], gradient, noise, self.length(ctx), self.noise)
         x = self.limited(ctx, x)
         moved = (x - server["x"]).square().mean().sqrt()
         alike = sets.alikeness(gradient, ctx.inputs.classes)
-        means = tree.weighted_sum(reports["numbers"], weights)
+        means = tree.weighted_sum(updates["numbers"], weights)
         numbers = torch.cat([means, torch.stack([moved, alike])])
         if not all(bool(each.isfinite().all()) for each in (x, gradient, numbers)):
             return {**server, "numbers": torch.full_like(numbers, torch.nan)}
         return {**server, "x": x, "numbers": numbers}
 
     # --- use --------------------------------------------------------------------------------
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
         """A client's own classifier; there is no other."""
-        return own["params"] if own else ctx.initial
+        return client_state["params"] if client_state else ctx.initial
 
-    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+    def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
         raise UserError("setting: keep: fedevg: expected no rounds, as clients send no models")
 
-    def product(self, ctx: Context, server: Tree) -> Product:
-        return sets.as_product(server["x"], server["y"], ctx.inputs.classes, {})
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
+        return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes, {})
 
-    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+    def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         """Means over clients and items; how far a pixel moved (root mean square); how alike."""
         energy, loss, moved, alike = server["numbers"].tolist()
         return {"item_energy": energy, "item_loss": loss, "moved": moved, "alike": alike}

@@ -27,7 +27,7 @@ from torch.nn import functional
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, count, some_epochs
@@ -46,7 +46,7 @@ class FedFA(Method):
     decay_restarts: ClassVar[bool] = False  # as in IMA's released code (B2)
 
     pull: float = 0.1  # lambda
-    momentum: float = divergence(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
+    momentum: float = deviation(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
     calibration: float = 0.25  # share of all rounds after which the classifier is calibrated
 
     def __post_init__(self) -> None:
@@ -65,26 +65,28 @@ class FedFA(Method):
             )
 
     # --- server ---------------------------------------------------------------------------------
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init(ctx, params), "anchors": first_anchors(params[WEIGHT])}
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "anchors": first_anchors(params[WEIGHT])}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
-        sent = {**super().send(ctx, server), "anchors": server["anchors"]}
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        message = {**super().broadcast(ctx, server), "anchors": server["anchors"]}
         # What depends on the round is told by keys, so that no round is compiled anew.
         if ctx.round > 0:
-            sent["pulls"] = {}
+            message["pulls"] = {}
         if ctx.round > self.calibration * ctx.rounds:
-            sent["calibrates"] = {}
-        return sent
+            message["calibrates"] = {}
+        return message
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        moved = super().step(ctx, server, reports, weights)
-        return {**moved, "anchors": tree.weighted_sum(reports["anchors"], weights)}
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = super().server_update(ctx, server, updates, weights)
+        return {**moved, "anchors": tree.weighted_sum(updates["anchors"], weights)}
 
     # --- client ---------------------------------------------------------------------------------
-    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
         """The parameters' gradient, and every class's mean feature and number in the batch."""
-        anchors: Tensor = sent["anchors"]
+        anchors: Tensor = message["anchors"]
         classes = torch.arange(len(anchors), device=anchors.device)
         mine = (batch["y"][:, None] == classes).to(anchors.dtype)  # [n, C]
         if "real" in batch:  # the others fill a short mini-batch up
@@ -96,7 +98,7 @@ class FedFA(Method):
             features = ctx.net.features(both["theta"], batch["x"])
             logits = functional.linear(features, both["theta"][WEIGHT], both["theta"].get(BIAS))
             loss = ctx.task.loss(logits, batch)
-            if "pulls" in sent:
+            if "pulls" in message:
                 away = (features - mine @ anchors).square().sum(1)
                 loss = loss + self.pull / len(anchors) * (share.sum(1) * away).sum()
             # A term of zero whose gradient is the means: so a value gets out of what is
@@ -105,28 +107,32 @@ class FedFA(Method):
             return whole
 
         zero = torch.zeros_like(anchors)
-        if any(leaf.requires_grad for leaf in tree.leaves(theta)):
+        if any(leaf.requires_grad for leaf in tree.leaves(params)):
             zero.requires_grad_()
-        found: Tree = differentiate(objective, {"theta": theta, "zero": zero})
+        found: Tree = differentiate(objective, {"theta": params, "zero": zero})
         return {**found["theta"], "means": found["zero"], "numbers": numbers}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        theta, anchors = sent["params"], sent["anchors"]
-        optimizer = _observing(ctx.optimizer, tuple(ctx.net.ordered(theta)), "calibrates" in sent)
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        params, anchors = message["params"], message["anchors"]
+        optimizer = _observing(
+            ctx.optimizer, tuple(ctx.net.ordered(params)), "calibrates" in message
+        )
         ctx = replace(ctx, optimizer=optimizer)
-        state = {**optimizer.init(theta), "anchors": anchors}
+        state = {**optimizer.init(params), "anchors": anchors}
         state["means"], state["numbers"] = (
             torch.zeros_like(anchors),
             torch.zeros_like(anchors[:, 0]),
         )
         for epoch in range(ctx.epochs):
             some = some_epochs(steps, ctx.epochs, epoch, epoch + 1)
-            theta, state = descend(ctx, self.gradient, sent, own, theta, some, state)
+            params, state = descend(ctx, self.gradient, message, client_state, params, some, state)
             mean = state["means"] / count(some)
             moved = tree.mix(mean, anchors, self.momentum)
             anchors = torch.where((state["numbers"] > 0)[:, None], moved, anchors)
             state = {**state, "means": tree.zeros(mean), "numbers": tree.zeros(state["numbers"])}
-        return {"delta": tree.subtract(sent["params"], theta), "anchors": anchors}, own
+        return {"delta": tree.subtract(message["params"], params), "anchors": anchors}, client_state
 
 
 def first_anchors(weight: Tensor) -> Tensor:
@@ -143,7 +149,7 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
     """``inner``, which also sums up what :meth:`FedFA.gradient` says of classes, and calibrates.
 
     Its state is ``{"inner", "adam", "anchors", "means", "numbers"}``; the last three are put there
-    by :meth:`FedFA.local`.
+    by :meth:`FedFA.client_update`.
     """
     head = [name for name in (WEIGHT, BIAS) if name in names]
 
@@ -157,8 +163,8 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
         }
 
     def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
-        own = {name: gradient[name] for name in names}
-        change, after = inner.update(own, state["inner"], params, rate)
+        whole = {name: gradient[name] for name in names}
+        change, after = inner.update(whole, state["inner"], params, rate)
         seen = {name: state[name] + gradient[name] for name in ("means", "numbers")}
         adam = state["adam"]
         if calibrates:
@@ -170,8 +176,8 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
     def advance(params: list[Tensor], state: list[Tensor]) -> Callable[[list[Tensor], float], None]:
         assert inner.advance is not None
         *state, anchors, means, numbers = state
-        own = dict(zip(names, params, strict=True))
-        init_of_adam = init(own)["adam"]
+        whole = dict(zip(names, params, strict=True))
+        init_of_adam = init(whole)["adam"]
         first = len(state) - len(tree.leaves(init_of_adam))
         step_of_inner = inner.advance(params, state[:first])
         adam = tree.rebuild(init_of_adam, iter(state[first:]))
@@ -182,9 +188,9 @@ def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Op
             means.add_(mean)
             numbers.add_(number)
             if calibrates:
-                change, after = _calibration({name: own[name] for name in head}, anchors, adam)
+                change, after = _calibration({name: whole[name] for name in head}, anchors, adam)
                 for name in head:
-                    own[name].add_(change[name])
+                    whole[name].add_(change[name])
                 for old, new in zip(tree.leaves(adam), tree.leaves(after), strict=True):
                     old.copy_(new)
 

@@ -31,19 +31,21 @@ class FedGKDPlus(FedDF):
         at_least("fedgkd_plus", "gamma", self.gamma, 0)
         at_least("fedgkd_plus", "models", self.models, 1)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init(ctx, params), "past": full_window(params, self.models)}
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "past": full_window(params, self.models)}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         past = mean_of(server["past"], min(ctx.round + 1, self.models))
-        return {**super().send(ctx, server), "past": past}
+        return {**super().broadcast(ctx, server), "past": past}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        past = ctx.net.predict(sent["past"], batch["x"])
-        logits = ctx.net(theta, batch["x"])
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        past = ctx.net.predict(message["past"], batch["x"])
+        logits = ctx.net(params, batch["x"])
         term = towards_history(past, logits, self.gamma, self.temperature, batch.get("real"))
         return ctx.task.loss(logits, batch) + term
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        after = super().step(ctx, server, reports, weights)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        after = super().server_update(ctx, server, updates, weights)
         return {**after, "past": slide(server["past"], after["params"])}

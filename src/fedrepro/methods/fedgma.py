@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import bad_value
 
@@ -29,7 +29,7 @@ class FedGMA(Method):
     """FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023)."""
 
     threshold: float = 0.8  # epsilon in IMA's Table V
-    masks_the_mean: bool = divergence(
+    masks_the_mean: bool = deviation(
         True, released=False, item="B5", why="the plain average, less 1e-4 of the masked movements"
     )
 
@@ -37,12 +37,12 @@ class FedGMA(Method):
         if not 0 <= self.threshold <= 1:
             raise bad_value("method fedgma", "threshold", self.threshold, "a number from 0 to 1")
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        mean = tree.weighted_sum(reports["delta"], weights)
-        deltas = ctx.net.trainable(reports["delta"])
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        mean = tree.weighted_sum(updates["delta"], weights)
+        deltas = ctx.net.trainable(updates["delta"])
         change = self.masked if self.masks_the_mean else self.released
         masked = tree.apply(change, ctx.net.trainable(mean), deltas)
-        return self.move(ctx, server, {**mean, **masked})
+        return self.apply_server_optimizer(ctx, server, {**mean, **masked})
 
     def masked(self, mean: Tensor, deltas: Tensor) -> Tensor:
         """The masked mean movement of one parameter; ``deltas`` are [cohort, ...]."""

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling import weighting
 from fedrepro.methods.feddf import FedDF, in_batches
@@ -27,9 +27,9 @@ WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 
 
 @torch.no_grad()
-def scores(ctx: Context, client: int, given: Given) -> Tensor:
+def scores(ctx: Context, client: int, given: LoadedArtifact) -> Tensor:
     """What a client's discriminator says of samples, [n]."""
-    critics, rows = ctx.given["discriminators"], in_batches(given, ctx.net.device)
+    critics, rows = ctx.artifacts["discriminators"], in_batches(given, ctx.net.device)
     return torch.cat([critics.outputs(client, given.inputs(each)) for each in rows]).squeeze(-1)
 
 
@@ -37,7 +37,7 @@ def scores(ctx: Context, client: int, given: Given) -> Tensor:
 class FedGO(FedDF):
     """FedGO (Jang et al., ICML 2025, Algorithms 1 to 3)."""
 
-    needs: ClassVar[tuple[str, ...]] = ("unlabelled", "discriminators")
+    requires: ClassVar[tuple[str, ...]] = ("unlabelled", "discriminators")
 
     weighting: str = "odds"  # uniform, variance, entropy or domain
 
@@ -47,16 +47,22 @@ class FedGO(FedDF):
             one_of = f"one of {', '.join(WEIGHTINGS)}"
             raise bad_value("method fedgo", "weighting", self.weighting, one_of, WEIGHTINGS)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        given = ctx.given["unlabelled"]
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        given = ctx.artifacts["unlabelled"]
         judged = torch.stack([scores(ctx, client, given) for client in range(ctx.clients)])
-        return {**super().init(ctx, params), "judged": judged}
+        return {**super().init_server(ctx, params), "judged": judged}
 
     def judge(
-        self, ctx: Context, server: Tree, reports: Tree, teacher: Tree, place: int, given: Given
+        self,
+        ctx: Context,
+        server: Tree,
+        updates: Tree,
+        teacher: Tree,
+        place: int,
+        given: LoadedArtifact,
     ) -> Tensor:
         client = int(ctx.cohort[place])
-        if given is ctx.given["unlabelled"]:
+        if given is ctx.artifacts["unlabelled"]:
             return torch.as_tensor(server["judged"][client])
         return scores(ctx, client, given)
 

@@ -22,19 +22,21 @@ from fedrepro.engine.tree import Tree
 class FedNova(Method):
     """FedNova (Wang et al., NeurIPS 2020, eqs. 6 and 7)."""
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        report, own = super().local(ctx, sent, own, steps)
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, client_state = super().client_update(ctx, message, client_state, steps)
         weight = gradient_weight(count(steps), ctx.optimizer.momentum).to(ctx.net.device)
-        steered = tree.scale(ctx.net.trainable(report["delta"]), 1 / weight)
-        return {"direction": {**report["delta"], **steered}, "weight": weight}, own
+        steered = tree.scale(ctx.net.trainable(update["delta"]), 1 / weight)
+        return {"direction": {**update["delta"], **steered}, "weight": weight}, client_state
 
-    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
-        direction = tree.take(reports["direction"], place)
-        steered = tree.scale(ctx.net.trainable(direction), reports["weight"][place])
+    def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
+        direction = tree.take(updates["direction"], place)
+        steered = tree.scale(ctx.net.trainable(direction), updates["weight"][place])
         return tree.subtract(server["params"], {**direction, **steered})
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        direction = tree.weighted_sum(reports["direction"], weights)
-        length = (weights * reports["weight"]).sum()
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        direction = tree.weighted_sum(updates["direction"], weights)
+        length = (weights * updates["weight"]).sum()
         steered = tree.scale(ctx.net.trainable(direction), length)
-        return self.move(ctx, server, {**direction, **steered})
+        return self.apply_server_optimizer(ctx, server, {**direction, **steered})

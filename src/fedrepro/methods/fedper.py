@@ -16,5 +16,5 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 class FedPer(PartlyShared):
     """FedPer (Arivazhagan et al., 2019)."""
 
-    def shared(self, net: Net, theta: Tree) -> Tree:
-        return net.body(theta)
+    def shared(self, net: Net, params: Tree) -> Tree:
+        return net.body(params)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import divergence
+from fedrepro.engine.method import deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.proximity import UNSQUARED, pulled
@@ -28,15 +28,17 @@ class FedProx(FedAvg):
     constant_server_lr: bool = True
     mu: float = 0.01
     halved: bool = False  # mu/2 where norms are not squared; where they are, it always is
-    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
+    squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
         at_least("fedprox", "mu", self.mu, 0)
 
-    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
         mu = self.mu / 2 if self.halved and not self.squared else self.mu
 
-        def loss(theta: Tree) -> Tensor:
-            return self.loss(ctx, sent, own, theta, batch)
+        def loss(params: Tree) -> Tensor:
+            return self.loss(ctx, message, client_state, params, batch)
 
-        return pulled(ctx, loss, theta, sent["params"], mu, self.squared)
+        return pulled(ctx, loss, params, message["params"], mu, self.squared)

@@ -27,23 +27,32 @@ class FedRep(PartlyShared):
     def __post_init__(self) -> None:
         at_least("fedrep", "body_epochs", self.body_epochs, 1)
 
-    def shared(self, net: Net, theta: Tree) -> Tree:
-        return net.body(theta)
+    def shared(self, net: Net, params: Tree) -> Tree:
+        return net.body(params)
 
     def check(self, ctx: Context) -> None:
         super().check(ctx)
         ctx.net.refuse_running_statistics("fedrep")
         enough_epochs("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
 
-    def of_one_part(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    def of_one_part(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
         """The gradient over one part of the model; ``own["rest"]`` is the other, held fixed."""
         return differentiate(
-            lambda theta: self.loss(ctx, sent, own, {**own["rest"], **theta}, batch), theta
+            lambda params: self.loss(
+                ctx, message, client_state, {**client_state["rest"], **params}, batch
+            ),
+            params,
         )
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        body = sent["params"]
-        head, _ = descend(ctx, self.of_one_part, sent, {"rest": body}, own["kept"], steps)
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        body = message["params"]
+        head, _ = descend(
+            ctx, self.of_one_part, message, {"rest": body}, client_state["kept"], steps
+        )
         again = some_epochs(steps, ctx.epochs, 0, self.body_epochs)
-        moved, _ = descend(ctx, self.of_one_part, sent, {"rest": head}, body, again)
+        moved, _ = descend(ctx, self.of_one_part, message, {"rest": head}, body, again)
         return {"delta": tree.subtract(body, moved)}, {"kept": head}

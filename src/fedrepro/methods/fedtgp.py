@@ -83,33 +83,37 @@ class FedTGP(Method):
                 "prototype of each class"
             )
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         weight = next(leaf for leaf in ctx.net.head(params).values() if leaf.dim() == 2)
         classes, features = ctx.net.outputs(params), weight.shape[1]
         net = fresh_net(classes, features, weight, ctx.stream("initial prototypes"))
         known = torch.zeros((), device=weight.device)
         return {
-            **super().init(ctx, params),
+            **super().init_server(ctx, params),
             "net": net,
             "prototypes": generated(net),
             "known": known.to(weight),
         }
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         shared = {name: server[name] for name in ("prototypes", "known")}
-        return {**super().send(ctx, server), **shared}
+        return {**super().broadcast(ctx, server), **shared}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        features, logits = ctx.net.features_and_output(theta, batch["x"])
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        features, logits = ctx.net.features_and_output(params, batch["x"])
         term = pull(
-            features.flatten(1), sent["prototypes"], batch["y"], self.strength, batch.get("real")
+            features.flatten(1), message["prototypes"], batch["y"], self.strength, batch.get("real")
         )
-        known: Tensor = sent["known"]
+        known: Tensor = message["known"]
         return ctx.task.loss(logits, batch) + known * term
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        report, own = super().local(ctx, sent, own, steps)
-        theta = {name: leaf - report["delta"][name] for name, leaf in sent["params"].items()}
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, client_state = super().client_update(ctx, message, client_state, steps)
+        params = {name: leaf - update["delta"][name] for name, leaf in message["params"].items()}
         epoch = some_epochs(steps, ctx.epochs, 0, 1)
         if isinstance(epoch, Steps):
             x, y = epoch.samples.at(epoch.orders[0])
@@ -117,21 +121,23 @@ class FedTGP(Method):
         else:
             x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
         with torch.no_grad(), ctx.net.testing():
-            features = ctx.net.features(theta, x).flatten(1)
-        classes = len(sent["prototypes"])
-        return {**report, **class_means(features, y, classes, real)}, own
+            features = ctx.net.features(params, x).flatten(1)
+        classes = len(message["prototypes"])
+        return {**update, **class_means(features, y, classes, real)}, client_state
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        after = super().step(ctx, server, reports, weights)
-        there = reports["there"] > 0
-        gap = margin(reports["prototypes"], there, self.margin)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        after = super().server_update(ctx, server, updates, weights)
+        there = updates["there"] > 0
+        gap = margin(updates["prototypes"], there, self.margin)
         labels = torch.arange(there.shape[1], device=there.device).expand(there.shape)[there]
-        reported = Reported(reports["prototypes"][there], labels)
+        reported = Reported(updates["prototypes"][there], labels)
         everything = torch.arange(len(labels), device=there.device)
         orders = shuffle(everything, self.server_epochs, ctx.stream("prototypes"))
 
-        def gradient(ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-            return differentiate(lambda net: contrast(net, batch["x"], batch["y"], gap), theta)
+        def gradient(
+            ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+        ) -> Tree:
+            return differentiate(lambda net: contrast(net, batch["x"], batch["y"], gap), params)
 
         net, _ = descend(
             replace(ctx, optimizer=sgd(), lr=self.server_rate),

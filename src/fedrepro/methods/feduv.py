@@ -77,8 +77,10 @@ class FedUV(Method):
                 "the probabilities of classes"
             )
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        features, logits = ctx.net.features_and_output(theta, batch["x"])
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        features, logits = ctx.net.features_and_output(params, batch["x"])
         real = batch["real"] if "real" in batch else torch.ones_like(logits[:, 0])
         return (
             ctx.task.loss(logits, batch)

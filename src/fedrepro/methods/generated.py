@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import SAMPLES, Method, Product
+from fedrepro.engine.method import SAMPLES, Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, at_least
@@ -25,10 +25,10 @@ SHOWN = 64  # images of a sample sheet
 class Generated(Method):
     """FedGO's D2 (Jang et al., ICML 2025): images of a generator, drawn once."""
 
-    needs: ClassVar[tuple[str, ...]] = ("generator",)
+    requires: ClassVar[tuple[str, ...]] = ("generator",)
     classifies: ClassVar[bool] = False
-    moves: ClassVar[bool] = False
-    pooled: ClassVar[bool] = True
+    uses_server_optimizer: ClassVar[bool] = False
+    centralized: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 
     number: int = 25_000
@@ -42,17 +42,19 @@ class Generated(Method):
                 f"method generated: rounds: {ctx.rounds}: expected 1, as images are drawn once"
             )
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {"x": torch.zeros(0, device=ctx.net.device)}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         return {}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        return {"nothing": torch.zeros(())}, own
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        return {"nothing": torch.zeros(())}, client_state
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        generator, rng = ctx.given["generator"], ctx.stream("images")
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        generator, rng = ctx.artifacts["generator"], ctx.stream("images")
         assert generator.net is not None
         latent = cast(int, generator.about["latent"])
         made = [
@@ -64,8 +66,8 @@ class Generated(Method):
         ]
         return {"x": torch.cat(made)}
 
-    def product(self, ctx: Context, server: Tree) -> Product:
-        return Product({"x": server["x"]}, part=SAMPLES)
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
+        return Artifact({"x": server["x"]}, part=SAMPLES)
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
         return cast(Tensor, server["x"][:SHOWN])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper, divergence
+from fedrepro.engine.method import Method, Wrapper, deviation
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
@@ -51,16 +51,16 @@ class IMA(Wrapper):
     decay: float = 0.03  # exponential: of the learning rate per round
     period: int = 20  # cyclic, epoch: rounds
     least: float = 5e-5  # constant, cyclic: the lowest learning rate
-    before_server_optimizer: bool = divergence(
+    before_server_optimizer: bool = deviation(
         False,
         released=True,
         item="B4",
         why="the window holds client averages, before the server optimizer's step",
     )
-    smooth_epochs: bool = divergence(
+    smooth_epochs: bool = deviation(
         True, released=False, item="B2", why="scheme epoch: the learning rate jumps up at t_s"
     )
-    saw_tooth: bool = divergence(
+    saw_tooth: bool = deviation(
         True, released=False, item="B3", why="scheme cyclic: it starts at lr(t_s) and overshoots"
     )
 
@@ -77,7 +77,7 @@ class IMA(Wrapper):
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:
-        if inner.pooled:
+        if inner.centralized:
             return "it trains one model in one place: there are no global models to average"
         while isinstance(inner, Wrapper):
             if isinstance(inner, cls):
@@ -96,14 +96,14 @@ class IMA(Wrapper):
         """t_s, of so many rounds."""
         return int(self.start * rounds + 1e-9)
 
-    def begins_as(self, rounds: int) -> tuple[Method, int]:
+    def shared_prefix(self, rounds: int) -> tuple[Method, int]:
         """The inner method, as long as the window still fills with its models until t_s."""
         return self.inner, max(self.first_of(rounds) - self.window + 1, 0)
 
-    def taken_over(self, ctx: Context, server: Tree) -> Tree:
+    def from_parent(self, ctx: Context, server: Tree) -> Tree:
         if self.before_server_optimizer:
             # As it begins, since the inner method says which part of the model is averaged.
-            begun = self.inner.init(self.with_window(ctx), server["params"])["optimizer"]
+            begun = self.inner.init_server(self.with_window(ctx), server["params"])["optimizer"]
             return {**server, "optimizer": {**begun, "inner": server["optimizer"]}}
         return {**server, "ima": full_window(server["params"], self.window)}
 
@@ -142,34 +142,36 @@ class IMA(Wrapper):
             return ctx.epochs
         return max(ctx.epochs - (ctx.round - self.first(ctx)) // self.period, 1)
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
-        sent = self.inner.send(ctx, server)
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        message = self.inner.broadcast(ctx, server)
         if self.epochs(ctx) == ctx.epochs:
-            return sent
+            return message
         # No bytes: its length says how many epochs, so that no round is compiled anew.
-        return {**sent, "epochs": torch.empty(self.epochs(ctx), 0)}
+        return {**message, "epochs": torch.empty(self.epochs(ctx), 0)}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        if "epochs" not in sent:
-            return self.inner.local(ctx, sent, own, steps)
-        fewer = len(sent["epochs"])
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        if "epochs" not in message:
+            return self.inner.client_update(ctx, message, client_state, steps)
+        fewer = len(message["epochs"])
         steps = some_epochs(steps, ctx.epochs, 0, fewer)
-        return self.inner.local(replace(ctx, epochs=fewer), sent, own, steps)
+        return self.inner.client_update(replace(ctx, epochs=fewer), message, client_state, steps)
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         if self.before_server_optimizer:
-            return self.inner.init(self.with_window(ctx), params)
-        server = self.inner.init(ctx, params)
+            return self.inner.init_server(self.with_window(ctx), params)
+        server = self.inner.init_server(ctx, params)
         if "params" not in server:
             raise UserError(
                 "method ima: expected a method whose server has a model: there is none to average"
             )
-        return self.taken_over(ctx, server)
+        return self.from_parent(ctx, server)
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         if self.before_server_optimizer:
-            return self.inner.step(self.with_window(ctx), server, reports, weights)
-        moved = self.inner.step(ctx, server, reports, weights)
+            return self.inner.server_update(self.with_window(ctx), server, updates, weights)
+        moved = self.inner.server_update(ctx, server, updates, weights)
         window = slide(server["ima"], moved["params"])
         params = mean_of(window, self.entries(ctx)) if self.averages(ctx) else moved["params"]
         return {**moved, "ima": window, "params": params}

@@ -15,5 +15,5 @@ from fedrepro.methods.personal.partly_shared import PartlyShared
 class LGFedAvg(PartlyShared):
     """LG-FedAvg (Liang et al., 2020)."""
 
-    def shared(self, net: Net, theta: Tree) -> Tree:
-        return net.head(theta)
+    def shared(self, net: Net, params: Tree) -> Tree:
+        return net.head(params)

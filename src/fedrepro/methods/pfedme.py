@@ -25,7 +25,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import divergence
+from fedrepro.engine.method import deviation
 from fedrepro.engine.optim import sgd
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
@@ -43,10 +43,10 @@ class PFedMe(PersonalModel):
     inner_steps: int = 0  # Algorithm 1's K; 0: an epoch of the client's optimizer instead
     personal_lr: float | None = None  # of the K steps
     equal_weights: bool = False  # of clients, whatever their samples
-    new_optimizer: bool = divergence(
+    new_optimizer: bool = deviation(
         True, released=False, item="26", why="one optimizer for all local epochs of a round"
     )
-    personal: bool = divergence(
+    personal: bool = deviation(
         True, released=False, item="26", why="clients are evaluated with the shared model"
     )
 
@@ -59,44 +59,52 @@ class PFedMe(PersonalModel):
         if self.inner_steps:
             ctx.net.refuse_running_statistics("pfedme")
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        shared = personal = sent["params"]
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        shared = personal = message["params"]
         if self.inner_steps:
             both = {"shared": shared, "personal": personal}
-            theta, _ = descend(replace(ctx, optimizer=PLAIN), self.inner, sent, own, both, steps)
-            shared, personal = theta["shared"], theta["personal"]
-            return {"delta": tree.subtract(sent["params"], shared)}, {"personal": personal}
+            params, _ = descend(
+                replace(ctx, optimizer=PLAIN), self.inner, message, client_state, both, steps
+            )
+            shared, personal = params["shared"], params["personal"]
+            return {"delta": tree.subtract(message["params"], shared)}, {"personal": personal}
         state = None
         for epoch in range(ctx.epochs):
             batches = some_epochs(steps, ctx.epochs, epoch, epoch + 1)
             around = {"params": shared}
-            personal, after = descend(ctx, self.pulled, around, own, personal, batches, state)
+            personal, after = descend(
+                ctx, self.pulled, around, client_state, personal, batches, state
+            )
             state = None if self.new_optimizer else after
             shared = tree.mix(shared, personal, ctx.lr * self.mu)
-        return {"delta": tree.subtract(sent["params"], shared)}, {"personal": personal}
+        return {"delta": tree.subtract(message["params"], shared)}, {"personal": personal}
 
-    def inner(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    def inner(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
         """Lines 6 to 8 of Algorithm 1, as the direction that one plain step then follows."""
-        around = {"params": tree.apply(Tensor.detach, theta["shared"])}
+        around = {"params": tree.apply(Tensor.detach, params["shared"])}
         rate = ctx.lr if self.personal_lr is None else self.personal_lr
-        personal = theta["personal"]
+        personal = params["personal"]
         for _ in range(self.inner_steps):
-            gradient = self.pulled(ctx, around, own, personal, batch)
+            gradient = self.pulled(ctx, around, client_state, personal, batch)
             personal = tree.apply(lambda leaf, g: _stepped(leaf, rate * g), personal, gradient)
         solved = tree.apply(Tensor.detach, personal)
-        away = tree.subtract(tree.apply(Tensor.detach, theta["personal"]), solved)
+        away = tree.subtract(tree.apply(Tensor.detach, params["personal"]), solved)
         return {
             "shared": tree.scale(tree.subtract(around["params"], solved), self.mu),
             "personal": tree.scale(away, 1 / ctx.lr),
         }
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         if not self.equal_weights:
-            return super().weigh(ctx, server, reports)
+            return super().aggregation_weights(ctx, server, updates)
         return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
 
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return super().model(ctx, server, own if self.personal else {})
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        return super().eval_model(ctx, server, client_state if self.personal else {})
 
 
 def _stepped(leaf: Tensor, change: Tensor) -> Tensor:

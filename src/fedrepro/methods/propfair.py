@@ -24,8 +24,10 @@ class PropFair(FedAvg):
 
     baseline: float = 3.0  # M
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        loss = super().loss(ctx, sent, own, theta, batch)
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        loss = super().loss(ctx, message, client_state, params, batch)
         below = self.baseline - loss >= LEAST
         # The branch that is not taken must have a finite gradient, too.
         logarithm = -torch.log1p(-torch.where(below, loss, 0.0) / self.baseline)

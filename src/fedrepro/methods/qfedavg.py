@@ -16,10 +16,10 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, divergence
+from fedrepro.engine.method import LOSS, deviation
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.rule import Decider, Decision, Observed, proportional
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
 
 LEAST_LOSS = 1e-10  # a loss of zero has no power q - 1
 
@@ -29,7 +29,7 @@ class QFedAvg(Decider):
     """q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation in federated learning")."""
 
     q: float = 1.0
-    sample_weighted: bool = divergence(
+    sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )
 
@@ -38,22 +38,22 @@ class QFedAvg(Decider):
         powers = (losses / losses.max()) ** self.q
         return Decision(proportional(powers, observed.sizes if self.sample_weighted else None), {})
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         """Coefficients whose sum is the length of the step, at most 1."""
-        coefficients, server = super().weigh(ctx, server, reports)
+        coefficients, server = super().aggregation_weights(ctx, server, updates)
         paper, released = 1 / float(ctx.lr), ctx.server_lr / ctx.schedule(0)
         lipschitz = paper if self.constant_server_lr else released
-        losses = reports[LOSS].nan_to_num(nan=torch.inf, posinf=torch.inf).to(coefficients)
+        losses = updates[LOSS].nan_to_num(nan=torch.inf, posinf=torch.inf).to(coefficients)
         losses = losses.clamp(min=LEAST_LOSS)
-        deltas = ctx.net.trainable(reports["delta"])
+        deltas = ctx.net.trainable(updates["delta"])
         squares = [leaf.flatten(1).square().sum(1) for leaf in tree.leaves(deltas)]
         curvature = lipschitz * torch.stack(squares).sum(0).to(coefficients)
         return coefficients / (coefficients * (1 + self.q * curvature / losses)).sum(), server
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        trainable = ctx.net.trainable(reports["delta"])
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        trainable = ctx.net.trainable(updates["delta"])
         averaged = {
             name: leaf if name in trainable else leaf / weights.sum()
-            for name, leaf in reports["delta"].items()
+            for name, leaf in updates["delta"].items()
         }
-        return super().step(ctx, server, {**reports, "delta": averaged}, weights)
+        return super().server_update(ctx, server, {**updates, "delta": averaged}, weights)

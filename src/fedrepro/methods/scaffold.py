@@ -27,7 +27,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, divergence
+from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.optim import gradient_weight, shifted
 from fedrepro.engine.steps import Steps, count
 from fedrepro.engine.tree import Tree
@@ -37,55 +37,61 @@ from fedrepro.engine.tree import Tree
 class Scaffold(Method):
     """SCAFFOLD (Karimireddy et al., ICML 2020, Algorithm 1, option II)."""
 
-    corrects: bool = divergence(
+    corrects: bool = deviation(
         True, released=False, item="26", why="the released correction has no effect (FedAvg)"
     )
     equal_weights: bool = False  # of clients, whatever their samples
     after_momentum: bool = False  # the correction has a step of its own
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"c": tree.zeros(ctx.net.trainable(ctx.initial))}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         return {"params": server["params"], "c": server["c"]}
 
-    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-        gradient = super().gradient(ctx, sent, own, theta, batch)
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        gradient = super().gradient(ctx, message, client_state, params, batch)
         if not self.corrects or self.after_momentum:
             return gradient
-        return tree.apply(lambda g, c, c_i: g + c - c_i, gradient, sent["c"], own["c"])
+        return tree.apply(lambda g, c, c_i: g + c - c_i, gradient, message["c"], client_state["c"])
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         momentum = 0.0 if self.after_momentum else ctx.optimizer.momentum
-        theta = self.descended(ctx, sent, own, steps)
-        delta = tree.subtract(sent["params"], theta)
+        params = self.descended(ctx, message, client_state, steps)
+        delta = tree.subtract(message["params"], params)
         length = gradient_weight(count(steps), momentum) * ctx.lr
         mean_move = tree.scale(ctx.net.trainable(delta), 1 / length)
-        change = tree.subtract(mean_move, sent["c"])
-        return {"delta": delta, "change": change}, {"c": tree.add(own["c"], change)}
+        change = tree.subtract(mean_move, message["c"])
+        return {"delta": delta, "change": change}, {"c": tree.add(client_state["c"], change)}
 
-    def descended(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> Tree:
+    def descended(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> Tree:
         """The client's parameters after its local steps."""
-        start, state = sent["params"], None
+        start, state = message["params"], None
         if self.corrects and self.after_momentum:
             ctx = replace(ctx, optimizer=shifted(ctx.optimizer))
             state = ctx.optimizer.init(ctx.net.trainable(start))
-            state = {**state, "shift": tree.subtract(sent["c"], own["c"])}
-        theta, _ = descend(ctx, self.gradient, sent, own, start, steps, state)
-        return theta
+            state = {**state, "shift": tree.subtract(message["c"], client_state["c"])}
+        params, _ = descend(ctx, self.gradient, message, client_state, start, steps, state)
+        return params
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         if not self.equal_weights:
-            return super().weigh(ctx, server, reports)
+            return super().aggregation_weights(ctx, server, updates)
         return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         # c stays the mean of all clients' c_i, those that did not take part included.
         equal = torch.full_like(ctx.sizes, 1 / ctx.clients)
         shares = equal if self.equal_weights else ctx.sizes / ctx.total
-        change = tree.weighted_sum(reports["change"], shares)
-        moved = super().step(ctx, server, reports, weights)
+        change = tree.weighted_sum(updates["change"], shares)
+        moved = super().server_update(ctx, server, updates, weights)
         return {**moved, "c": tree.add(server["c"], change)}

@@ -21,7 +21,7 @@ class SuPerFedLM(SuPerFedMM):
 
     nu: float = 2.0
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         if not self.mixing(ctx):
             return {}
         layers = layer_numbers(ctx.initial)

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.method import Method, divergence, name_of
+from fedrepro.engine.method import Method, deviation, name_of
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedprox import FedProx
@@ -33,13 +33,13 @@ from fedrepro.support.errors import at_least, bad_value
 class SuPerFedMM(Method):
     """SuPerFed-MM, model mixing (Hahn et al., KDD 2022; thesis eqs. 2.3 to 2.6)."""
 
-    mixes: ClassVar[bool] = True
+    interpolates: ClassVar[bool] = True
 
     start: float = 0.4  # L / T
     mu: float = 0.01
     nu: float = 1.0
-    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
-    plain_cosine: bool = divergence(
+    squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
+    plain_cosine: bool = deviation(
         True, released=False, item="27", why="1e-6 per parameter is added to the inner product"
     )
 
@@ -61,40 +61,44 @@ class SuPerFedMM(Method):
         """L, of so many rounds."""
         return int(self.start * rounds + 1e-9)
 
-    def begins_as(self, rounds: int) -> tuple[Method, int]:
+    def shared_prefix(self, rounds: int) -> tuple[Method, int]:
         """FedProx: before round L no client has a model of its own."""
         return FedProx(mu=self.mu, squared=self.squared), self.first_of(rounds)
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         # Before round L there is none: a client met only then goes on using the shared model.
         return {"local": ctx.net.init(rng)} if self.mixing(ctx) else {}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
-        # Nothing more travels; that the key is there tells `local` and `loss`, so that what is
-        # compiled does not depend on the round's number.
-        return {**super().send(ctx, server), **({"mixing": {}} if self.mixing(ctx) else {})}
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        # Nothing more travels; that the key is there tells `client_update` and `loss`, so that what
+        # is compiled does not depend on the round's number.
+        return {**super().broadcast(ctx, server), **({"mixing": {}} if self.mixing(ctx) else {})}
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         return {"lambda": torch.rand(steps, generator=rng)} if self.mixing(ctx) else {}
 
     def mixed(self, federated: Tree, local: Tree, weight: Tensor) -> Tree:
-        """The mixture at what :meth:`draw` drew for one mini-batch."""
+        """The mixture at what :meth:`sample_steps` drew for one mini-batch."""
         return tree.mix(federated, local, weight)
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        if "mixing" not in sent:
-            return super().loss(ctx, sent, own, theta, batch)
-        federated = theta["federated"]
-        pull = proximity(ctx, federated, sent["params"], self.mu, self.squared)
-        mixed = self.mixed(federated, theta["local"], batch["lambda"])
-        task = super().loss(ctx, sent, own, mixed, batch)
-        return task + pull + self.nu * self.squared_cosine(ctx, federated, theta["local"])
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        if "mixing" not in message:
+            return super().loss(ctx, message, client_state, params, batch)
+        federated = params["federated"]
+        pull = proximity(ctx, federated, message["params"], self.mu, self.squared)
+        mixed = self.mixed(federated, params["local"], batch["lambda"])
+        task = super().loss(ctx, message, client_state, mixed, batch)
+        return task + pull + self.nu * self.squared_cosine(ctx, federated, params["local"])
 
-    def gradient(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
-        if "mixing" in sent:
-            return super().gradient(ctx, sent, own, theta, batch)
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        if "mixing" in message:
+            return super().gradient(ctx, message, client_state, params, batch)
         fedprox = FedProx(mu=self.mu, squared=self.squared)
-        return fedprox.gradient(ctx, sent, own, theta, batch)
+        return fedprox.gradient(ctx, message, client_state, params, batch)
 
     def squared_cosine(self, ctx: Context, federated: Tree, local: Tree) -> Tensor:
         """cos^2 of all trainable parameters taken together (eq. 2.4; 27 has its typing error)."""
@@ -104,16 +108,22 @@ class SuPerFedMM(Method):
             inner = inner + 1e-6 * tree.numel(one)
         return inner.square() / (tree.square_norm(one) * tree.square_norm(other))
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        if "mixing" not in sent:
-            return super().local(ctx, sent, own, steps)
-        both = {"federated": sent["params"], "local": own["local"]}
-        theta, _ = descend(ctx, self.gradient, sent, own, both, steps)
-        delta = tree.subtract(sent["params"], theta["federated"])
-        return {"delta": delta}, {"local": theta["local"]}
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        if "mixing" not in message:
+            return super().client_update(ctx, message, client_state, steps)
+        both = {"federated": message["params"], "local": client_state["local"]}
+        params, _ = descend(ctx, self.gradient, message, client_state, both, steps)
+        delta = tree.subtract(message["params"], params["federated"])
+        return {"delta": delta}, {"local": params["local"]}
 
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return self.mixture(ctx, server, own, 0.5)
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        return self.interpolate(ctx, server, client_state, 0.5)
 
-    def mixture(self, ctx: Context, server: Tree, own: Tree, weight: float) -> Tree:
-        return tree.mix(server["params"], own["local"], weight) if own else server["params"]
+    def interpolate(self, ctx: Context, server: Tree, client_state: Tree, weight: float) -> Tree:
+        return (
+            tree.mix(server["params"], client_state["local"], weight)
+            if client_state
+            else server["params"]
+        )

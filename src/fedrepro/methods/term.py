@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrepro.engine.method import divergence
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.rule import Decider, Decision, Observed, proportional
+from fedrepro.engine.method import deviation
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class TERM(Decider):
     """TERM (Li et al., ICLR 2021, "Tilted empirical risk minimization")."""
 
     tilt: float = 1.0
-    sample_weighted: bool = divergence(
+    sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Product
+from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
@@ -35,8 +35,8 @@ class _Player:
 
     def __init__(self, ctx: Context, name: str, params: Tree, state: Tree) -> None:
         self.net = Net(ctx.net.module.get_submodule(name))
-        self.theta = tree.copy(part_of(params, name))
-        moving = self.net.trainable(self.theta)
+        self.params = tree.copy(part_of(params, name))
+        moving = self.net.trainable(self.params)
         self.leaves = [leaf.requires_grad_() for leaf in tree.leaves(moving)]
         self.state = tree.copy(tree.ordered_as(state, moving))
         assert ctx.optimizer.advance is not None
@@ -44,7 +44,7 @@ class _Player:
         self._advance = ctx.optimizer.advance(memory, tree.leaves(self.state))
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.net(self.theta, x)
+        return self.net(self.params, x)
 
     def follow(self, loss: Tensor, rate: float) -> None:
         """Take a step down ``loss``."""
@@ -73,29 +73,32 @@ class WganGp(Method):
                 "wgan_gp_resnet or wgan_gp_small"
             )
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "losses": torch.zeros(2, device=ctx.net.device)}
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         trainable = ctx.net.trainable(ctx.initial)
         states = {name: ctx.optimizer.init(part_of(trainable, name)) for name in PARTS}
         taken = torch.zeros((), dtype=torch.long, device=ctx.net.device)
         return {"optimizers": states, "taken": taken}
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         # A seed: how many samples a mini-batch has is not known here.
         return {"seed": torch.randint(2**62, (steps,), generator=rng)}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         if not isinstance(steps, Steps):
             raise UserError(
                 "executor: 'vectorised': expected 'sequential', as a generator and its critic "
                 "take turns"
             )
         generator, critic = (
-            _Player(ctx, name, sent["params"], own["optimizers"][name]) for name in PARTS
+            _Player(ctx, name, message["params"], client_state["optimizers"][name])
+            for name in PARTS
         )
-        taken, rate, losses = int(own["taken"]), float(ctx.lr), torch.zeros(len(steps), 2)
+        taken, rate, losses = int(client_state["taken"]), float(ctx.lr), torch.zeros(len(steps), 2)
         with torch.enable_grad():
             for place, batch in enumerate(steps):
                 real = batch["x"]
@@ -112,36 +115,39 @@ class WganGp(Method):
                     loss = generator_loss(critic(made))
                     generator.follow(loss, rate)
                     losses[place, 1] = loss.detach()
-        theta = {
+        params = {
             f"{name}.{key}": leaf.detach()
             for name, player in zip(PARTS, (generator, critic), strict=True)
-            for key, leaf in player.theta.items()
+            for key, leaf in player.params.items()
         }
-        delta = tree.subtract(sent["params"], ctx.net.ordered(theta))
-        turns = max(1, taken // self.critic_steps - int(own["taken"]) // self.critic_steps)
+        delta = tree.subtract(message["params"], ctx.net.ordered(params))
+        turns = max(1, taken // self.critic_steps - int(client_state["taken"]) // self.critic_steps)
         means = losses.sum(0) / torch.tensor([len(steps), turns])
-        report = {"delta": delta, "losses": means.to(ctx.net.device)}
+        update = {"delta": delta, "losses": means.to(ctx.net.device)}
         if not self.carries:
-            return report, own
+            return update, client_state
         optimizers = {"generator": generator.state, "critic": critic.state}
-        return report, {"optimizers": optimizers, "taken": torch.full_like(own["taken"], taken)}
+        return update, {
+            "optimizers": optimizers,
+            "taken": torch.full_like(client_state["taken"], taken),
+        }
 
     def noise(self, ctx: Context, samples: int, rng: torch.Generator) -> Tensor:
         """What the generator makes samples of, [samples, latent]."""
         latent = cast(int, ctx.net.module.latent)
         return torch.randn(samples, latent, generator=rng)
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        losses = tree.weighted_sum(reports["losses"], weights)
-        if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(reports["delta"])):
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        losses = tree.weighted_sum(updates["losses"], weights)
+        if not all(bool(leaf.isfinite().all()) for leaf in tree.leaves(updates["delta"])):
             return {**server, "losses": torch.full_like(losses, torch.nan)}
-        return {**super().step(ctx, server, reports, weights), "losses": losses}
+        return {**super().server_update(ctx, server, updates, weights), "losses": losses}
 
-    def product(self, ctx: Context, server: Tree) -> Product:
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
         about = {"latent": cast(int, ctx.net.module.latent)}
-        return Product(part_of(server["params"], "generator"), part="generator", about=about)
+        return Artifact(part_of(server["params"], "generator"), part="generator", about=about)
 
-    def numbers(self, ctx: Context, server: Tree) -> dict[str, float]:
+    def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
         critic, generator = server["losses"].tolist()
         return {"critic_loss": critic, "generator_loss": generator}
 

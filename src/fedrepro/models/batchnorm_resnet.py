@@ -18,7 +18,7 @@ def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[
     ]
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     """ReLU of some layers' sum with a shortcut, which is 1x1 where the shape changes.
 
     Args:
@@ -37,17 +37,17 @@ class Residual(nn.Module):
         return functional.relu(self.layers(x) + self.shortcut(x))
 
 
-def basic(inputs: int, channels: int, stride: int) -> Residual:
+def basic(inputs: int, channels: int, stride: int) -> ResidualBlock:
     """Two 3x3 convolutions: ``channels`` come out."""
     layers = [
         *normalised(inputs, channels, 3, stride),
         nn.ReLU(),
         *normalised(channels, channels, 3),
     ]
-    return Residual(layers, inputs, channels, stride, stride > 1 or inputs != channels)
+    return ResidualBlock(layers, inputs, channels, stride, stride > 1 or inputs != channels)
 
 
-def bottleneck(inputs: int, channels: int, stride: int) -> Residual:
+def bottleneck(inputs: int, channels: int, stride: int) -> ResidualBlock:
     """1x1, 3x3 and 1x1 convolutions: four times ``channels`` come out."""
     outputs = 4 * channels
     layers = [
@@ -57,7 +57,7 @@ def bottleneck(inputs: int, channels: int, stride: int) -> Residual:
         nn.ReLU(),
         *normalised(channels, outputs, 1),
     ]
-    return Residual(layers, inputs, outputs, stride, stride > 1 or inputs != outputs)
+    return ResidualBlock(layers, inputs, outputs, stride, stride > 1 or inputs != outputs)
 
 
 def _body(channels_in: int) -> list[nn.Module]:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedrepro.models._registry import INCEPTION, LearnedWeights
+from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.models.weights import load_into
 
 SIDE = 299

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedrepro.models._registry import LearnedWeights
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load as from_safetensors
 from torch import Tensor, nn
 
-from fedrepro.models._registry import LearnedWeights
+from fedrepro.models.registry import LearnedWeights
 from fedrepro.support.errors import UserError
 
 _untrained = ContextVar("untrained", default=False)

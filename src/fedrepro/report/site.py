@@ -16,7 +16,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
-from fedrepro.report.drawing.partition import HeatMap, draw_partition
+from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page, views_of
@@ -42,7 +42,7 @@ from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
-from fedrepro.run.results import RunRecord, landed_runs, read_run
+from fedrepro.run.results import RunRecord, read_run, reference_runs
 from fedrepro.support.errors import UserError
 
 
@@ -137,7 +137,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
     for result in results:
         for run in result.runs:
             if run.page and run.page not in found:
-                record = read_run(root, result.run_of(run), landed=run.landed)
+                record = read_run(root, result.run_of(run), reference=run.reference)
                 if not record.manifest:
                     raise UserError(
                         f"{record.folder}: gone since its table was computed: run "
@@ -149,7 +149,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
 
 def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord]:
     """What this machine's runs among some were given: it is made again before they are."""
-    own = [record.run for record in records if not record.landed]
+    own = [record.run for record in records if not record.reference]
     runs = with_given(workbench, own)[len(own) :]
     return [record for run in runs if (record := read_run(workbench.root, run)).manifest]
 
@@ -158,7 +158,7 @@ def write_runs(
     workbench: Workbench, published: Published, renderer: Renderer, records: Sequence[RunRecord]
 ) -> None:
     """A page for each run. The partition's picture is drawn once for all runs that share it."""
-    drawn: dict[Path, HeatMap | None] = {}
+    drawn: dict[Path, PartitionMap | None] = {}
     wanted = {record.run for record in records}
     uses = overview.tables_of_runs(workbench, published, wanted)
     cells = cells_of_runs(workbench, published, wanted)
@@ -177,7 +177,7 @@ def write_runs(
         }
         needed, asked = uses.get(record.run, []), cells.get(record.run, [])
         files = write_files(renderer, record)
-        content = run_page(record, partition, needed, asked, given, files, workbench.own)
+        content = run_page(record, partition, needed, asked, given, files, workbench.plugins)
         renderer.write(record.page, "run.html.j2", content)
 
 
@@ -206,16 +206,16 @@ def write_site(
             content = printed_page(published, system, item)
             renderer.write(Path(system, f"{item}.html"), "printed.html.j2", content)
             _write_bibliography(renderer, published, system)
-    landed = landed_runs(workbench.root)
+    reference = reference_runs(workbench.root)
     own = overview.runs_with_cost(workbench)
     # Pages of this machine's runs come with their tables' pages; the rest are made here.
     without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
-    write_runs(workbench, published, renderer, [*landed, *without])
+    write_runs(workbench, published, renderer, [*reference, *without])
     _write_methods(workbench, published, renderer, methods)
     entries = overview.ledger(published, targets)
     renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)
     renderer.write(
-        Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, landed)
+        Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
     )
     claims = claims_page(published, views_of(workbench, published, tables))
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
@@ -223,7 +223,7 @@ def write_site(
     for file, content in compared.items():
         renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
     renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
-    runs = [*landed, *own]
+    runs = [*reference, *own]
     listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
     renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")

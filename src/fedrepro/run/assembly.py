@@ -15,10 +15,10 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise
-from fedrepro.data.tensors.samples import ClientData, Samples, Scaling
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given, Inputs
+from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose, kind_of_steps
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
@@ -29,16 +29,16 @@ from fedrepro.engine.task import TASKS
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import registry as measures
 from fedrepro.measures.base import Measure, Per
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 
 @dataclass(frozen=True)
-class Loaded:
+class StoredArtifact:
     """What a run is given, as it was read.
 
     Attributes:
@@ -73,11 +73,11 @@ class Plan:
 
     spec: RunSpec
     federation: Federation
-    test: Samples | None
-    group_tests: list[Samples]
-    client_tests: list[Samples]
-    validation: Samples | None
-    client_validations: list[Samples]
+    test: TensorSamples | None
+    group_tests: list[TensorSamples]
+    client_tests: list[TensorSamples]
+    validation: TensorSamples | None
+    client_validations: list[TensorSamples]
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
@@ -102,15 +102,15 @@ class Plan:
         return [measure.name for measure in wanted if not measure.from_outputs]
 
     @property
-    def teaches(self) -> bool:
+    def distills(self) -> bool:
         """Whether a round's clients are scored together, as an ensemble."""
         layers = self.federation.method.layers()
-        return self.test is not None and any(layer.teaches for layer in layers)
+        return self.test is not None and any(layer.distills for layer in layers)
 
 
 def _wanted(spec: RunSpec, per: Per) -> list[Measure]:
     names = spec.setting.evaluate.measures
-    found = (measures.find(name, per, folders=spec.own) for name in names)
+    found = (measures.find(name, per, folders=spec.plugins) for name in names)
     return [measure for measure in found if measure]
 
 
@@ -118,10 +118,12 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     """The method and the server optimizer that ``spec`` names.
 
     Raises:
-        UserError: for what :func:`fedrepro.methods._registry.compose` refuses, and for a sample of
+        UserError: for what :func:`fedrepro.methods.registry.compose` refuses, and for a sample of
             clients where the method needs all of them.
     """
-    method, server_optimizer = registry.compose(spec.composition, spec.hyperparameters, spec.own)
+    method, server_optimizer = registry.compose(
+        spec.composition, spec.hyperparameters, spec.plugins
+    )
     share = spec.setting.participation
     if share < 1 and any(each.full_participation for each in method.layers()):
         raise bad_value(
@@ -138,7 +140,7 @@ def make_plan(
     spec: RunSpec,
     dataset: Dataset,
     partition: Partition,
-    given: Mapping[str, Loaded] | None = None,
+    given: Mapping[str, StoredArtifact] | None = None,
 ) -> Plan:
     """Everything that ``spec`` asks for.
 
@@ -159,8 +161,8 @@ def make_plan(
     outputs = 1 if task.name == "binary" else dataset.classes
     outputs = outputs if method.outputs is None else method.outputs
     weights, weights_sha256 = _weights(spec)
-    model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.own)
-    net = Net(laid_out(model.to(device), setting.model, spec.own), precision)
+    model = models.build(setting.model, dataset.input_shape, outputs, weights, spec.plugins)
+    net = Net(laid_out(model.to(device), setting.model, spec.plugins), precision)
     nets = {
         name: Net(module.to(device))
         for name, module in method.nets(dataset.input_shape, outputs).items()
@@ -176,9 +178,9 @@ def make_plan(
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
     split = standardised(dataset, partition)
     split = with_noise(split, partition, dataset.classes, setting.noise, spec.seed)
-    training = Samples.of(split, scaling, device)
+    training = TensorSamples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
-    clients = clients.pooled() if method.pooled else clients
+    clients = clients.pooled() if method.centralized else clients
     tests = [training.some(each) for each in partition.test or []]
     kept = partition.validation or []
     everyone = len(clients.sizes)
@@ -194,14 +196,14 @@ def make_plan(
     threads = spec.execution.threads
     executor = choose(
         spec.execution.executor,
-        models.find(setting.model, spec.own).family,
+        models.find(setting.model, spec.plugins).family,
         device.partition(":")[0],
         kind_of_steps(method, setting.optimizer.momentum),
         client_steps,
         setting.rounds,
         threads,
     )
-    dealt = executor == "parallel"
+    distributed = executor == "parallel"
 
     context = Context(
         net=net,
@@ -213,8 +215,11 @@ def make_plan(
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
         server_lr=server_optimizer.lr,
-        given=_changed(
-            {name: _given(each, scaling, device, spec.own) for name, each in (given or {}).items()},
+        artifacts=_changed(
+            {
+                name: _given(each, scaling, device, spec.plugins)
+                for name, each in (given or {}).items()
+            },
             spec,
             everyone,
         ),
@@ -234,7 +239,7 @@ def make_plan(
         flips=setting.augment == "flip",
         sample_cohort=_sampler(setting, everyone, cohort),
     )
-    test = Samples.of(dataset.test, scaling, device) if dataset.test else None
+    test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
     return Plan(
         spec,
@@ -248,9 +253,9 @@ def make_plan(
         outputs=outputs,
         scaling=scaling,
         weights_sha256=weights_sha256,
-        executor="sequential" if dealt else executor,
-        threads=1 if dealt else threads,
-        workers=threads if dealt else 1,
+        executor="sequential" if distributed else executor,
+        threads=1 if distributed else threads,
+        workers=threads if distributed else 1,
     )
 
 
@@ -272,7 +277,7 @@ def _precision(spec: RunSpec, method: Method) -> torch.dtype | None:
     if setting.precision == "float32":
         return None
     refused = ""
-    if models.find(setting.model, spec.own).family != "convolutional":
+    if models.find(setting.model, spec.plugins).family != "convolutional":
         refused = f"model {setting.model}, which is not convolutional and gains nothing"
     elif not all(layer.classifies for layer in method.layers()):
         refused = "a method that trains no classifier: what it makes needs all bits"
@@ -326,7 +331,7 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
     )
 
 
-def _given(loaded: Loaded, scaling: Scaling, device: str, own: Folders) -> Given:
+def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) -> LoadedArtifact:
     """What a method finds in its context: tensors on the run's device, and their net."""
     tensors = tree.apply(lambda leaf: leaf.to(device), loaded.tensors)
     facts, net = loaded.facts, None
@@ -336,10 +341,12 @@ def _given(loaded: Loaded, scaling: Scaling, device: str, own: Folders) -> Given
         net = Net(module.get_submodule(facts["part"]).to(device))
         whose = f"given: {facts['model']} {facts['part']}".rstrip()
         net.refuse_others(tensors, whose, each_client=facts["clients"] is not None)
-    return Given(tensors, net, facts.get("about", {}), scaling)
+    return LoadedArtifact(tensors, net, facts.get("about", {}), scaling)
 
 
-def _changed(given: Mapping[str, Given], spec: RunSpec, clients: int) -> Mapping[str, Given]:
+def _changed(
+    given: Mapping[str, LoadedArtifact], spec: RunSpec, clients: int
+) -> Mapping[str, LoadedArtifact]:
     """What is given, as those keys of the setting have it that a paper's package is asked about."""
     setting = spec.setting
     for key in setting.keys_of_papers:

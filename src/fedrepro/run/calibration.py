@@ -30,12 +30,12 @@ from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.method import name_of
 from fedrepro.engine.round import Federation, begin, play_round
-from fedrepro.methods import _registry as registry
-from fedrepro.models import _registry as models
+from fedrepro.methods import registry
+from fedrepro.models import registry as models
 from fedrepro.models.weights import untrained
-from fedrepro.run.assembly import Loaded, Plan, make_plan
+from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, kin_of_method
+from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, family_of_method
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 
@@ -81,9 +81,11 @@ def calibrate(
     # One of each kin is measured first, so that nothing is left without hours; and models before
     # methods, whose rates say nothing without theirs.
     measured = [key for key in workloads if key in rates.models]
-    first_models, other_models = _one_of_each(workloads, lambda key: workloads[key].kin, measured)
+    first_models, other_models = _one_of_each(
+        workloads, lambda key: workloads[key].family, measured
+    )
     short = sorted(methods, key=lambda key: methods[key].setting.epochs)
-    first_methods, other_methods = _one_of_each(short, kin_of_method, rates.methods)
+    first_methods, other_methods = _one_of_each(short, family_of_method, rates.methods)
     wanted: list[Wanted] = [[(key, workloads[key])] for key in first_models]
     wanted += _grouped([(key, methods[key]) for key in first_methods])
     wanted += _grouped([(key, methods[key]) for key in other_methods])
@@ -240,13 +242,13 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     if epochs not in plain:
         fedavg = random_plan(REFERENCE, 2, size, "fedavg", {}, epochs, device, threads)
         plain[epochs] = _rounds(fedavg, device, threads)
-    workload, composition = replace(REFERENCE, own=spec.own), spec.composition
+    workload, composition = replace(REFERENCE, plugins=spec.plugins), spec.composition
     plan = random_plan(workload, 2, size, composition, clients_part(spec), epochs, device, threads)
     layers = plan.federation.method.layers()
-    pooled = plan.federation.method.pooled
+    pooled = plan.federation.method.centralized
     # A pooled method has one client, whose two mini-batches are an epoch.
     factor = _rounds(plan, device, threads) / plain[epochs]
-    return MethodRate(factor, pooled, any(layer.mixes for layer in layers))
+    return MethodRate(factor, pooled, any(layer.interpolates for layer in layers))
 
 
 def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
@@ -255,13 +257,13 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
     A server that distils goes over its own samples, and what draws images draws a number of them:
     :mod:`fedrepro.workflow.cost` counts these.
     """
-    method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.own)
+    method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.plugins)
     values = {part: {**each} for part, each in spec.hyperparameters.items()}
     for layer in method.layers():
         own = values.setdefault(name_of(layer), {})
-        if layer.teaches and hasattr(layer, "server_epochs"):
+        if layer.distills and hasattr(layer, "server_epochs"):
             own["server_epochs"] = 0
-        if layer.pooled and hasattr(layer, "number"):
+        if layer.centralized and hasattr(layer, "number"):
             own["number"] = DRAWN
     return values
 
@@ -273,11 +275,11 @@ def _rounds(plan: Plan, device: str, threads: int) -> float:
     while sum(times) < ENOUGH / 2:
         server = begin(federation)
         with tempfile.TemporaryDirectory() as folder:
-            owns = ClientStore(Path(folder), device=device)
-            server, _ = play_round(federation, server, owns, 0)
+            client_states = ClientStore(Path(folder), device=device)
+            server, _ = play_round(federation, server, client_states, 0)
             began = clock()
             for number in range(1, ROUNDS):
-                server, _ = play_round(federation, server, owns, number)
+                server, _ = play_round(federation, server, client_states, number)
         times.append(clock() - began)
     return median(times)
 
@@ -332,27 +334,27 @@ def random_plan(
     )
     execution = Execution("sequential", device, threads)
     spec = RunSpec(
-        setting, composition, composition, hyperparameters, 1, execution, own=workload.own
+        setting, composition, composition, hyperparameters, 1, execution, plugins=workload.plugins
     )
-    needs = registry.compose(composition, hyperparameters, spec.own)[0].needs
+    needs = registry.compose(composition, hyperparameters, spec.plugins)[0].requires
     given = {need: _made_up(need, workload, train, clients) for need in needs}
     with untrained():
         return make_plan(spec, dataset, make_partition(train.y, None, partition, 1), given)
 
 
-def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Loaded:
+def _made_up(need: str, workload: Workload, train: Split, clients: int) -> StoredArtifact:
     """What a method is given, of the right shape: an untrained network, or training samples.
 
     Raises:
         UserError: for what is neither.
     """
     if need == "unlabelled":
-        return Loaded("", {"x": torch.from_numpy(np.array(train.x))}, {})
+        return StoredArtifact("", {"x": torch.from_numpy(np.array(train.x))}, {})
     source = workload.by.given.get(need) if workload.by else None
     model = source.setting.model if isinstance(source, RunSpec) else MAKERS.get(need)
     if model is None:
         raise UserError(f"it takes what it is given ({need})")
-    module, part = models.build(model, workload.shape, 1, folders=workload.own), ""
+    module, part = models.build(model, workload.shape, 1, folders=workload.plugins), ""
     if need == "generator":
         module, part, latent = module.get_submodule(need), need, module.latent
     tensors = {name: leaf for name, leaf in module.state_dict().items() if leaf.is_floating_point()}
@@ -367,7 +369,7 @@ def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Loade
         "clients": clients if each_client else None,
         "about": {"latent": latent} if part else {},
     }
-    return Loaded("", tensors, facts)
+    return StoredArtifact("", tensors, facts)
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:

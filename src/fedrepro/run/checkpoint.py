@@ -13,9 +13,9 @@ from fedrepro.run.assembly import Plan
 from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.results import changed_files
+from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
-from fedrepro.run.trunk import Trunk, kept_in
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
 
@@ -49,8 +49,8 @@ def resume(
         if checkpoint.exists():
             state = _load(checkpoint, plan, identity, partial / CLIENTS)
         if state:
-            for client in state.owns.clients():  # not when their turn comes, hours later
-                state.owns.get(client)
+            for client in state.client_states.clients():  # not when their turn comes, hours later
+                state.client_states.get(client)
             state.resumed += 1
             return state
     except UserError as error:
@@ -64,13 +64,13 @@ def resume(
     return first_state(plan, ClientStore(partial / CLIENTS, device=device))
 
 
-def _load(checkpoint: Path, plan: Plan, identity: str, owns: Path) -> State | None:
-    """The state of a checkpoint, None of another identity; ``owns`` has the clients' files.
+def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> State | None:
+    """The state of a checkpoint, None of another identity; ``client_states`` is their folder.
 
     Raises:
         UserError: when it is damaged.
     """
-    saved, facts = load_tree(checkpoint, sealed=True)
+    saved, facts = load_tree(checkpoint, checksummed=True)
     device = plan.federation.context.net.device
     try:
         if facts["identity"] != identity:
@@ -78,7 +78,7 @@ def _load(checkpoint: Path, plan: Plan, identity: str, owns: Path) -> State | No
         rounds, clients = columns_of(plan, saved["server"])
         return State(
             tree.apply(lambda leaf: leaf.to(device), saved["server"]),
-            ClientStore(owns, facts["versions"], device),
+            ClientStore(client_states, facts["versions"], device),
             Rows.from_tree(rounds, saved["rounds"]),
             Rows.from_tree(clients, saved["clients"]),
             Rows.from_tree(DECISION_COLUMNS, saved["decisions"]),
@@ -96,7 +96,7 @@ def save(state: State, partial: Path, identity: str) -> None:
     """
     facts = {
         "identity": identity,
-        "versions": state.owns.flush(),
+        "versions": state.client_states.flush(),
         "counters": {name: getattr(state, name) for name in COUNTERS},
     }
     what = {
@@ -105,8 +105,8 @@ def save(state: State, partial: Path, identity: str) -> None:
         "clients": state.clients.as_tree(),
         "decisions": state.decisions.as_tree(),
     }
-    save_tree(partial / CHECKPOINT, what, facts, sealed=True)
-    state.owns.settle()
+    save_tree(partial / CHECKPOINT, what, facts, checksummed=True)
+    state.client_states.settle()
 
 
 def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
@@ -128,19 +128,19 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
         (temporary / ABOUT).write_text(json.dumps({**about, "files": hashes}), encoding="utf-8")
 
 
-def take_over(
-    trunk: Trunk, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
+def resume_from_parent(
+    parent: ParentRun, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
 ) -> State | None:
-    """What the trunk left last, as ``plan``'s method has it, or None where nothing fits.
+    """What the parent run left last, as ``plan``'s method has it, or None where nothing fits.
 
     Args:
-        identity: the trunk's, with the same data and execution as ``plan``'s.
+        identity: the parent run's, with the same data and execution as ``plan``'s.
         note: told in one line why a checkpoint is not gone on from.
     """
     machine = hardware(plan.spec.execution.device)
-    for round, folder in sorted(kept_in(trunk.folder), reverse=True):
+    for round, folder in sorted(kept_in(parent.folder), reverse=True):
         about = _about(folder)
-        if round > trunk.rounds:
+        if round > parent.rounds:
             continue
         if (about.get("identity"), about.get("machine")) != (identity, machine):
             note(f"{folder}: of other code, configuration, data or machine: not gone on from")
@@ -154,10 +154,10 @@ def take_over(
         state = _load(folder / CHECKPOINT, plan, identity, partial / CLIENTS)
         assert state, "its identity has been compared"
         context = replace(plan.federation.context, seed=plan.spec.seed)
-        state.server = plan.federation.method.taken_over(context, state.server)
+        state.server = plan.federation.method.from_parent(context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0
         state.resumed = 0
-        state.began = {"method": trunk.spec.method, "seed": plan.spec.seed, "round": round}
+        state.began = {"method": parent.spec.method, "seed": plan.spec.seed, "round": round}
         return state
     return None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fedrepro.run import fingerprint
 from fedrepro.run.results import flatten
 from fedrepro.support import checkout
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 # Of a manifest, with the keys that stand under each title.
 SECTIONS = {
@@ -141,7 +141,7 @@ def _of_code(before: Side, after: Side) -> list[str]:
         if name in new and old[name] != new[name]:
             lines += [f"changed: {_key(name)}", *_patch(before, after, str(name))]
     if not lines and fingerprints[0] != fingerprints[1]:
-        lines.append("no file, but what models/_registry.py says of the model")
+        lines.append("no file, but what models/registry.py says of the model")
     # Commits come and go without any code that counts.
     return [*commits, *lines] if lines else []
 

@@ -20,13 +20,14 @@ from typing import Any
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.settings import Setting
 from fedrepro.measures import registry as measures
-from fedrepro.methods._files import module_files
-from fedrepro.models import _registry as models
+from fedrepro.methods.files import module_files
+from fedrepro.models import registry as models
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import checkout, own, papers
+from fedrepro.support import checkout, papers, plugins
 
 PLUGINS = "plugins"
-KINDS: tuple[own.Kind, ...] = ("methods", "models", "measures")  # whose files count in a run's code
+# whose files count in a run's code
+KINDS: tuple[plugins.Kind, ...] = ("methods", "models", "measures")
 PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng decides every number.
@@ -48,11 +49,11 @@ OUTSIDE_A_RUN = (
     "measures/base",  # words; a measure of one's own counts where a setting names it
     "measures/built_in",
     "measures/registry",
-    "methods/_files",  # find files by name; the run's own are sought from, and its model's
-    "methods/_registry",
-    "models/_registry",  # entry counts
+    "methods/files",  # find files by name; the run's own are sought from, and its model's
+    "methods/registry",
+    "models/registry",  # entry counts
     "run/store",  # checkpoints have a layout with a version
-    "support/own",  # finds files by name, too
+    "support/plugins",  # finds files by name, too
 )
 # An analysis opens a run, whose files it is made again from when that has changed.
 OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
@@ -68,7 +69,9 @@ def of_config(spec: RunSpec) -> str:
 def of_code(spec: RunSpec) -> str:
     """The fingerprint of the code that a run's numbers come from."""
     plugged = (*code_of_setting(spec.setting), *measured_by(spec))
-    return _of_code(spec.composition, spec.setting.model, plugged, spec.own, spec.own.of("methods"))
+    return _of_code(
+        spec.composition, spec.setting.model, plugged, spec.plugins, spec.plugins.of("methods")
+    )
 
 
 @cache  # every run of a table asks, and to list the folders takes a millisecond
@@ -76,7 +79,7 @@ def _of_code(
     composition: str,
     model: str,
     plugged: tuple[Path, ...],
-    folders: own.Folders,
+    folders: plugins.Folders,
     methods: Path | None,
 ) -> str:
     entry = models.find(model, folders)
@@ -92,15 +95,15 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     A model that was given as an object has no file.
     """
     model = spec.setting.model
-    named = models.find(model, spec.own).make is None
+    named = models.find(model, spec.plugins).make is None
     seek = partial(code_of_run, model=model) if named else code_around_model
-    starts = seek(spec.composition, folders=spec.own)
+    starts = seek(spec.composition, folders=spec.plugins)
     sought = (*starts, *code_of_setting(spec.setting), *measured_by(spec))
-    files = {_named(path, spec.own): path for path in closure(sought, OUTSIDE_A_RUN)}
+    files = {_named(path, spec.plugins): path for path in closure(sought, OUTSIDE_A_RUN)}
     return {name: syntax_of(path).digest for name, path in sorted(files.items())}
 
 
-def file_of_code(name: str, folders: own.Folders) -> tuple[Path, str] | None:
+def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None:
     """The folder in which a file that :func:`files_of_code` names lies today, and its path there.
 
     None for one of a plug-in folder that there is not.
@@ -112,7 +115,7 @@ def file_of_code(name: str, folders: own.Folders) -> tuple[Path, str] | None:
     return (folder, name.removeprefix(f"{PLUGINS}/{kind}/")) if folder else None
 
 
-def checkouts_of(files: Iterable[str], folders: own.Folders) -> dict[str, Any]:
+def checkouts_of(files: Iterable[str], folders: plugins.Folders) -> dict[str, Any]:
     """What git knows of the folders that files of code are in, as :func:`files_of_code` names them.
 
     Returns:
@@ -127,7 +130,7 @@ def checkouts_of(files: Iterable[str], folders: own.Folders) -> dict[str, Any]:
     return found
 
 
-def _named(path: Path, folders: own.Folders) -> str:
+def _named(path: Path, folders: plugins.Folders) -> str:
     for kind in KINDS:
         folder = folders.of(kind)
         if folder is not None and path.is_relative_to(folder):
@@ -144,15 +147,19 @@ def code_of_setting(setting: Setting) -> tuple[Path, ...]:
 
 def measured_by(spec: RunSpec) -> tuple[Path, ...]:
     """The files of one's own measures that a run's setting names."""
-    return tuple(measures.files_of(spec.setting.evaluate.measures, spec.own))
+    return tuple(measures.files_of(spec.setting.evaluate.measures, spec.plugins))
 
 
-def code_of_run(composition: str, model: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
+def code_of_run(
+    composition: str, model: str, folders: plugins.Folders = plugins.NONE
+) -> tuple[Path, ...]:
     """The files that a run's code is sought from."""
     return (*code_around_model(composition, folders), models.module_file(model, folders))
 
 
-def code_around_model(composition: str, folders: own.Folders = own.NONE) -> tuple[Path, ...]:
+def code_around_model(
+    composition: str, folders: plugins.Folders = plugins.NONE
+) -> tuple[Path, ...]:
     """Those of them that do not define its model."""
     return (*core_files(), *module_files(composition, folders))
 
@@ -187,8 +194,8 @@ def of_files(paths: Iterable[Path]) -> str:
 
 def of_manifest(manifest: Mapping[str, Any]) -> str:
     """The seal of a manifest: the hash of what is in it, but for how the run came about."""
-    sealed = {**manifest, "seal": None, "went_on_from": None}
-    return of_text(json.dumps(sealed, sort_keys=True))
+    checksummed = {**manifest, "seal": None, "went_on_from": None}
+    return of_text(json.dumps(checksummed, sort_keys=True))
 
 
 def of_text(text: str) -> str:

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec, Source
-from fedrepro.config.targets import Run
+from fedrepro.config.run_spec import ResolvedData, ResolvedFile, ResolvedSource, RunSpec
+from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
-from fedrepro.data.partition.dealing import of_server
+from fedrepro.data.partition.assigning import of_server
 from fedrepro.data.partition.partition import Partition
-from fedrepro.engine.method import SAMPLES, Product
+from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
-from fedrepro.models import _registry as models
-from fedrepro.run.assembly import Loaded
+from fedrepro.models import registry as models
+from fedrepro.run.assembly import StoredArtifact
 from fedrepro.run.results import read_run
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError, bad_value
@@ -31,19 +31,19 @@ GONE_ON_WITH = ("start",)  # what was made of one data set, and is no use with a
 
 
 def facts_of(
-    product: Product, spec: RunSpec, dataset: Dataset, outputs: int, partition: Partition
+    artifact: Artifact, spec: RunSpec, dataset: Dataset, outputs: int, partition: Partition
 ) -> dict[str, Any]:
     """What a product says of itself: what it is, and what it can be given to."""
     return {
         "model": spec.setting.model,
-        "part": product.part,
+        "part": artifact.part,
         "input_shape": list(dataset.input_shape),
         "outputs": outputs,
         "range": _range(spec, dataset),
-        "clients": len(partition.train) if product.each_client else None,
-        "partition": digest_of(partition) if product.each_client else None,
-        "about": dict(product.about),
-        **({"data": _data(dataset)} if product.part == SAMPLES else {}),
+        "clients": len(partition.train) if artifact.each_client else None,
+        "partition": digest_of(partition) if artifact.each_client else None,
+        "about": dict(artifact.about),
+        **({"data": _data(dataset)} if artifact.part == SAMPLES else {}),
     }
 
 
@@ -71,7 +71,7 @@ def save_generator(
     """Write a generator that was trained elsewhere as a file that runs can be given.
 
     Args:
-        model: of :mod:`fedrepro.models._registry`, with a part ``generator`` and a ``latent``.
+        model: of :mod:`fedrepro.models.registry`, with a part ``generator`` and a ``latent``.
         input_shape: of one image that it makes.
         tensors: the generator's parameters and running statistics by their names in that part, as
             a ``state_dict`` has them; what are no floating-point numbers is left out.
@@ -107,7 +107,9 @@ def digest_of(partition: Partition) -> str:
     return digest.hexdigest()
 
 
-def load(root: Path, spec: RunSpec, dataset: Dataset, partition: Partition) -> dict[str, Loaded]:
+def load(
+    root: Path, spec: RunSpec, dataset: Dataset, partition: Partition
+) -> dict[str, StoredArtifact]:
     """All that ``spec``'s method needs.
 
     Raises:
@@ -121,19 +123,24 @@ def load(root: Path, spec: RunSpec, dataset: Dataset, partition: Partition) -> d
 
 
 def _load(
-    root: Path, need: str, source: Source, spec: RunSpec, dataset: Dataset, partition: Partition
-) -> Loaded:
+    root: Path,
+    need: str,
+    source: ResolvedSource,
+    spec: RunSpec,
+    dataset: Dataset,
+    partition: Partition,
+) -> StoredArtifact:
     if source == "server":
         return _of_server(spec, dataset, partition)
-    if isinstance(source, DataSpec):
+    if isinstance(source, ResolvedData):
         return _of_data(root, need, source, spec, dataset)
     path = _of_run(root, source) if isinstance(source, RunSpec) else _of_file(root, need, source)
     tensors, facts = load_tree(root / path)
     _check(path, need, facts, spec, dataset, partition)
-    return Loaded(sha256_of(root / path), tensors, facts)
+    return StoredArtifact(sha256_of(root / path), tensors, facts)
 
 
-def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> Loaded:
+def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredArtifact:
     if partition.server is None:
         raise UserError(
             f"partition {partition.name}: the server has no samples: make it again "
@@ -145,10 +152,12 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> Loaded:
         )
     rows = partition.server
     inputs = torch.from_numpy(np.array(dataset.train.x[rows]))
-    return Loaded(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
+    return StoredArtifact(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
 
 
-def _of_data(root: Path, need: str, source: DataSpec, spec: RunSpec, dataset: Dataset) -> Loaded:
+def _of_data(
+    root: Path, need: str, source: ResolvedData, spec: RunSpec, dataset: Dataset
+) -> StoredArtifact:
     other = open_dataset(source.dataset, root / PREPARED)
     x, where = other.train.x, f"given: {need}: data set {source.dataset}"
     differing = {
@@ -162,11 +171,11 @@ def _of_data(root: Path, need: str, source: DataSpec, spec: RunSpec, dataset: Da
         raise UserError(f"{where}: expected data that clients do not standardise")
     rows = of_server(other.train.y, source.share)
     digest = hashlib.sha256(str(other.meta.get("content_sha256")).encode() + rows.tobytes())
-    return Loaded(digest.hexdigest(), {"x": torch.from_numpy(np.array(x[rows]))}, {})
+    return StoredArtifact(digest.hexdigest(), {"x": torch.from_numpy(np.array(x[rows]))}, {})
 
 
 def _of_run(root: Path, spec: RunSpec) -> Path:
-    run = Run(spec.setting.name, spec.method, spec.seed)
+    run = RunKey(spec.setting.name, spec.method, spec.seed)
     record, again = read_run(root, run), f"fedrepro run {run.setting} {run.method}"
     again = f"{again} --seed {run.seed}"
     if record.state != "finished":
@@ -179,7 +188,7 @@ def _of_run(root: Path, spec: RunSpec) -> Path:
 
 
 def _of_file(root: Path, need: str, source: Any) -> Path:
-    assert isinstance(source, FileSpec)
+    assert isinstance(source, ResolvedFile)
     if not (root / source.file).is_file():
         raise bad_value(f"given: {need}", "file", str(source.file), "a file that is there")
     found = sha256_of(root / source.file)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import fingerprint
@@ -155,8 +155,8 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
         yield f"{path}: damaged: it lists no configuration or no files"
         return
     system, setting, method, seed = folder.relative_to(root).parts
-    place = Run(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
-    if Run(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
+    place = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
+    if RunKey(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
         yield f"{path}: damaged: it is another run's"
     if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
         yield f"{path}: damaged: its configuration has not the hash that it names"

@@ -8,7 +8,7 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.run.assembly import compose
 from fedrepro.support.errors import UserError
 
@@ -45,7 +45,7 @@ def disk_of_kept(spec: RunSpec, dataset: Dataset, clients: int) -> Kept:
     method, _ = compose(spec)
     outputs = method.outputs or (1 if dataset.task == "binary" else dataset.classes)
     with torch.device("meta"):  # shapes only
-        model = models.build(spec.setting.model, dataset.input_shape, outputs, folders=spec.own)
+        model = models.build(spec.setting.model, dataset.input_shape, outputs, folders=spec.plugins)
     leaves = [*model.parameters(), *model.buffers()]
     each = sum(leaf.numel() * leaf.element_size() for leaf in leaves if leaf.is_floating_point())
     cohort = max(1, int(spec.setting.participation * clients + 1e-9))

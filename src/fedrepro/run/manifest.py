@@ -52,7 +52,7 @@ def origin(spec: RunSpec) -> dict[str, Any]:
     code may come from many commits. To be asked for before the first round, as a commit may follow.
     """
     files = fingerprint.files_of_code(spec)
-    return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.own)}
+    return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.plugins)}
 
 
 def describe(

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import fedrepro
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.methods._files import part_files, split
-from fedrepro.models import _registry as models
+from fedrepro.methods.files import part_files, split
+from fedrepro.models import registry as models
 from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import own, papers
+from fedrepro.support import papers, plugins
 from fedrepro.support.errors import UserError
-from fedrepro.support.own import NONE as NONE_OF_ITS_OWN
-from fedrepro.support.own import Folders
+from fedrepro.support.plugins import NONE as NONE_OF_ITS_OWN
+from fedrepro.support.plugins import Folders
 
 FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
@@ -40,7 +40,7 @@ def of_run(spec: RunSpec) -> dict[str, str]:
     """The numerics id of each part of a run's code."""
     of_papers = {_of_paper(file): file for file in fingerprint.code_of_setting(spec.setting)}
     return {
-        **of_composition(spec.composition, spec.own),
+        **of_composition(spec.composition, spec.plugins),
         f"model {spec.setting.model}": of_model(spec),
         **{part: of_file(part, file) for part, file in of_papers.items()},
         **{f"measure {file.stem}": _of_plugin(file) for file in fingerprint.measured_by(spec)},
@@ -63,7 +63,7 @@ def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict
 def of_model(spec: RunSpec) -> str:
     """That of the model's module, and of what the registry says of it."""
     name = spec.setting.model
-    return _id(f"model {name}", of_registered(name, spec.own))
+    return _id(f"model {name}", of_registered(name, spec.plugins))
 
 
 def of_file(part: str, file: Path) -> str:
@@ -169,7 +169,7 @@ def refuse_changed_code() -> None:
         UserError: when a file of this package has changed since the process began, or a plug-in
             since it was imported.
     """
-    changed = changed_since_the_start() or own.changed_since_import()
+    changed = changed_since_the_start() or plugins.changed_since_import()
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

@@ -18,7 +18,7 @@ from typing import Any
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 FOLDER = Path("results/calibration")
 DRAWN = 250  # images that a generator draws while it is measured
@@ -44,7 +44,7 @@ class Workload:
     batch_size: int
     by: RunSpec | None = field(default=None, compare=False)
     method: str = ""  # the key of that run's method
-    own: Folders = field(default=NONE, compare=False)
+    plugins: Folders = field(default=NONE, compare=False)
 
     @property
     def key(self) -> str:
@@ -59,7 +59,7 @@ class Workload:
         return math.prod(self.shape[1:]) if self.numbers == "bytes" else 1
 
     @property
-    def kin(self) -> tuple[str, tuple[int, ...], str, str]:
+    def family(self) -> tuple[str, tuple[int, ...], str, str]:
         """What those have in common that can stand in for each other.
 
         They differ in their mini-batches and in the size of images, whose time follows from these,
@@ -68,7 +68,7 @@ class Workload:
         shape = () if self.numbers == "bytes" else self.shape
         return self.model, shape, self.numbers, self.method.partition(" ")[0]
 
-    def from_kin(self, other: "Workload", rate: "ModelRate") -> "ModelRate":
+    def from_family(self, other: "Workload", rate: "ModelRate") -> "ModelRate":
         """What this takes, by the rate of another of its kin."""
         larger = self.pixels / other.pixels
         return replace(
@@ -103,7 +103,7 @@ def key_of_method(spec: RunSpec) -> str:
     )
 
 
-def kin_of_method(key: str) -> str:
+def family_of_method(key: str) -> str:
     """What the keys of methods have in common that can stand in for each other.
 
     They differ in their readings (paper or released code), options and local epochs.
@@ -151,8 +151,8 @@ class MethodRate:
     """
 
     factor: float
-    pooled: bool
-    mixes: bool
+    centralized: bool
+    interpolates: bool
 
 
 @dataclass
@@ -184,8 +184,10 @@ class Rates:
             another = _composition(other) != _composition(key)
             return another, abs(_epochs(other) - _epochs(key))
 
-        kin = (other for other in self.methods if kin_of_method(other) == kin_of_method(key))
-        nearest = min(kin, key=unlike, default=None)
+        family = (
+            other for other in self.methods if family_of_method(other) == family_of_method(key)
+        )
+        nearest = min(family, key=unlike, default=None)
         return self.methods[nearest] if nearest else None
 
     def save(self, root: Path) -> None:
@@ -193,6 +195,10 @@ class Rates:
         with write_atomically(root / self.path) as temporary:
             text = json.dumps(asdict(self), indent=1, sort_keys=True)
             temporary.write_text(text + "\n", encoding="utf-8")
+
+
+# Of files from before these names.
+OLD_KEYS = {"pooled": "centralized", "mixes": "interpolates"}
 
 
 def stored(root: Path, device: str, threads: int) -> Rates:
@@ -207,7 +213,10 @@ def stored(root: Path, device: str, threads: int) -> Rates:
         found = json.loads(path.read_text(encoding="utf-8"))
         rates.start_seconds = found["start_seconds"]
         rates.models = {key: ModelRate(**each) for key, each in found["models"].items()}
-        rates.methods = {key: MethodRate(**each) for key, each in found["methods"].items()}
+        rates.methods = {
+            key: MethodRate(**{OLD_KEYS.get(name, name): value for name, value in each.items()})
+            for key, each in found["methods"].items()
+        }
         for key in rates.methods:
             _epochs(key)  # which it must name
     except FileNotFoundError:

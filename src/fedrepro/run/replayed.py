@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.run import numerics
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
 from fedrepro.support.errors import UserError
@@ -40,7 +40,7 @@ class Replay(NamedTuple):
     agrees: bool
 
 
-def place_of(run: Run) -> tuple[Path, str]:
+def place_of(run: RunKey) -> tuple[Path, str]:
     """The file that a run's replay is written down in, and its name there."""
     system, _, setting = run.setting.partition("/")
     return PAPERS / system / REFERENCE / NAME, f"{setting}/{run.method}/seed{run.seed}"
@@ -68,7 +68,7 @@ def _read(path: Path, _changed_at: int) -> dict[str, Replay]:
 
 def replay_of(record: RunRecord) -> Replay | None:
     """The replay of just this reference result, if there is one."""
-    if not record.landed:
+    if not record.reference:
         return None
     file, name = place_of(record.run)
     path = record.root / file

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
 
-State = Literal[
+RunStatus = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
 ]
 LOGS = Path("results/logs/run")
@@ -36,7 +36,7 @@ class RunRecord:
 
     Attributes:
         folder: relative to the root.
-        landed: whether it is a committed reference result and not one of this machine.
+        reference: whether it is a committed reference result and not one of this machine.
         why: for a state other than "finished", in words.
         timing: wall_seconds and so on, or empty where the file was not kept.
         scored_on: whose scores ``rounds`` and ``clients`` have under the names of test scores: with
@@ -44,10 +44,10 @@ class RunRecord:
     """
 
     root: Path
-    run: Run
+    run: RunKey
     folder: Path
-    landed: bool
-    state: State
+    reference: bool
+    state: RunStatus
     why: str = ""
     manifest: Mapping[str, Any] = field(default_factory=dict)
     timing: Mapping[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class RunRecord:
     @property
     def page(self) -> Path:
         """Its page, relative to the site."""
-        top = "reference" if self.landed else "runs"
+        top = "reference" if self.reference else "runs"
         return Path(top) / self.run.setting / self.run.method / f"seed{self.run.seed}.html"
 
     @cached_property
@@ -66,7 +66,7 @@ class RunRecord:
         Raises:
             UserError: when its file is damaged.
         """
-        path = self.folder / "quality.json" if self.landed else self.run.analysis("quality")
+        path = self.folder / "quality.json" if self.reference else self.run.analysis("quality")
         found = _json(self.root, path)
         model = self.manifest.get("files", {}).get("model.safetensors")
         if found is None or found.get("of") != {
@@ -141,7 +141,7 @@ class RunRecord:
         return {name: digest for name, digest in files.items() if self._is_kept(name)}
 
     def _is_kept(self, name: str) -> bool:
-        return not self.landed or (self.root / self.folder / name).exists()
+        return not self.reference or (self.root / self.folder / name).exists()
 
     def _chosen(
         self, columns: dict[str, list[float]], kept: tuple[str, ...], prefix: str
@@ -180,33 +180,33 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def landed_folder(run: Run) -> Path:
+def reference_folder(run: RunKey) -> Path:
     """Where a reference result of this run is committed."""
     system, _, setting = run.setting.partition("/")
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
-def read_run(root: Path, run: Run, landed: bool = False) -> RunRecord:
-    """What became of a run; ``landed`` looks at the committed reference results instead.
+def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
+    """What became of a run; ``reference`` looks at the committed reference results instead.
 
     A run is damaged when its tables are not what its manifest says; such a run has no numbers.
     """
-    return read_folder(root, run, landed_folder(run) if landed else run.folder, landed)
+    return read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
 
 
-def read_folder(root: Path, run: Run, folder: Path, landed: bool = False) -> RunRecord:
+def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) -> RunRecord:
     """What became of a run whose files are, or should be, in ``folder``."""
     try:
         manifest = _json(root, folder / "manifest.json")
         timing = _json(root, folder / "timing.json") or {}
     except UserError as error:
-        return RunRecord(root, run, folder, landed, "damaged", str(error))
+        return RunRecord(root, run, folder, reference, "damaged", str(error))
     if manifest is None:
-        state, why = _missing(root, run, landed)
-        return RunRecord(root, run, folder, landed, state, why)
+        state, why = _missing(root, run, reference)
+        return RunRecord(root, run, folder, reference, state, why)
     if not manifest:
         why = f"{folder / 'manifest.json'}: damaged: there is nothing in it"
-        return RunRecord(root, run, folder, landed, "damaged", why)
+        return RunRecord(root, run, folder, reference, "damaged", why)
     for key in ("run", "files"):
         if not isinstance(manifest.get(key, {}), dict):
             raise UserError(
@@ -218,7 +218,7 @@ def read_folder(root: Path, run: Run, folder: Path, landed: bool = False) -> Run
         changed = "manifest.json is not as it was written"
     if changed:
         state, why = "damaged", f"damaged: {changed}"
-    return RunRecord(root, run, folder, landed, state, why, manifest, timing)
+    return RunRecord(root, run, folder, reference, state, why, manifest, timing)
 
 
 def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -> Iterator[str]:
@@ -253,26 +253,26 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value
 
 
-def find_run(root: Path, run: Run) -> RunRecord:
+def find_run(root: Path, run: RunKey) -> RunRecord:
     """A run of this machine, or else the committed reference result."""
     record = read_run(root, run)
-    landed = record if record.manifest else read_run(root, run, landed=True)
-    return landed if landed.manifest else record
+    reference = record if record.manifest else read_run(root, run, reference=True)
+    return reference if reference.manifest else record
 
 
-def landed_runs(root: Path) -> list[RunRecord]:
+def reference_runs(root: Path) -> list[RunRecord]:
     """All committed reference results, in order of name."""
     found = []
     for path in sorted((root / PAPERS).glob(f"*/{REFERENCE}/*/*/seed*/manifest.json")):
         system, _, setting, method, seed = path.parent.relative_to(root / PAPERS).parts
         number = seed.removeprefix("seed")
         if number.isdigit():
-            run = Run(f"{system}/{setting}", method, int(number))
-            found.append(read_run(root, run, landed=True))
+            run = RunKey(f"{system}/{setting}", method, int(number))
+            found.append(read_run(root, run, reference=True))
     return found
 
 
-def _became(manifest: Mapping[str, Any]) -> tuple[State, str]:
+def _became(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
     if manifest.get("status") == "diverged":
         return "diverged", f"diverged at round {manifest.get('diverged_at')}"
     wanted, done = manifest.get("run", {}).get("rounds"), manifest.get("rounds_done")
@@ -286,9 +286,9 @@ def partial_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.partial")
 
 
-def _missing(root: Path, run: Run, landed: bool) -> tuple[State, str]:
+def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
     """A log or checkpoints without a result: it was begun and did not finish."""
-    if landed:
+    if reference:
         return "not run", "not run"
     log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
     partial = partial_of(root / run.folder)

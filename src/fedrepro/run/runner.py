@@ -24,14 +24,14 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.run import checkpoint, fingerprint, manifest, scoring
-from fedrepro.run.assembly import Loaded, Plan, make_plan
+from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics
 from fedrepro.run.results import FINISHED, partial_of
+from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.run.watch import watched
 from fedrepro.support.errors import Interrupted, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of
@@ -66,7 +66,7 @@ def run(
     folder: Path,
     code: str,
     report: Report = lambda progress: None,
-    given: Mapping[str, Loaded] | None = None,
+    given: Mapping[str, StoredArtifact] | None = None,
     sharing: Sharing = ALONE,
     numerics: Numerics = NONE,
 ) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def run(
         UserError: for bad input or a full disk.
         Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
     """
-    torch.set_num_threads(1)  # none but this one, in case that the run is dealt out to forks
+    torch.set_num_threads(1)  # none but this one, in case that the run is distributed over forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
     plan = replace(plan, federation=watched(plan.federation))
@@ -113,26 +113,26 @@ def run(
         told = {"data": data, **manifest.origin(spec)}
         identity = _identity(plan, code, data)
         state = checkpoint.resume(partial, plan, identity, sharing.note)
-        trunk = sharing.trunk
-        if trunk and state.done == 0:
-            theirs = _identity(replace(plan, spec=trunk.spec), trunk.code, data)
-            begun = checkpoint.take_over(trunk, plan, partial, theirs, sharing.note)
+        parent = sharing.parent
+        if parent and state.done == 0:
+            theirs = _identity(replace(plan, spec=parent.spec), parent.code, data)
+            begun = checkpoint.resume_from_parent(parent, plan, partial, theirs, sharing.note)
             state = begun or state
         _train(plan, state, partial, identity, report, sharing, lock)
         lock.check()
         try:
-            product = plan.federation.method.product(
+            artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
-            facts = facts_of(product, spec, dataset, plan.outputs, partition)
-            made = product.tensors, facts
+            facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
+            made = artifact.tensors, facts
             return _finish(plan, state, code, numerics, told, partial, folder, made)
         except OSError as error:
             raise cannot_write(folder, error) from error
 
 
 def data_of(
-    plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, Loaded]
+    plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, StoredArtifact]
 ) -> dict[str, Any]:
     """What identifies a run's samples, how they are read, who holds which, and what is given."""
     return {
@@ -222,7 +222,7 @@ def _play(
     wall, cpu = time.perf_counter(), _cpu_seconds()
     while state.done < rounds and state.diverged_at is None:
         before = state.server
-        state.server, played = play_round(plan.federation, before, state.owns, state.done)
+        state.server, played = play_round(plan.federation, before, state.client_states, state.done)
         state.done += 1
         scoring.record(plan, state, before, played)
         _keep(scoring.beside(plan, state, before, played), partial)
@@ -282,9 +282,9 @@ def _finish(
     told: Mapping[str, Any],
     partial: Path,
     folder: Path,
-    product: tuple[Tree, Mapping[str, Any]],
+    artifact: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the files, among them ``product`` with what it says of itself; put them in place.
+    """Write the files, among them ``artifact`` with what it says of itself; put them in place.
 
     Args:
         told: what else the manifest tells.
@@ -299,7 +299,7 @@ def _finish(
         mixtures.write(staged / "mixtures.parquet")
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
-    save_tree(staged / MODEL, *product)
+    save_tree(staged / MODEL, *artifact)
     for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}

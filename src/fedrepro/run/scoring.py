@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrepro.data.tensors.samples import Samples
+from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
-from fedrepro.engine.context import Context, Given
+from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.evaluate import Score, evaluate, score
 from fedrepro.engine.method import LOSS, Method, name_of
-from fedrepro.engine.processes import Stacked, deal
+from fedrepro.engine.processes import Stacked, distribute
 from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
@@ -31,7 +31,7 @@ def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
     Args:
         before: the server's state that the round began with.
     """
-    if not plan.federation.method.pooled:  # one place: nothing travels
+    if not plan.federation.method.centralized:  # one place: nothing travels
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
     _record_decision(state, played)
@@ -58,7 +58,10 @@ def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tu
     ctx = context_of(plan.federation, number - 1, played.cohort)
     if number in plan.spec.setting.keep.get(plan.spec.method, []):
         for place, client in enumerate(played.cohort):
-            yield f"round{number}-client{client}", method.ended(ctx, before, played.reports, place)
+            yield (
+                f"round{number}-client{client}",
+                method.client_model(ctx, before, played.updates, place),
+            )
         if "params" in state.server:
             yield f"round{number}-global", state.server["params"]
     images = method.images(ctx, state.server) if _evaluates(plan, state) else None
@@ -88,8 +91,8 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     row: dict[str, float] = {
         "round": number,
         "learning_rate": played.learning_rate,
-        "bytes_down": 0 if federation.method.pooled else played.bytes_down,
-        "bytes_up": 0 if federation.method.pooled else played.bytes_up,
+        "bytes_down": 0 if federation.method.centralized else played.bytes_down,
+        "bytes_up": 0 if federation.method.centralized else played.bytes_up,
     }
     if plan.personal:
         row |= _record_clients(plan, state, ctx, played)
@@ -100,7 +103,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
         row |= {"validation_loss": math.nan, "validation_accuracy": math.nan}
     elif plan.test is not None:
-        params = federation.method.model(ctx, state.server, {})
+        params = federation.method.eval_model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
         scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
         row["test_loss"] = float(np.mean([each.loss for each in scores]))
@@ -110,10 +113,10 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
     elif not plan.personal:
         raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
-    if plan.test is not None and plan.teaches:
+    if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _of_round(plan, ctx, state.server, played)
-    state.rounds.add(row | dict(federation.method.numbers(ctx, state.server)))
+    state.rounds.add(row | dict(federation.method.metrics(ctx, state.server)))
     losses = (row["test_loss"], row.get("client_loss", 0.0)) if classifies else ()
     if not finite or not all(map(math.isfinite, losses)):
         state.diverged_at = number
@@ -126,7 +129,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
     reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
     computed = {each.name: each.checked for each in plan.of_round if each.from_outputs}
     if computed and test is not None and method.classifies:
-        params, task = method.model(ctx, server, {}), ctx.task._replace(measures=computed)
+        params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
         parts = plan.group_tests or [test]
         scores = [evaluate(ctx.net, task, params, each, len(each), True) for each in parts]
         found |= {name: float(np.mean([each.more[name] for each in scores])) for name in computed}
@@ -162,11 +165,11 @@ def _number(method: Method, name: str, leaf: Tensor) -> float:
 
 @torch.no_grad()
 def _score_ensemble(
-    ctx: Context, federation: Federation, test: Samples, before: Tree, played: Round
+    ctx: Context, federation: Federation, test: TensorSamples, before: Tree, played: Round
 ) -> dict[str, float]:
     """How good the round's clients are together, on the test set (FedGO's Tables 7 and 9)."""
-    given = Given({"x": test.x}, scaling=test.scaling)
-    logits = federation.method.ensemble(ctx, before, played.reports, played.weights, given)
+    given = LoadedArtifact({"x": test.x}, scaling=test.scaling)
+    logits = federation.method.ensemble(ctx, before, played.updates, played.weights, given)
     found = score(ctx.task, logits, test.y)
     return {"ensemble_loss": found.loss, "ensemble_accuracy": found.accuracy}
 
@@ -175,11 +178,11 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
     """Every client's scores on its own samples; returns what they come to."""
     federation, number = plan.federation, state.done
 
-    def scored(samples: list[Samples]) -> list[Score]:
+    def scored(samples: list[TensorSamples]) -> list[Score]:
         def score_of(client: int) -> Score:
             # One client's state at a time: all of them need not fit in memory.
-            own = _own_of(plan, state, client)
-            model = federation.method.model(ctx, state.server, own)
+            client_state = _client_state_of(plan, state, client)
+            model = federation.method.eval_model(ctx, state.server, client_state)
             return _score_client(plan, samples[client], model)
 
         return _dealt_out(plan, len(samples), score_of)
@@ -228,15 +231,15 @@ def _record_updates(plan: Plan, state: State, played: Round) -> None:
             "update_norm": norm,
             **reported(client),
         }
-        for client, norm in zip(played.cohort, update_norms(played.reports), strict=True)
+        for client, norm in zip(played.cohort, update_norms(played.updates), strict=True)
     )
 
 
 def _record_decision(state: State, played: Round) -> None:
     """What the clients' losses were before they trained, and how they were then mixed."""
-    if LOSS not in played.reports:
+    if LOSS not in played.updates:
         return
-    columns = (played.cohort, played.reports[LOSS].tolist(), played.weights.tolist())
+    columns = (played.cohort, played.updates[LOSS].tolist(), played.weights.tolist())
     state.decisions.extend(
         {"round": state.done, "client": client, "loss": loss, "weight": weight}
         for client, loss, weight in zip(*columns, strict=True)
@@ -249,15 +252,15 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
     None where clients are not evaluated or have no two models.
     """
     federation = plan.federation
-    if not plan.personal or not any(layer.mixes for layer in federation.method.layers()):
+    if not plan.personal or not any(layer.interpolates for layer in federation.method.layers()):
         return None
     ctx = context_after(plan, state)
     places = [(client, weight) for client in range(len(plan.client_tests)) for weight in MIXTURES]
 
     def score_of(place: int) -> Score:
         client, weight = places[place]
-        own = _own_of(plan, state, client)
-        model = federation.method.mixture(ctx, state.server, own, weight)
+        client_state = _client_state_of(plan, state, client)
+        model = federation.method.interpolate(ctx, state.server, client_state, weight)
         return _score_client(plan, plan.client_tests[client], model)
 
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
@@ -288,7 +291,7 @@ def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> lis
         numbers.put(place, torch.tensor(found, dtype=torch.float64))
 
     with numbers:
-        deal(keep, range(places), plan.workers)
+        distribute(keep, range(places), plan.workers)
     names = plan.federation.context.task.measures
     return [
         Score(int(samples), loss, accuracy, dict(zip(names, more, strict=True)))
@@ -296,14 +299,14 @@ def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> lis
     ]
 
 
-def _own_of(plan: Plan, state: State, client: int) -> Tree:
+def _client_state_of(plan: Plan, state: State, client: int) -> Tree:
     """A client's state; empty before it has taken part, so that it uses the shared model."""
-    return state.owns.get(_holder(plan.federation, client)) or {}
+    return state.client_states.get(_holder(plan.federation, client)) or {}
 
 
 def _holder(federation: Federation, client: int) -> int:
     """Who holds a client's data: where all are pooled, one for all."""
-    return 0 if federation.method.pooled else client
+    return 0 if federation.method.centralized else client
 
 
 def participations(federation: Federation, rounds: int) -> list[int]:
@@ -315,7 +318,7 @@ def participations(federation: Federation, rounds: int) -> list[int]:
     return counts
 
 
-def _score_client(plan: Plan, samples: Samples, params: Tree) -> Score:
+def _score_client(plan: Plan, samples: TensorSamples, params: Tree) -> Score:
     ctx = plan.federation.context
     if not len(samples):
         return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))

@@ -24,7 +24,7 @@ class State:
     """All that there is between two rounds."""
 
     server: Tree
-    owns: ClientStore
+    client_states: ClientStore
     rounds: Rows
     clients: Rows
     decisions: Rows  # of methods that decide from losses; else it stays empty
@@ -38,18 +38,18 @@ class State:
     began: dict[str, Any] | None = None  # which run's method, seed and round it went on from
 
 
-def first_state(plan: Plan, owns: ClientStore) -> State:
+def first_state(plan: Plan, client_states: ClientStore) -> State:
     """The state before the first round."""
     server = begin(plan.federation)
     rounds, clients = columns_of(plan, server)
-    return State(server, owns, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
+    return State(server, client_states, Rows(rounds), Rows(clients), Rows(DECISION_COLUMNS))
 
 
 def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of a run's rounds and of its clients; ``server`` is any state of its server."""
     federation = plan.federation
-    own = tuple(federation.method.numbers(federation.context, server))
-    own = (*own, *ENSEMBLE_COLUMNS) if plan.teaches else own
+    own = tuple(federation.method.metrics(federation.context, server))
+    own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own
     own = (*own, *VALIDATION_COLUMNS) if plan.validation is not None else own
     own = (*own, *(each.name for each in plan.of_round if each.name not in own))
     if not plan.personal:

@@ -27,17 +27,17 @@ KEY = "fedrepro"  # one metadata key: several would be written in any order
 
 
 def save_tree(
-    path: Path, what: Tree, facts: Mapping[str, Any] | None = None, sealed: bool = False
+    path: Path, what: Tree, facts: Mapping[str, Any] | None = None, checksummed: bool = False
 ) -> None:
     """Write a tree, and facts that JSON can hold, in one file that appears whole or not at all.
 
     Args:
-        sealed: the file holds its own SHA-256, for what no manifest lists.
+        checksummed: the file holds its own SHA-256, for what no manifest lists.
     """
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in tree.named(what)}
     about = {"shape": _shape(what), "facts": facts or {}}
-    if sealed:
-        about["seal"] = _seal(about, tensors)
+    if checksummed:
+        about["seal"] = _checksum(about, tensors)
     metadata = {KEY: json.dumps(about)}
     with write_atomically(path) as temporary:
         try:
@@ -47,18 +47,19 @@ def save_tree(
             raise UserError(f"{path}: could not be written: {error}") from error
 
 
-def load_tree(path: Path, sealed: bool = False) -> tuple[Tree, dict[str, Any]]:
+def load_tree(path: Path, checksummed: bool = False) -> tuple[Tree, dict[str, Any]]:
     """What :func:`save_tree` wrote.
 
     Raises:
-        UserError: if the file is damaged, as far as this can be seen; a ``sealed`` one in any bit.
+        UserError: if the file is damaged, as far as this can be seen; a ``checksummed`` one in any
+            bit.
     """
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()[KEY])
             # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        if sealed and about.pop("seal") != _seal(about, tensors):
+        if checksummed and about.pop("seal") != _checksum(about, tensors):
             raise ValueError("its content is not what was written")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (
@@ -77,7 +78,7 @@ def damaged(path: Path, error: Exception) -> UserError:
     )
 
 
-def _seal(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """The SHA-256 of facts and tensors, with their names, kinds and shapes."""
     kinds = [(name, str(each.dtype), list(each.shape)) for name, each in sorted(tensors.items())]
     digest = hashlib.sha256(json.dumps([about, kinds], sort_keys=True).encode())
@@ -141,15 +142,15 @@ class ClientStore:
         """A client's state, or None if it has none yet; moves nothing in memory or on disk."""
         if client in self._memory or client not in self._versions:
             return self._memory.get(client)
-        own, _ = load_tree(self._file(client), sealed=True)
-        return tree.apply(lambda leaf: leaf.to(self.device), own)
+        client_state, _ = load_tree(self._file(client), checksummed=True)
+        return tree.apply(lambda leaf: leaf.to(self.device), client_state)
 
-    def put(self, client: int, own: Tree) -> None:
+    def put(self, client: int, client_state: Tree) -> None:
         """Replace a client's state."""
-        if not tree.leaves(own):
+        if not tree.leaves(client_state):
             return  # a method without client state leaves no trace
         self._unsaved.add(client)
-        self._remember(client, own)
+        self._remember(client, client_state)
 
     def flush(self) -> dict[str, int]:
         """Write all states that are not on disk. Returns the versions a checkpoint must name."""
@@ -172,15 +173,15 @@ class ClientStore:
     def _write(self, client: int) -> None:
         # Never onto a version that the last checkpoint means: it must stay readable.
         self._versions[client] = self._versions.get(client, 0) + 1
-        save_tree(self._file(client), self._memory[client], sealed=True)
+        save_tree(self._file(client), self._memory[client], checksummed=True)
         self._unsaved.discard(client)
 
-    def _remember(self, client: int, own: Tree) -> None:
+    def _remember(self, client: int, client_state: Tree) -> None:
         if client in self._memory:
             self._bytes -= tree.size_in_bytes(self._memory[client])
-        self._memory[client] = own
+        self._memory[client] = client_state
         self._memory.move_to_end(client)
-        self._bytes += tree.size_in_bytes(own)
+        self._bytes += tree.size_in_bytes(client_state)
         while self._bytes > self.cache_bytes and len(self._memory) > 1:
             oldest = next(iter(self._memory))
             if oldest in self._unsaved:

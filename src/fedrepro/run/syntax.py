@@ -93,10 +93,10 @@ _used: set[str] = set()
 def _remembered() -> dict[str, Syntax]:
     """By the hash of a file's bytes; nothing where that is missing, damaged or another reader's."""
     try:
-        seal, text = REMEMBERED.read_text(encoding="utf-8").splitlines()
+        checksum, text = REMEMBERED.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return {}
-    if seal != _hash(text.encode()) or (kept := json.loads(text))["by"] != _reader():
+    if checksum != _hash(text.encode()) or (kept := json.loads(text))["by"] != _reader():
         return {}
     return {
         key: Syntax(tuple((level, name) for level, name in names), digest)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import Partition
@@ -13,7 +13,7 @@ from fedrepro.run.runner import data_of
 from fedrepro.support.errors import UserError
 
 
-def manifest_of_today(workbench: Workbench, run: Run) -> tuple[dict[str, Any], str]:
+def manifest_of_today(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any], str]:
     """What is known of a run before its first round, as its manifest has it; nothing is made.
 
     Returns:

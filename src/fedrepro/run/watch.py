@@ -29,15 +29,17 @@ from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, without_metrics
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 
 ROUNDS = 2  # in the second, clients and the server have states
 
 # Hooks that a context is handed to, of which there is something to see.
 WATCHED = (
-    "init", "own", "fresh", "learning_rate", "send", "draw", "loss", "gradient", "local", "weigh",
-    "step", "move", "ended", "model", "product", "numbers", "images", "mixture", "ensemble",
+    "init_server", "init_client", "sample_round", "learning_rate", "broadcast", "sample_steps",
+    "loss", "gradient", "client_update", "aggregation_weights", "server_update",
+    "apply_server_optimizer", "client_model", "eval_model", "artifact", "metrics", "images",
+    "interpolate", "ensemble",
 )  # fmt: skip
 EVERY_STEP = ("loss", "gradient")  # called so often that only what they return is looked at
 
@@ -61,7 +63,7 @@ def watched(federation: Federation, every: bool = False) -> Federation:
 
 def _watched(method: Method, every: bool) -> Method:
     inner = _watched(method.inner, every) if isinstance(method, Wrapper) else None
-    mine = every or own.is_own(type(method).__module__)
+    mine = every or plugins.is_own(type(method).__module__)
     if not mine and inner is (method.inner if isinstance(method, Wrapper) else None):
         return method
     made = copy.copy(method)
@@ -80,26 +82,26 @@ def _executed(
     execute: Executor,
     seen: Method,
     ctx: Context,
-    sent: Tree,
-    owns: Sequence[Tree],
+    message: Tree,
+    client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
     """Clients side by side, trained by ``method`` itself instead of ``seen``, which is watched."""
-    mine = next(each for each in method.layers() if own.is_own(type(each).__module__))
+    mine = next(each for each in method.layers() if plugins.is_own(type(each).__module__))
     file = sys.modules[type(mine).__module__].__file__
     try:
-        with own.blamed():
-            reports, after = execute(method, ctx, sent, owns, steps)
+        with plugins.blamed():
+            updates, after = execute(method, ctx, message, client_states, steps)
     except UserError:
         raise
     except Exception as error:  # the compiler's, which no longer knows whose line it was
-        raise own.OwnError(
-            f"{file}: local: can't be run by executor 'vectorised': use 'sequential', or see "
-            f"docs/hooks.md: {type(error).__name__}: {error}"
+        raise plugins.PluginError(
+            f"{file}: client_update: can't be run by executor 'vectorised': use 'sequential', "
+            f"or see docs/hooks.md: {type(error).__name__}: {error}"
         ) from error
-    if wrong := _without_delta(method, reports):
-        raise UserError(f"{file}: local: {': '.join(wrong)}")
-    return reports, after
+    if wrong := _without_delta(method, updates):
+        raise UserError(f"{file}: client_update: {': '.join(wrong)}")
+    return updates, after
 
 
 class Watch:
@@ -119,7 +121,7 @@ class Watch:
         parameters = list(inspect.signature(hook).parameters)[1:]
 
         def called(ctx: Context, *given: Any, **named: Any) -> Any:
-            with own.blamed():
+            with plugins.blamed():
                 if ctx.round >= ROUNDS:
                     return hook(ctx, *given, **named)
                 arguments = dict(zip(parameters, given, strict=False)) | named
@@ -158,21 +160,21 @@ class Watch:
             return f"returned {_shown(found)}", "return a finite number"
         return None
 
-    def _of_init(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_init_server(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         return _no_tree(found, "the server's state")
 
-    def _of_own(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_init_client(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         return _no_dict(found, "a client's state")
 
-    def _of_send(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_broadcast(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         return _no_dict(found, "what clients receive")
 
-    def _of_fresh(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_sample_round(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         wrong = _no_dict(found, "what a client draws")
         self.fresh = set() if wrong else set(found)
         return wrong
 
-    def _of_draw(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_sample_steps(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         wrong = _no_dict(found, "what a client draws")
         if wrong:
             return wrong
@@ -191,35 +193,38 @@ class Watch:
 
     def _of_gradient(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         wrong = _no_dict(found, "the direction")
-        theta = ctx.net.trainable(given["theta"])
+        trained = ctx.net.trainable(given["params"])
         return wrong or _differs(
-            {key: leaf for key, leaf in found.items() if key in theta},
-            theta,
+            {key: leaf for key, leaf in found.items() if key in trained},
+            trained,
             "the direction",
-            "return one tensor for each trainable leaf of theta, of its shape and dtype",
+            "return one tensor for each trainable leaf of `params`, of its shape and dtype",
         )
 
-    def _of_local(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_client_update(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         if not isinstance(found, tuple) or len(found) != 2:
-            return f"returned {_shown(found)}", "return two trees: the report and the state `own`"
-        report, after = found
-        wrong = _no_dict(report, "the report") or _no_dict(after, "the state `own`")
+            return (
+                f"returned {_shown(found)}",
+                "return two trees: the update and the client's state",
+            )
+        update, after = found
+        wrong = _no_dict(update, "the update") or _no_dict(after, "the client's state")
         if wrong:
             return wrong
-        if wrong := _without_delta(self.method, report):
+        if wrong := _without_delta(self.method, update):
             return wrong
-        sent = given["sent"].get("params")
-        summed = _sums_delta(self.method) and sent is not None
-        if summed and (wrong := _differs(report["delta"], sent, "delta", SAME)):
+        message = given["message"].get("params")
+        summed = _sums_delta(self.method) and message is not None
+        if summed and (wrong := _differs(update["delta"], message, "delta", SAME)):
             return wrong
-        structure = _structure(report)
+        structure = _structure(update)
         usual = self.reported.setdefault(ctx.round, structure)
-        if wrong := _compared(structure, usual, "the report", SAME_REPORT):
+        if wrong := _compared(structure, usual, "the update", SAME_REPORT):
             return wrong
-        before = {key: leaf for key, leaf in given["own"].items() if key not in self.fresh}
-        return _differs(after, before, "the state `own`", SAME_OWN)
+        before = {key: leaf for key, leaf in given["client_state"].items() if key not in self.fresh}
+        return _differs(after, before, "the client's state", SAME_OWN)
 
-    def _of_weigh(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_aggregation_weights(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         if not isinstance(found, tuple) or len(found) != 2:
             return (
                 f"returned {_shown(found)}",
@@ -236,18 +241,18 @@ class Watch:
             return "a mixing coefficient is not finite", "return finite ones"
         return self._of_server(given, server)
 
-    def _of_step(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_server_update(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         # What is for the record alone is taken out before the next round.
         found = without_metrics(found)[0] if isinstance(found, dict) else found
         return self._of_server(given, found)
 
-    _of_move = _of_step
+    _of_apply_server_optimizer = _of_server_update
 
     def _of_server(self, given: Mapping[str, Any], found: Any) -> Any:
         whose = "the server's state"
         return _no_tree(found, whose) or _differs(found, given["server"], whose, SAME_SERVER)
 
-    def _of_model(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
+    def _of_eval_model(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
         whose = "the model"
         return _no_tree(found, whose) or (
             _differs(found, ctx.initial, whose, "return all of the network's parameters")
@@ -256,23 +261,25 @@ class Watch:
         )
 
 
-SAME = "give it the names and shapes of what was sent as `params`"
-SAME_REPORT = "let every client report the same names, shapes and dtypes"
-SAME_OWN = "return the names, shapes and dtypes that the hook `own` begins with"
-SAME_SERVER = "keep the names, shapes and dtypes that `init` begins with, as in {**server, ...}"
+SAME = "give it the names and shapes of what was broadcast as `params`"
+SAME_REPORT = "let every client return the same names, shapes and dtypes"
+SAME_OWN = "return the names, shapes and dtypes that the hook `init_client` begins with"
+SAME_SERVER = (
+    "keep the names, shapes and dtypes that `init_server` begins with, as in {**server, ...}"
+)
 
 
 def _sums_delta(method: Method) -> bool:
-    """Whether the server sums what clients report as ``delta``, as FedAvg's does."""
-    return type(method.layers()[-1]).step is Method.step
+    """Whether the server sums what clients return as ``delta``, as FedAvg's does."""
+    return type(method.layers()[-1]).server_update is Method.server_update
 
 
-def _without_delta(method: Method, report: Tree) -> tuple[str, str] | None:
-    if "delta" in report or not _sums_delta(method):
+def _without_delta(method: Method, update: Tree) -> tuple[str, str] | None:
+    if "delta" in update or not _sums_delta(method):
         return None
     return (
-        f"no `delta` in the report, which has {', '.join(report) or 'nothing'}",
-        "report the sent parameters less the trained ones as `delta`, or override step",
+        f"no `delta` in the update, which has {', '.join(update) or 'nothing'}",
+        "return the received parameters minus the trained ones as `delta`, or override server_update",
     )
 
 
@@ -348,7 +355,7 @@ class _Before:
             if key is not None:
                 return (
                     f"changed {whose}{key}",
-                    "return what must survive a round in `server` or `own`",
+                    "return what must survive a round in `server` or `client_state`",
                 )
         for name, before, after in zip(GENERATORS, self.random, self._random(), strict=True):
             if before != after:
@@ -429,7 +436,7 @@ def _hashable(value: Any, depth: int = 4) -> object:
     kind = type(value).__module__
     if kind in ("collections", "itertools"):
         return repr(value)
-    if own.is_own(kind) and not isinstance(value, Method):
+    if plugins.is_own(kind) and not isinstance(value, Method):
         return id(value), inside(vars(value))
     return id(value)
 

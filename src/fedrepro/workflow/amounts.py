@@ -36,7 +36,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Shares:
+class DataShares:
     """How a data set is shared out: clients, and their sizes where they are ``counted``.
 
     Attributes:
@@ -72,7 +72,7 @@ def data_of(bench: Workbench, name: str) -> Data | None:
     return Data(*sizes, holds.shape, holds.numbers, holds.classes, holds.clients, False)
 
 
-def counted_shares(path: Path, batch_size: int) -> Shares:
+def counted_shares(path: Path, batch_size: int) -> DataShares:
     """Shares as a partition's histogram (.json) has them.
 
     Raises:
@@ -88,10 +88,10 @@ def counted_shares(path: Path, batch_size: int) -> Shares:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged: {error}") from None
     steps = sum(-(-size // batch_size) for size in train)
-    return Shares(len(train), sum(train), test, steps, True, kept)
+    return DataShares(len(train), sum(train), test, steps, True, kept)
 
 
-def estimated_shares(setting: Setting, data: Data) -> Shares | None:
+def estimated_shares(setting: Setting, data: Data) -> DataShares | None:
     """Shares as the scheme intends them; of uneven ones each client has half a mini-batch more.
 
     None where the number of clients is unknown.
@@ -112,7 +112,7 @@ def estimated_shares(setting: Setting, data: Data) -> Shares | None:
     even = scheme.scheme in ("iid", "shards", "paired_shards", "at_server")
     size = train / clients / setting.batch_size
     steps = clients * (math.ceil(size) if even else size + 0.5)
-    return Shares(clients, train, test, steps, False, kept)
+    return DataShares(clients, train, test, steps, False, kept)
 
 
 def cohort_size(setting: Setting, clients: int) -> int:

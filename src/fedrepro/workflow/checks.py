@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedrepro.config.loading import folders_here, load
-from fedrepro.config.run_spec import RunSpec, Source
+from fedrepro.config.run_spec import ResolvedSource, RunSpec
 from fedrepro.config.tables import wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods import _facts
-from fedrepro.methods import _registry as registry
-from fedrepro.methods._files import part_files
+from fedrepro.methods import _facts, registry
+from fedrepro.methods.files import part_files
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError, bad_value, one_line
 from fedrepro.support.files import write_atomically
@@ -67,7 +66,7 @@ def check_methods(workbench: Workbench) -> None:
         return
     for number, (where, composition, hyperparameters) in enumerate([*claims, *searched]):
         try:
-            method, _ = registry.compose(composition, hyperparameters, workbench.own)
+            method, _ = registry.compose(composition, hyperparameters, workbench.plugins)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
@@ -79,8 +78,8 @@ def check_methods(workbench: Workbench) -> None:
 
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """What is kept of claims that hold: they, and the methods' code, as a hash."""
-    files = tuple(part_files(workbench.own).values())
-    code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods._registry"), *files))
+    files = tuple(part_files(workbench.plugins).values())
+    code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
 
 
@@ -103,7 +102,7 @@ def check_given(workbench: Workbench) -> None:
 
 
 def _refuse_seen(
-    workbench: Workbench, target: SearchTarget, method: str, given: Mapping[str, Source]
+    workbench: Workbench, target: SearchTarget, method: str, given: Mapping[str, ResolvedSource]
 ) -> None:
     """Refuse what was trained on clients' samples, among them those that are kept to choose by."""
     for name, source in given.items():
@@ -124,13 +123,13 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
         for key, section in sections.items():
             for part, values in section.items():
                 base = str(values.get("use", experiment.methods.get(part, {}).get("use", part)))
-                own = ("use", "trunk")
+                own = ("use", "parent")
                 given = {name: value for name, value in values.items() if name not in own}
                 yield f"{file}: {key}.{part}", base, {base: given}
-                if values.get("trunk"):
-                    trunk = str(values["trunk"])
-                    known = experiment.methods.get(trunk, {}).get("use", trunk)
-                    yield f"{file}: {key}.{part}.trunk", str(known), {}
+                if values.get("parent"):
+                    parent = str(values["parent"])
+                    known = experiment.methods.get(parent, {}).get("use", parent)
+                    yield f"{file}: {key}.{part}.parent", str(known), {}
         for item, table in experiment.tables.items():
             for column in table.columns:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
@@ -165,7 +164,7 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
 if __name__ == "__main__":
     with one_line():
         bench = load()
-        written = _facts.are_written(bench.own)
+        written = _facts.are_written(bench.plugins)
         check_methods(bench)
         if not written:
-            _facts.write(bench.own)
+            _facts.write(bench.plugins)

@@ -13,18 +13,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.run_spec import DataSpec, RunSpec
+from fedrepro.config.run_spec import ResolvedData, RunSpec
 from fedrepro.config.settings import Setting
-from fedrepro.config.targets import Run, Target
+from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
-from fedrepro.run.trunk import kept_in, kept_of, shared_rounds
+from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
 from fedrepro.workflow.amounts import (
     Data,
-    Shares,
+    DataShares,
     cohort_size,
     counted_shares,
     data_of,
@@ -33,7 +33,8 @@ from fedrepro.workflow.amounts import (
 
 MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
-ITSELF = MethodRate(1.0, pooled=False, mixes=False)  # of what is not measured beside FedAvg
+# of what is not measured beside FedAvg
+ITSELF = MethodRate(1.0, centralized=False, interpolates=False)
 ROW = 100  # bytes of a client's row in clients.parquet, at most
 
 
@@ -52,7 +53,7 @@ class RunCost:
         why: it has no seconds.
     """
 
-    run: Run
+    run: RunKey
     done: bool
     steps: float | None = None
     seconds: float | None = None
@@ -64,7 +65,7 @@ class RunCost:
     why: str = ""
 
 
-class Prices:
+class CostModel:
     """What the runs of some targets take, each run once.
 
     Args:
@@ -79,20 +80,20 @@ class Prices:
     def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
         self.bench = bench
         wanted = list(targets)
-        self.targets = [target for target in wanted if target.awaited]
-        nobodys = {run for each in wanted for run in {*each.runs}.difference(each.awaited)}
+        self.targets = [target for target in wanted if target.required]
+        nobodys = {run for each in wanted for run in {*each.runs}.difference(each.required)}
         self.absent = Counter(bench.setting(run.setting).dataset for run in nobodys)
         self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
-        self._shares: dict[tuple[Path, int], Shares] = {}
+        self._shares: dict[tuple[Path, int], DataShares] = {}
         self._abouts: dict[tuple[str, str], _About] = {}
-        self._firsts: dict[Run, list[Run]] = {}
+        self._firsts: dict[RunKey, list[RunKey]] = {}
 
     @cached_property
-    def runs(self) -> tuple[Run, ...]:
-        """All runs, each once, and those that the workflow makes first: trunks, what is given."""
-        found: dict[Run, None] = {}
-        waiting = [run for target in reversed(self.targets) for run in reversed(target.awaited)]
+    def runs(self) -> tuple[RunKey, ...]:
+        """All runs, each once, and those that are made first: parent runs, what is given."""
+        found: dict[RunKey, None] = {}
+        waiting = [run for target in reversed(self.targets) for run in reversed(target.required)]
         while waiting:
             run = waiting.pop()
             if run not in found:
@@ -100,24 +101,24 @@ class Prices:
                 waiting += self.first(run)
         return tuple(found)
 
-    def first(self, run: Run) -> list[Run]:
-        """What the workflow makes before a run: what it is given, and its trunk."""
+    def first(self, run: RunKey) -> list[RunKey]:
+        """What the workflow makes before a run: what it is given, and its parent run."""
         if run not in self._firsts:
-            trunk = self.bench.trunk_of(run)
+            parent = self.bench.parent_of(run)
             given = (each for each in self.spec(run).given.values() if isinstance(each, RunSpec))
-            found = [Run(each.setting.name, each.method, each.seed) for each in given]
-            self._firsts[run] = [*found, *([trunk] if trunk else [])]
+            found = [RunKey(each.setting.name, each.method, each.seed) for each in given]
+            self._firsts[run] = [*found, *([parent] if parent else [])]
         return self._firsts[run]
 
     @cached_property
-    def left(self) -> tuple[Run, ...]:
+    def left(self) -> tuple[RunKey, ...]:
         """Those that are not there yet."""
         return tuple(run for run in self.runs if not self._is_done(run))
 
-    def spec(self, run: Run) -> RunSpec:
+    def spec(self, run: RunKey) -> RunSpec:
         return self.bench.run_spec(run.setting, run.method, run.seed)
 
-    def _is_done(self, run: Run) -> bool:
+    def _is_done(self, run: RunKey) -> bool:
         record, spec = read_run(self.bench.root, run), self.spec(run)
         if record.state not in ("finished", "diverged"):
             return False
@@ -130,7 +131,7 @@ class Prices:
             self._data[name] = data_of(self.bench, name)
         return self._data[name]
 
-    def shares(self, setting: Setting, seed: int, data: Data) -> Shares | None:
+    def shares(self, setting: Setting, seed: int, data: Data) -> DataShares | None:
         """How samples are shared out; None where not even the number of clients is known."""
         path = (self.bench.root / setting.partition_path(seed)).with_suffix(".json")
         if not path.exists():
@@ -158,7 +159,7 @@ class Prices:
             return None
         task = self.bench.datasets[setting.dataset].task
         shape = data.shape, data.numbers, data.classes
-        plain = Workload(setting.model, *shape, task, setting.batch_size, own=spec.own)
+        plain = Workload(setting.model, *shape, task, setting.batch_size, plugins=spec.plugins)
         if self._about(spec).like_fedavg:
             return plain
         return replace(plain, by=spec, method=key_of_method(spec))
@@ -170,18 +171,18 @@ class Prices:
 
     def _about(self, spec: RunSpec) -> "_About":
         """What a plan must know of a run's method."""
-        from fedrepro.methods._registry import compose
+        from fedrepro.methods.registry import compose
 
         key = spec.composition, json.dumps(spec.hyperparameters, sort_keys=True)
         if key not in self._abouts:
-            method, _ = compose(spec.composition, spec.hyperparameters, spec.own)
-            teaching = (layer for layer in method.layers() if layer.teaches)
+            method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
+            teaching = (layer for layer in method.layers() if layer.distills)
             self._abouts[key] = _About(
                 # What trains a classifier takes a multiple of FedAvg's time, but for what trains
                 # the generator that it is given, too: there that network's size counts.
-                method.classifies and "generator" not in method.needs,
+                method.classifies and "generator" not in method.requires,
                 next((_Teaching.of(layer) for layer in teaching), None),
-                getattr(method, "number", None) if method.pooled else None,
+                getattr(method, "number", None) if method.centralized else None,
             )
         return self._abouts[key]
 
@@ -193,10 +194,10 @@ class Prices:
         def unlike(other: Workload) -> tuple[int, int]:
             return abs(other.pixels - workload.pixels), abs(other.batch_size - workload.batch_size)
 
-        kin = (other for other in self.workloads.values() if other.kin == workload.kin)
-        measured = (other for other in kin if other.key in rates.models)
+        family = (other for other in self.workloads.values() if other.family == workload.family)
+        measured = (other for other in family if other.key in rates.models)
         nearest = min(measured, key=unlike, default=None)
-        return workload.from_kin(nearest, rates.models[nearest.key]) if nearest else None
+        return workload.from_family(nearest, rates.models[nearest.key]) if nearest else None
 
     def _unlabelled(self, spec: RunSpec) -> int | None:
         """How many samples a server distils on; None where nobody says."""
@@ -204,34 +205,34 @@ class Prices:
             case "server":
                 data = self.data(spec.setting.dataset)
                 return round(data.train * spec.setting.partition.server) if data else None
-            case DataSpec(dataset, share):
+            case ResolvedData(dataset, share):
                 data = self.data(dataset)
                 return round(data.train * share) if data else None
             case RunSpec() as maker:
                 return self._about(maker).number
         return None
 
-    def costs(self, rates: Rates) -> dict[Run, RunCost]:
+    def costs(self, rates: Rates) -> dict[RunKey, RunCost]:
         """What each run takes."""
         left = set(self.left)
         return {
-            run: self.cost(run, rates, self.taken_over(run, left))
+            run: self.cost(run, rates, self.inherited_rounds(run, left))
             if run in left
             else RunCost(run, True)
             for run in self.runs
         }
 
-    def taken_over(self, run: Run, left: Collection[Run]) -> int:
+    def inherited_rounds(self, run: RunKey, left: Collection[RunKey]) -> int:
         """How many of a run's rounds another has played, or will have, of those that are left."""
-        trunk = self.bench.trunk_of(run)
-        shared = shared_rounds(self.bench, run) if trunk else 0
-        if trunk is None or trunk in left:
+        parent = self.bench.parent_of(run)
+        shared = shared_rounds(self.bench, run) if parent else 0
+        if parent is None or parent in left:
             return shared
-        kept = kept_in(self.bench.root / kept_of(trunk))
+        kept = kept_in(self.bench.root / kept_of(parent))
         return max((round for round, _ in kept if round <= shared), default=0)
 
-    def cost(self, run: Run, rates: Rates, taken_over: int = 0) -> RunCost:
-        """What a run takes that is not there yet, but for rounds that are ``taken_over``."""
+    def cost(self, run: RunKey, rates: Rates, inherited_rounds: int = 0) -> RunCost:
+        """What a run takes that is not there yet, but for rounds that are ``from_parent``."""
         spec = self.spec(run)
         setting, data = spec.setting, self.data(spec.setting.dataset)
         shares = self.shares(setting, run.seed, data) if data else None
@@ -245,9 +246,9 @@ class Prices:
         rate, method = self._rate(workload, rates), rates.method_like(key)
         measured = workload.key in rates.models and (bool(workload.by) or key in rates.methods)
         method = ITSELF if workload.by else method
-        pooled = method.pooled if method else False
+        pooled = method.centralized if method else False
         clients = 1 if pooled else cohort_size(setting, shares.clients)
-        rounds = setting.rounds - taken_over
+        rounds = setting.rounds - inherited_rounds
         passes = rounds * setting.epochs
         if pooled:
             steps = float(passes * -(-shares.train // setting.batch_size))
@@ -263,7 +264,7 @@ class Prices:
         times, recorded = (-(-each // setting.evaluate.every) for each in (rounds, setting.rounds))
         everyone = shares.clients if setting.evaluate.clients else 0
         held = shares.test if setting.evaluate.clients else 0
-        extra = MIXTURES if method.mixes else 0
+        extra = MIXTURES if method.interpolates else 0
         training = steps * rate.step_seconds + rounds * clients * rate.client_seconds
         if about.number is not None:  # what draws images takes no steps
             training = (rate.step_seconds + rate.client_seconds) * about.number / DRAWN
@@ -292,33 +293,33 @@ class Prices:
             measured,
         )
 
-    def _kept_models(self, run: Run, clients: int) -> int:
-        """How many models a run leaves beside its own: what `keep` says, and as a trunk."""
+    def _kept_models(self, run: RunKey, clients: int) -> int:
+        """How many models a run leaves beside its own: what `keep` says, and as a parent run."""
         kept = len(set(self.bench.setting(run.setting).keep.get(run.method, ())))
         return kept * (clients + 1) + len(self._kept_for_tails.get(run, ()))
 
     @cached_property
-    def _kept_for_tails(self) -> dict[Run, set[int]]:
+    def _kept_for_tails(self) -> dict[RunKey, set[int]]:
         """The rounds after which a run keeps its checkpoint for others, as ``sharing_of`` has it.
 
         Server optimizers' moments and clients' states, which lie beside the model, are left out.
         """
-        found: dict[Run, set[int]] = {}
+        found: dict[RunKey, set[int]] = {}
         left = set(self.left)
         targets = (target for scale in SCALES for target in self.bench.targets(scale).values())
         for run in {run for target in targets for run in target.runs}:
-            trunk = self.bench.trunk_of(run)
-            if trunk in left and (shared := shared_rounds(self.bench, run)):
-                found.setdefault(trunk, set()).add(shared)
+            parent = self.bench.parent_of(run)
+            if parent in left and (shared := shared_rounds(self.bench, run)):
+                found.setdefault(parent, set()).add(shared)
         return found
 
     def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
         from fedrepro.engine.executors import choose, kind_of_steps
-        from fedrepro.models._registry import find
+        from fedrepro.models.registry import find
         from fedrepro.run.assembly import compose
 
         device = spec.execution.device.partition(":")[0]
-        family = find(spec.setting.model, spec.own).family
+        family = find(spec.setting.model, spec.plugins).family
         kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
         return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 
@@ -338,7 +339,7 @@ class _Teaching:
 
     @classmethod
     def of(cls, method: Any) -> "_Teaching":
-        return cls(method.server_epochs, method.server_batch, 1 + ("generator" in method.needs))
+        return cls(method.server_epochs, method.server_batch, 1 + ("generator" in method.requires))
 
     def seconds(self, samples: int, teachers: int, batch_size: int, rate: ModelRate) -> float:
         """Of one round. The student's loss is looked at after its steps."""

@@ -16,12 +16,12 @@ from pydantic import BaseModel
 from fedrepro.analysis.studies import file_of
 from fedrepro.config.figures import PART
 from fedrepro.config.loading import load
-from fedrepro.config.run_spec import DataSpec, RunSpec
+from fedrepro.config.run_spec import ResolvedData, RunSpec
 from fedrepro.config.settings import Overrides, Resources
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
-    Run,
+    RunKey,
     SearchTarget,
     TableTarget,
     Target,
@@ -33,8 +33,8 @@ from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
-from fedrepro.methods._files import module_files, part_files
-from fedrepro.models._registry import INCEPTION, module_file
+from fedrepro.methods.files import module_files, part_files
+from fedrepro.models.registry import INCEPTION, module_file
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import papers
@@ -42,7 +42,7 @@ from fedrepro.support.errors import one_line
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import read_yaml, validate
 from fedrepro.workflow.checks import check_given, check_methods_apart, learn_methods_apart
-from fedrepro.workflow.resources import DOUBLED, Estimate, or_default, read_estimates
+from fedrepro.workflow.resources import DOUBLED, ResourceEstimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
 # A resource's name in a rule. `mem`, as Snakemake allows no function of `mem_mb` to have no answer.
@@ -137,7 +137,7 @@ class Graph:
         return {name: setting.resources.over(default) for name, setting in settings.items()}
 
     @cached_property
-    def _estimates(self) -> dict[str, Estimate]:
+    def _estimates(self) -> dict[str, ResourceEstimate]:
         with one_line():
             return read_estimates(self.bench.root, self.bench.config)
 
@@ -166,7 +166,7 @@ class Graph:
     @cached_property
     def methods(self) -> str:
         """The methods' files, which the site shows, as a hash."""
-        return fingerprint.of_files(part_files(self.bench.own).values())
+        return fingerprint.of_files(part_files(self.bench.plugins).values())
 
     def code(self, *modules: str) -> str:
         return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
@@ -180,7 +180,7 @@ class Graph:
         """What answers for the code of a module that calls a run's method, which counts as well."""
 
         def code(wildcards: Any) -> str:
-            files = module_files(self._run_spec(wildcards).composition, self.bench.own)
+            files = module_files(self._run_spec(wildcards).composition, self.bench.plugins)
             files = [fingerprint.module_path(module), *files]
             return fingerprint.of_closure(files, fingerprint.HANDLING)
 
@@ -191,7 +191,7 @@ class Graph:
         judge = self._run_spec(wildcards).setting.judge
         files = [fingerprint.module_path("fedrepro.analysis.quality_of_run")]
         if judge:
-            files.append(module_file(judge.model, self.bench.own))
+            files.append(module_file(judge.model, self.bench.plugins))
         return fingerprint.of_closure(files, fingerprint.OUTSIDE_AN_ANALYSIS)
 
     def judge(self, wildcards: Any) -> str:
@@ -215,7 +215,7 @@ class Graph:
     def runs_of_seeds(self, wildcards: Any) -> list[str]:
         """What an analysis of runs of some seeds is made from."""
         runs = [
-            Run(wildcards.setting, wildcards.method, int(seed))
+            RunKey(wildcards.setting, wildcards.method, int(seed))
             for seed in wildcards.seeds.split("-")
         ]
         with one_line():
@@ -243,7 +243,7 @@ class Graph:
     def partition_code(self, wildcards: Any) -> str:
         """The code that shares samples out, that of a scheme of one's own included."""
         setting = self.bench.setting(self.setting_of_partition(wildcards))
-        files = self.bench.own.files("partitions")
+        files = self.bench.plugins.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         return numerics.of_partition(tuple(theirs))
 
@@ -262,11 +262,11 @@ class Graph:
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
 
-    def trunk_of_run(self, wildcards: Any) -> list[str]:
+    def parent_of_run(self, wildcards: Any) -> list[str]:
         """The manifest of the run that the first rounds may be taken over from, if there is one."""
-        run = Run(wildcards.setting, wildcards.method, int(wildcards.seed))
-        trunk = self.bench.trunk_of(run)
-        return [str(trunk.folder / "manifest.json")] if trunk else []
+        run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
+        parent = self.bench.parent_of(run)
+        return [str(parent.folder / "manifest.json")] if parent else []
 
     def run_code(self, wildcards: Any) -> str:
         """The ids of a run's code: a rule's parameter, at whose change it is made again."""
@@ -293,7 +293,7 @@ class Graph:
         table = self.table(wildcards)
         paper = self.bench.table(wildcards.system, wildcards.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
-        other = [name for each in settings if (name := self.bench.stands_in_for(each))]
+        other = [name for each in settings if (name := self.bench.surrogate_for(each))]
         specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
         today = [numerics.of_run(spec) for spec in specs]  # whose numbers have a verdict
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
@@ -324,7 +324,7 @@ class Graph:
         return files + [str(path) for path in table.analyses]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
-        return [f"{run.folder}/{name}" for run in target.awaited for name in names]
+        return [f"{run.folder}/{name}" for run in target.required for name in names]
 
     def target(self, wildcards: Any) -> Target:
         with one_line():
@@ -347,7 +347,7 @@ class Graph:
 
     def _histograms(self, table: TableTarget) -> list[str]:
         """Of the partitions of a table's settings, for the first seed."""
-        settings = dict.fromkeys(run.setting for run in table.awaited)
+        settings = dict.fromkeys(run.setting for run in table.required)
         paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
         return [str(path.with_suffix(".json")) for path in paths]
 
@@ -388,10 +388,10 @@ class Graph:
     def _asked(self, item: BaseModel) -> str:
         """What is said of a table, figure or search, its measures of one's own included."""
         text = item.model_dump_json()
-        mine = [name for name in self.bench.own.files("measures") if f'"{name}"' in text]
+        mine = [name for name in self.bench.plugins.files("measures") if f'"{name}"' in text]
         if not mine:
             return text
-        files = measures.files_of(mine, self.bench.own)
+        files = measures.files_of(mine, self.bench.plugins)
         return f"{text} {fingerprint.of_closure(files, fingerprint.HANDLING)}"
 
     def pages(self) -> list[str]:
@@ -403,7 +403,7 @@ class Graph:
     def results(self) -> list[str]:
         """All tables and runs: named as targets, they are made again when they are deleted."""
         targets = self.bench.targets().values()
-        runs = dict.fromkeys(run for target in targets for run in target.awaited)
+        runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
 
 
@@ -422,9 +422,9 @@ def _given(spec: RunSpec) -> Iterator[str]:
     for source in spec.given.values():
         match source:
             case RunSpec():
-                folder = Run(source.setting.name, source.method, source.seed).folder
+                folder = RunKey(source.setting.name, source.method, source.seed).folder
                 yield from (str(folder / name) for name in ("manifest.json", "model.safetensors"))
-            case DataSpec():
+            case ResolvedData():
                 yield f"results/data/{source.dataset}/meta.json"
 
 

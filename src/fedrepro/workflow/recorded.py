@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.run import fingerprint
 from fedrepro.run.integrity import WRITTEN
@@ -26,7 +26,7 @@ OUTPUTS = ("manifest.json", *WRITTEN, "timing.json")  # of rule run
 PARAMS_FROM = 6  # the first format of records that has all parameters
 
 
-def reasons(bench: Workbench, run: Run) -> list[str]:
+def reasons(bench: Workbench, run: RunKey) -> list[str]:
     """What Snakemake would give as reasons, in words; nothing if it would leave the run alone.
 
     Raises:
@@ -43,7 +43,7 @@ def reasons(bench: Workbench, run: Run) -> list[str]:
     if any(_file_of(root / BEGUN, path).exists() for path in outputs):
         return ["a job that made it was begun and did not end, as far as Snakemake knows"]
     wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
-    inputs = [*graph.inputs_of_run(wildcards), *graph.trunk_of_run(wildcards)]
+    inputs = [*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)]
     records = [_read(_file_of(root / RECORDS, path)) for path in outputs]
     oldest = min((root / path).stat().st_mtime_ns for path in outputs)
     newer = [
@@ -56,13 +56,13 @@ def reasons(bench: Workbench, run: Run) -> list[str]:
     return newer or list(_changes(bench, run, inputs, records))
 
 
-def has_records(root: Path, run: Run) -> bool:
+def has_records(root: Path, run: RunKey) -> bool:
     """Whether Snakemake knows how the run was made; else only files and their times count."""
     return all(_read(_file_of(root / RECORDS, run.folder / name)) for name in OUTPUTS)
 
 
 def _changes(
-    bench: Workbench, run: Run, inputs: list[str], records: list[dict[str, Any]]
+    bench: Workbench, run: RunKey, inputs: list[str], records: list[dict[str, Any]]
 ) -> Iterator[str]:
     """What is other than recorded, if every output has a record."""
     if not all(records):

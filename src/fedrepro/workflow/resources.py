@@ -26,20 +26,20 @@ DOUBLED = ("mem_mb", "runtime")  # with each further try
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ResourceEstimate:
     """What to ask for a run: megabytes and minutes, margins included."""
 
     mem_mb: int
     runtime: int
 
     @classmethod
-    def of(cls, memory: float, seconds: float) -> "Estimate":
+    def of(cls, memory: float, seconds: float) -> "ResourceEstimate":
         """Of bytes and seconds as a plan has them."""
         megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
         return cls(round(megabytes), round(seconds / 60 * TIME_MARGIN) + TIME_MORE)
 
 
-def read_estimates(root: Path, config: Config) -> dict[str, Estimate]:
+def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
     """What plans have found so far with a configuration's device, by the hash of a description.
 
     Raises:
@@ -50,7 +50,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, Estimate]:
         if found["execution"] != _execution(config):
             return {}
         return {
-            digest: Estimate(int(each["mem_mb"]), int(each["runtime"]))
+            digest: ResourceEstimate(int(each["mem_mb"]), int(each["runtime"]))
             for digest, each in found["runs"].items()
         }
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, Estimate]:
         raise UserError(f"{ESTIMATES}: damaged: {error}: {wanted}") from None
 
 
-def save_estimates(root: Path, config: Config, runs: Mapping[str, Estimate]) -> None:
+def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstimate]) -> None:
     """Write :data:`ESTIMATES`, where those of other runs stay.
 
     Raises:

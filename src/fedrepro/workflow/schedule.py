@@ -4,30 +4,30 @@ from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
 from heapq import heapify, heappop, heappush
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 
 
 def makespan(
-    seconds: Mapping[Run, float], after: Mapping[Run, Collection[Run]], at_once: int
+    seconds: Mapping[RunKey, float], after: Mapping[RunKey, Collection[RunKey]], at_once: int
 ) -> float:
     """When all jobs are over, if of those that can begin the one with the longest way to go does.
 
     Args:
         seconds: of each job. after: those that each waits for, which are among them.
     """
-    followers: dict[Run, list[Run]] = {run: [] for run in seconds}
+    followers: dict[RunKey, list[RunKey]] = {run: [] for run in seconds}
     for run, firsts in after.items():
         for first in firsts:
             followers[first].append(run)
     order = tuple(TopologicalSorter(after).static_order())
-    ahead: dict[Run, float] = {}
+    ahead: dict[RunKey, float] = {}
     for run in reversed(order):
         ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
     waits = {run: len(after[run]) for run in seconds}
     number = {run: place for place, run in enumerate(order)}  # between equals
     ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
     heapify(ready)
-    running: list[tuple[float, int, Run]] = []
+    running: list[tuple[float, int, RunKey]] = []
     now = 0.0
     while ready or running:
         while ready and len(running) < at_once:

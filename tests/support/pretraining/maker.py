@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Product
+from fedrepro.engine.method import Artifact, Method
 from fedrepro.engine.tree import Tree
 
 
@@ -22,21 +22,23 @@ class Maker(Method):
 
     critic_steps: int = 2
 
-    def draw(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         return {"noise": torch.randn(steps, generator=rng)}
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        away = ctx.net(theta, batch["x"]) - batch["noise"]
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        away = ctx.net(params, batch["x"]) - batch["noise"]
         return self.critic_steps * away.square().mean()
 
-    def product(self, ctx: Context, server: Tree) -> Product:
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
         head = {
             name.removeprefix("head."): leaf
             for name, leaf in ctx.net.head(server["params"]).items()
         }
-        return Product(head, part="head", about={"latent": 4})
+        return Artifact(head, part="head", about={"latent": 4})
 
-    def numbers(self, ctx: Context, server: Tree) -> Mapping[str, float]:
+    def metrics(self, ctx: Context, server: Tree) -> Mapping[str, float]:
         return {"size": float(tree.square_norm(server["params"]))}
 
     def images(self, ctx: Context, server: Tree) -> Tensor:

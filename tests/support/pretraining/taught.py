@@ -26,22 +26,22 @@ class Labelled(NamedTuple):
 class Taught(Method):
     """Distillation of sorts."""
 
-    needs: ClassVar[tuple[str, ...]] = ("unlabelled", "judges")
+    requires: ClassVar[tuple[str, ...]] = ("unlabelled", "judges")
 
     server_epochs: int = 1
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        given, judges = ctx.given["unlabelled"], ctx.given["judges"]
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        given, judges = ctx.artifacts["unlabelled"], ctx.artifacts["judges"]
         x = given.inputs(torch.arange(len(given)))
         assert x.min() >= -1 and x.max() <= 1 and x.min() < 0
         total = torch.zeros(len(x), len(server["params"]["head.bias"]))
         for place, client in enumerate(ctx.cohort.tolist()):
-            ended = ctx.net.predict(self.ended(ctx, server, reports, place), x)
+            ended = ctx.net.predict(self.client_model(ctx, server, updates, place), x)
             total += weights[place] * ended
             assert judges.net is not None
             total += 0.01 * judges.net.predict(tree.take(judges.tensors, client), x)
-        moved = super().step(ctx, server, reports, weights)
+        moved = super().server_update(ctx, server, updates, weights)
         orders = shuffle(torch.arange(len(x)), self.server_epochs, ctx.stream("distil"))
         steps = Steps(Labelled(x, total.softmax(1)), orders, 16, {})
-        theta, _ = descend(ctx, self.gradient, {}, {}, moved["params"], steps)
-        return {**moved, "params": theta}
+        params, _ = descend(ctx, self.gradient, {}, {}, moved["params"], steps)
+        return {**moved, "params": params}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import SAMPLES, Method, Product
+from fedrepro.engine.method import SAMPLES, Artifact, Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
@@ -22,24 +22,26 @@ class Painter(Method):
     per_class: int = 5
     noise: float = 0.1
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         assert isinstance(steps, Steps)
         batches = list(steps)
         x, y = (torch.cat([each[name] for each in batches]) for name in ("x", "y"))
-        chosen = torch.nn.functional.one_hot(y, ctx.net.outputs(sent["params"])).to(x.dtype)
+        chosen = torch.nn.functional.one_hot(y, ctx.net.outputs(message["params"])).to(x.dtype)
         sums = torch.einsum("nk,n...->k...", chosen, x)
-        still = tree.apply(torch.zeros_like, sent["params"])
-        return {"delta": still, "sums": sums, "counts": chosen.sum(0)}, own
+        still = tree.apply(torch.zeros_like, message["params"])
+        return {"delta": still, "sums": sums, "counts": chosen.sum(0)}, client_state
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
-        counts = reports["counts"].sum(0).clamp(min=1).view(-1, 1, 1, 1)
-        means = (reports["sums"].sum(0) / counts).repeat_interleave(self.per_class, 0)
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        counts = updates["counts"].sum(0).clamp(min=1).view(-1, 1, 1, 1)
+        means = (updates["sums"].sum(0) / counts).repeat_interleave(self.per_class, 0)
         noise = torch.randn(means.shape, generator=ctx.stream("paint"))
         return {**server, "images": (means + self.noise * noise).clamp(0, 1)}
 
-    def product(self, ctx: Context, server: Tree) -> Product:
+    def artifact(self, ctx: Context, server: Tree) -> Artifact:
         labels = torch.arange(len(server["images"])) // self.per_class
-        return Product({"x": server["images"], "y": labels}, part=SAMPLES)
+        return Artifact({"x": server["images"], "y": labels}, part=SAMPLES)
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
         images: Tensor = server["images"]

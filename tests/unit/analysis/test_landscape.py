@@ -27,7 +27,7 @@ from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.engine.tree import Tree
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 from support.places import ROOT
@@ -142,10 +142,10 @@ def test_models_that_span_no_landscape() -> None:
 def test_scorer_is_evaluation(name: str) -> None:
     shape = (3, 28, 28) if name == "ima_digits_cnn" else (1, 28, 28)
     net = Net(models.build(name, shape, 10))
-    theta, rng = net.init(stream(1, "init")), stream(1, "samples")
+    params, rng = net.init(stream(1, "init")), stream(1, "samples")
     x, y = torch.randn(130, *shape, generator=rng), torch.randint(10, (130,), generator=rng)
-    loss, accuracy = scorer(net, CLASSIFICATION, x, y)(theta)
-    found = evaluate(net, CLASSIFICATION, theta, lambda a, b: (x[a:b], y[a:b]), 130)
+    loss, accuracy = scorer(net, CLASSIFICATION, x, y)(params)
+    found = evaluate(net, CLASSIFICATION, params, lambda a, b: (x[a:b], y[a:b]), 130)
     assert (loss, accuracy) == pytest.approx((found.loss, found.accuracy), rel=1e-6)
     assert net.module.training
 

@@ -18,7 +18,7 @@ from fedrepro.analysis import judging, quality
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Judge
-from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.engine.tree import Tree
 from fedrepro.models import inception
 from fedrepro.report.cells import tables
@@ -97,10 +97,10 @@ def test_the_attack_knows_copies_and_guesses_else() -> None:
     assert quality.membership(members[:5], others, others) == 0.5
 
 
-def two_blobs(samples: int = 40) -> Samples:
+def two_blobs(samples: int = 40) -> TensorSamples:
     y = torch.arange(samples) % 2
     x = (2.0 * y - 1).view(-1, 1, 1, 1) + torch.zeros(samples, 1, 2, 2)
-    return Samples(x, y, Scaling(None, None))
+    return TensorSamples(x, y, Scaling(None, None))
 
 
 def test_a_classifier_is_trained_until_it_has_converged() -> None:
@@ -113,14 +113,14 @@ def test_a_classifier_is_trained_until_it_has_converged() -> None:
     assert (once.epochs, once.converged) == (1, False) and once.loss > trained.loss
     again = judging.train(samples, 2, judge, 0, 1)
     assert again.loss == once.loss != judging.train(samples, 2, judge, 1, 1).loss
-    none = Samples(samples.x[:0], samples.y[:0], samples.scaling)
+    none = TensorSamples(samples.x[:0], samples.y[:0], samples.scaling)
     assert math.isnan(judging.accuracy(trained.module, none))
 
 
 def test_or_until_the_loss_falls_no_more() -> None:
     """Labels that nothing tells apart: the loss stays near log 2."""
     samples = two_blobs()
-    blurred = Samples(torch.zeros_like(samples.x), samples.y, samples.scaling)
+    blurred = TensorSamples(torch.zeros_like(samples.x), samples.y, samples.scaling)
     trained = judging.train(blurred, 2, Judge(model="logistic", lr=0.01), 0, 300)
     assert trained.converged and judging.PATIENCE < trained.epochs < 300
     assert trained.loss == pytest.approx(math.log(2), rel=0.01)

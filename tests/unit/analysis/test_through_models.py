@@ -14,11 +14,11 @@ from fedrepro.analysis.kept_models import open_kept
 from fedrepro.analysis.landscape import scorer
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
 from fedrepro.engine.task import CLASSIFICATION
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.rng import stream
 from support.places import ROOT
@@ -93,7 +93,7 @@ def test_a_plane_goes_through_its_models(bench: Path) -> None:
     assert names == ["global, round 2", "global, round 3", "global, round 4", "mean"]
     assert [len(row) for row in found["loss"]] == [5] * 5 and found["samples"] == 300
     assert found["precision"] == "float32"
-    run = open_kept(load(bench), Run("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     context = run.plan.federation.context
     score = scorer(context.net, context.task, *run.samples(300))
     globals_ = [run.model(word).params for word in ("2", "3", "4")]
@@ -116,7 +116,7 @@ def test_clients_of_a_round_are_averaged_by_their_samples(bench: Path) -> None:
     names = [mark["name"] for mark in found["marks"]]
     assert names == ["client 0", "client 1", "client 4", "average", "global, round 4"]
     assert found["marks"][4]["away"] > 1e-2
-    run = open_kept(load(bench), Run("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     every, server = run.model("4.average").params, run.model("4").params
     for name, leaf in server.items():
         torch.testing.assert_close(every[name], leaf)
@@ -205,7 +205,7 @@ def test_decomposition_of_two_runs(bench: Path) -> None:
     terms = ("train_bias", "heterogeneous_bias", "variance", "covariance", "locality")
     assert math.fsum(last[term] for term in terms) == pytest.approx(last["loss"], abs=1e-10)
     assert last["loss"] - last["ensemble_loss"] == pytest.approx(last["locality"], abs=1e-12)
-    run = open_kept(load(bench), Run("superfed/kept", "fedavg", 1))
+    run = open_kept(load(bench), RunKey("superfed/kept", "fedavg", 1))
     x, y = run.samples(1000)
     losses = []
     for seed in (1, 2):
@@ -273,8 +273,8 @@ def test_disk_use_is_said_before_a_run(
 def test_a_landscape_in_bfloat16_is_nearly_the_same(name: str) -> None:
     shape = (3, 28, 28) if name == "ima_digits_cnn" else (1, 28, 28)
     net = Net(models.build(name, shape, 10))
-    theta, rng = net.init(stream(1, "init")), stream(1, "samples")
+    params, rng = net.init(stream(1, "init")), stream(1, "samples")
     x, y = torch.randn(50, *shape, generator=rng), torch.randint(10, (50,), generator=rng)
-    exact, _ = scorer(net, CLASSIFICATION, x, y)(theta)
-    rough, _ = scorer(net, CLASSIFICATION, x, y, bfloat16=True)(theta)
+    exact, _ = scorer(net, CLASSIFICATION, x, y)(params)
+    rough, _ = scorer(net, CLASSIFICATION, x, y, bfloat16=True)(params)
     assert rough != exact and rough == pytest.approx(exact, rel=5e-3)

@@ -8,14 +8,14 @@ import pytest
 
 from fedrepro.cli import main as cli
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import landed_folder
+from fedrepro.run.results import reference_folder
 from fedrepro.support.files import sha256_of
 from support.report_world import make_system, write_run
 
-RUN = Run("fedgo/digits-demo", "fedavg", 1)
-PROX = Run("fedgo/digits-demo", "fedprox", 1)
+RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
+PROX = RunKey("fedgo/digits-demo", "fedprox", 1)
 WHY = ("why", RUN.setting, RUN.method, "--seed", "1")
 
 
@@ -65,9 +65,9 @@ def test_a_run_against_today(bench: Workbench, capsys: pytest.CaptureFixture[str
 def test_a_reference_result_is_taken_where_there_is_no_other(
     bench: Workbench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(bench, RUN, [0.5, 0.75], landed=True)
+    write_run(bench, RUN, [0.5, 0.75], reference=True)
     text = said(capsys)
-    assert f"From {landed_folder(RUN)}/manifest.json, a reference result, to today:" in text
+    assert f"From {reference_folder(RUN)}/manifest.json, a reference result, to today:" in text
     assert "its files are not recorded by" in text
 
 
@@ -89,8 +89,8 @@ def test_a_run_against_its_own_reference_result(
     bench: Workbench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_run(bench, RUN, [0.5, 0.75])
-    write_run(bench, RUN, [0.5, 0.75], landed=True)
-    lines = said(capsys, "--other", str(landed_folder(RUN))).splitlines()
+    write_run(bench, RUN, [0.5, 0.75], reference=True)
+    lines = said(capsys, "--other", str(reference_folder(RUN))).splitlines()
     assert lines[2:] == ["rounds", "  all 2 recorded rounds are equal"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import Printed
@@ -131,7 +131,7 @@ def test_runs_and_tables_know_their_files(bench: Workbench) -> None:
     table = bench.table("ima", "table_1", "demo")
     assert table.path == Path("results/tables/demo/ima/table_1.json")
     assert table.page == Path("reports/site/ima/table_1.html")
-    run = Run("ima/fmnist-shards2", "ima+fedavg", 1)
+    run = RunKey("ima/fmnist-shards2", "ima+fedavg", 1)
     assert run.folder == Path("results/runs/ima/fmnist-shards2/ima+fedavg/seed1")
     partition = bench.setting("ima/fmnist-shards2").partition_path(2)
     assert partition == Path("results/partitions/fmnist/shards-clients100-classes2/seed2.npz")

@@ -11,7 +11,7 @@ from fedrepro.check.world import federation
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.schemes import Dirichlet
 from fedrepro.engine.round import choose_cohort
@@ -23,8 +23,8 @@ from fedrepro.run.assembly import schedule
 from fedrepro.run.rates import Rates
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
-from fedrepro.workflow.bill import Bill
-from fedrepro.workflow.cost import Prices
+from fedrepro.workflow.cost import CostModel
+from fedrepro.workflow.estimate import CostEstimate
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
@@ -94,29 +94,31 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     bench = replace(bench, root=tmp_path)
-    run = Run("superfed/cifar10_jpeg-500@released", "fedavg", 1)
+    run = RunKey("superfed/cifar10_jpeg-500@released", "fedavg", 1)
     table = bench.table("superfed", "table_2_3_released", "paper")
-    left_out = {*table.runs} - {*table.awaited}
+    left_out = {*table.runs} - {*table.required}
     assert run in left_out and {each.setting for each in left_out} == {run.setting}
     cells = compute(bench, table, published.load(ROOT)).cells
-    standing_in = [cell for cell in cells if cell.stands_in_for]
+    standing_in = [cell for cell in cells if cell.surrogate_for]
     assert len(standing_in) == len(table.table.columns)
-    assert {cell.stands_in_for for cell in standing_in} == {"cifar10_28"}
+    assert {cell.surrogate_for for cell in standing_in} == {"cifar10_28"}
     assert {cell.paper.hole for cell in standing_in} == {"its data are not there"}
-    prices = Prices(bench, [table])
-    assert prices.absent == {"cifar10_jpeg_28": len(left_out)}
-    assert prices.runs and not left_out.intersection(prices.runs)
-    assert Bill(prices).lines(prices.costs(Rates({})))[0].runs == len(table.awaited)
+    cost_model = CostModel(bench, [table])
+    assert cost_model.absent == {"cifar10_jpeg_28": len(left_out)}
+    assert cost_model.runs and not left_out.intersection(cost_model.runs)
+    assert CostEstimate(cost_model).lines(cost_model.costs(Rates({})))[0].runs == len(
+        table.required
+    )
     judged = bench.table("fedevg", "table_4_3", "paper")
-    nowhere = replace(judged, cells=tuple(replace(each, awaited=False) for each in judged.cells))
+    nowhere = replace(judged, cells=tuple(replace(each, required=False) for each in judged.cells))
     assert judged.analyses and not nowhere.analyses
     # Prepared, and the file moved away since: to prepare it again would fail.
     Path("results/data/cifar10_jpeg_28").mkdir(parents=True)
     Path("results/data/cifar10_jpeg_28/meta.json").touch()
-    assert run not in bench.table("superfed", "table_2_3_released", "paper").awaited
+    assert run not in bench.table("superfed", "table_2_3_released", "paper").required
     Path("data").mkdir()
     Path("data/cifar10_jpeg.parquet").touch()
-    assert run in bench.table("superfed", "table_2_3_released", "paper").awaited
+    assert run in bench.table("superfed", "table_2_3_released", "paper").required
 
 
 def test_what_stands_in_is_no_released_reading_of_a_printed_cell(
@@ -124,7 +126,7 @@ def test_what_stands_in_is_no_released_reading_of_a_printed_cell(
 ) -> None:
     bench = replace(bench, root=tmp_path)
     papers = published.load(ROOT)
-    entry = bench.datasets["mnist"].model_copy(update={"stands_in_for": "fmnist"})
+    entry = bench.datasets["mnist"].model_copy(update={"surrogate_for": "fmnist"})
     marked = replace(bench, datasets={**bench.datasets, "mnist": entry})
     for each, cells in ((bench, 66), (marked, 33)):
         table = compute(each, each.table("superfed", "table_2_3_released", "paper"), papers)

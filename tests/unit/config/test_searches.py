@@ -51,7 +51,7 @@ def test_another_grid_makes_no_run_again(tmp_path: Path) -> None:
             found[run.method, str(run.seed)] = (
                 graph.run_definition(cards),
                 graph.inputs_of_run(cards),
-                graph.trunk_of_run(cards),
+                graph.parent_of_run(cards),
                 graph.run_code(cards),
             )
         return found

@@ -6,13 +6,13 @@ import pytest
 
 from fedrepro.cli import run as command
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.support.errors import UserError
 
 SETTING = "ima/fmnist-shards2-demo"
 
 
-def requested(*arguments: str) -> tuple[Run, RunSpec]:
+def requested(*arguments: str) -> tuple[RunKey, RunSpec]:
     parser = argparse.ArgumentParser()
     command.add_run(parser)
     workbench, run = command.requested(parser.parse_args([SETTING, *arguments, "--seed", "1"]))

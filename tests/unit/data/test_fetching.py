@@ -363,8 +363,8 @@ def test_the_examples_in_the_documentation_are_valid(tmp_path: Path) -> None:
         ),
         (
             "datasets: {a: {kind: tabular_csv, title: t, licence: l, citation: c, path: x, "
-            "label: y, stands_in_for: b}}",
-            "datasets.a.stands_in_for: 'b': expected another data set",
+            "label: y, surrogate_for: b}}",
+            "datasets.a.surrogate_for: 'b': expected another data set",
         ),
     ],
 )

@@ -217,7 +217,7 @@ def test_pachinko_has_the_shares_that_its_alphas_give() -> None:
     labels, superclasses = classes_of_five(40_000)
     spec = Pachinko(scheme="pachinko", clients=400)
     coarse, fine = [], []
-    for own in spec.deal(labels, superclasses, RandomState(1))[:60]:
+    for own in spec.assign(labels, superclasses, RandomState(1))[:60]:
         shares = np.bincount(superclasses[own], minlength=20) / len(own)
         coarse.append((shares**2).sum())
         largest = labels[own][superclasses[own] == shares.argmax()] % 5

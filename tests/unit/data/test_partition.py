@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.random import RandomState
 from pydantic import TypeAdapter
 
-from fedrepro.data.partition import dealing as module
-from fedrepro.data.partition.dealing import stratified_choice
+from fedrepro.data.partition import assigning as module
+from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.support.errors import UserError
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedrepro.data.tensors.samples import Samples, Scaling
+from fedrepro.data.tensors.samples import Scaling, TensorSamples
 from fedrepro.support.errors import UserError
 from support import tiny_run
 
@@ -16,7 +16,7 @@ from support import tiny_run
 def test_scaling_goes_there_and_back(kind: str | None, least: float, most: float) -> None:
     data = tiny_run.dataset()
     scaling = Scaling.of(data, "cpu", kind)
-    samples = Samples.of(data.train, scaling, "cpu")
+    samples = TensorSamples.of(data.train, scaling, "cpu")
     inputs, _ = samples(0, 20)
     assert least <= inputs.min() and inputs.max() <= most
     assert np.array_equal(scaling.to_bytes(inputs).numpy(), data.train.x[:20])

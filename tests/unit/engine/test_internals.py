@@ -28,17 +28,17 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_gradients_are_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = stream(1, "internals")
-    theta = {"w": torch.randn(5, 3, generator=rng).requires_grad_(), "unused": torch.ones(2)}
-    theta["unused"].requires_grad_()
+    params = {"w": torch.randn(5, 3, generator=rng).requires_grad_(), "unused": torch.ones(2)}
+    params["unused"].requires_grad_()
     x = torch.randn(7, 5, generator=rng)
 
     def gradient() -> dict[str, Tensor]:
-        return differentiate(lambda theta: (x @ theta["w"]).tanh().square().sum(), theta)
+        return differentiate(lambda params: (x @ params["w"]).tanh().square().sum(), params)
 
     before = gradient()
     gone(monkeypatch)
     after = gradient()
-    assert all(torch.equal(before[name], after[name]) for name in theta)
+    assert all(torch.equal(before[name], after[name]) for name in params)
     assert before["w"].abs().sum() > 0 and not before["unused"].any()
 
 

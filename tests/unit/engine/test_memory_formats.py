@@ -12,7 +12,7 @@ from fedrepro.engine.executors import Parallel, eager
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.engine.round import Federation
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
 from fedrepro.run.assembly import laid_out
 from fedrepro.run.store import load_tree, save_tree
@@ -63,15 +63,15 @@ def test_initial_weights_are_the_same() -> None:
 def test_what_others_made_is_looked_at_in_the_same_format() -> None:
     """Teachers' weights, say; one input channel has strides of its own in either format."""
     net = Net(models.build("small_bn_cnn", (1, 14, 14), 3).to(memory_format=torch.channels_last))
-    theta, x = net.init(stream(1, "init")), torch.rand(4, 1, 14, 14)
+    params, x = net.init(stream(1, "init")), torch.rand(4, 1, 14, 14)
     formats = []
     hook = net.module.get_submodule("body")[0].register_forward_hook(  # type: ignore[index]
         lambda _, __, found: formats.append(found.is_contiguous(memory_format=torch.channels_last))
     )
-    found = net.predict(theta, x)
+    found = net.predict(params, x)
     hook.remove()
     assert formats == [True]
-    assert torch.equal(found, net.predict(net.bind(theta), x))
+    assert torch.equal(found, net.predict(net.bind(params), x))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "fedasam", "ditto", "ima+superfed_mm"])
@@ -79,10 +79,10 @@ def test_what_others_made_is_looked_at_in_the_same_format() -> None:
 def test_it_learns_the_same(name: str, optimizer: Optimizer) -> None:
     expected, theirs, _ = play(convolving(name, module(), optimizer), until=2)
     turned = module().to(memory_format=torch.channels_last)
-    found, owns, _ = play(convolving(name, turned, optimizer), until=2)
+    found, client_states, _ = play(convolving(name, turned, optimizer), until=2)
     assert_close(found, expected)
-    assert_close(dict(owns.known), dict(theirs.known))
-    assert all(leaf.is_contiguous() for leaf in tree.leaves(dict(owns.known)))
+    assert_close(dict(client_states.known), dict(theirs.known))
+    assert all(leaf.is_contiguous() for leaf in tree.leaves(dict(client_states.known)))
     assert all(leaf.is_contiguous() for leaf in tree.leaves(found))
 
 
@@ -102,14 +102,14 @@ def test_neither_processes_nor_a_file_between_rounds_change_a_bit(name: str, tmp
     # In float32, which has convolutions of its own for each format.
     turned = module(torch.float32).to(memory_format=torch.channels_last)
     world = convolving(name, turned)
-    server, owns, _ = play(world, until=3)
-    dealt, dealt_owns, _ = play(replace(world, execute=Parallel(2)), until=3)
-    assert_close(dealt, server, 0)
-    assert_close(dict(dealt_owns.known), dict(owns.known), 0)
+    server, client_states, _ = play(world, until=3)
+    distributed, dealt_states, _ = play(replace(world, execute=Parallel(2)), until=3)
+    assert_close(distributed, server, 0)
+    assert_close(dict(dealt_states.known), dict(client_states.known), 0)
     half, known, done = play(world, until=1)
     save_tree(tmp_path / "server", half)
-    for client, own in known.known.items():
-        save_tree(tmp_path / "own", own)
+    for client, client_state in known.known.items():
+        save_tree(tmp_path / "own", client_state)
         known.known[client] = load_tree(tmp_path / "own")[0]
     resumed, _, _ = play(world, until=3, state=(load_tree(tmp_path / "server")[0], known, done))
     assert_close(resumed, server, 0)
@@ -117,17 +117,17 @@ def test_neither_processes_nor_a_file_between_rounds_change_a_bit(name: str, tmp
 
 def test_bfloat16_is_for_training_passes_only() -> None:
     net, exact = Net(module(torch.float32), torch.bfloat16), Net(module(torch.float32))
-    theta = exact.init(stream(1, "init"))
+    params = exact.init(stream(1, "init"))
     x = torch.rand(4, *SHAPE, generator=stream(1, "x"))
     for bound in (False, True):
-        low, high = (each(each.bind(theta) if bound else theta, x) for each in (net, exact))
+        low, high = (each(each.bind(params) if bound else params, x) for each in (net, exact))
         assert low.dtype == torch.float32
         # 8 bits of precision.
         assert 1e-5 < float(((low - high).abs().max() / high.abs().max()).detach()) < 0.03
-    features, outputs = net.features_and_output(theta, x)
+    features, outputs = net.features_and_output(params, x)
     assert features.dtype == outputs.dtype == torch.float32
-    assert not torch.equal(features, exact.features(theta, x))
-    assert torch.equal(net.predict(theta, x), exact.predict(theta, x))
+    assert not torch.equal(features, exact.features(params, x))
+    assert torch.equal(net.predict(params, x), exact.predict(params, x))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "superfed_mm"])
@@ -136,8 +136,8 @@ def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     net = Net(module(torch.float32).to(memory_format=torch.channels_last), torch.bfloat16)
     low = replace(world, context=replace(world.context, net=net))
     server, _, _ = play(low, until=2)
-    dealt, _, _ = play(replace(low, execute=Parallel(2)), until=2)
-    assert_close(dealt, server, 0)
+    distributed, _, _ = play(replace(low, execute=Parallel(2)), until=2)
+    assert_close(distributed, server, 0)
     assert all(leaf.dtype != torch.bfloat16 for leaf in tree.leaves(server))
     other, _, _ = play(world, until=2)
     assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])

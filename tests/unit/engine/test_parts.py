@@ -21,7 +21,7 @@ from fedrepro.engine.optim import sgd
 from fedrepro.engine.round import Federation, choose_cohort, context_of, steps_of
 from fedrepro.engine.steps import Steps, count, shuffle, side_by_side, some_epochs
 from fedrepro.engine.task import CLASSIFICATION
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
@@ -98,15 +98,15 @@ def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> No
         world = replace(federation(name, rounds=2), batch_size=11)
         world = replace(world, context=replace(world.context, net=batch_norm_net()))
         before, _, _ = play(world, until=0)
-        server, owns, _ = play(world)
+        server, client_states, _ = play(world)
         moved = {
             key for key in before["params"]
             if not torch.equal(before["params"][key], server["params"][key])
         }  # fmt: skip
         assert {"body.1.running_mean", "body.1.running_var", "body.1.weight"} <= moved
         assert "body.1.running_mean" not in server["optimizer"].get("m", {})
-        for own in owns.known.values():
-            assert "body.1.running_mean" not in own.get("c", {})
+        for client_state in client_states.known.values():
+            assert "body.1.running_mean" not in client_state.get("c", {})
 
 
 def test_running_statistics_cannot_be_stacked() -> None:
@@ -122,13 +122,13 @@ def test_a_net_bound_to_its_module_is_not_disturbed_by_other_trees() -> None:
     """A method may hand the net another tree than the one that is being moved."""
     world = federation()
     net = world.context.net
-    theta = play(world, until=0)[0]["params"]
+    params = play(world, until=0)[0]["params"]
     x = torch.ones(1, 6, dtype=torch.float64)
-    bound = net.bind(theta)
+    bound = net.bind(params)
     expected = net(bound, x)
-    net(tree.scale(theta, 2.0), x)
+    net(tree.scale(params, 2.0), x)
     assert torch.equal(net(bound, x), expected)
-    assert not torch.equal(net(tree.scale(theta, 2.0), x), expected)
+    assert not torch.equal(net(tree.scale(params, 2.0), x), expected)
 
 
 def test_only_layers_that_leave_something_out_draw() -> None:
@@ -158,9 +158,9 @@ def test_scales_drawn_anew_have_a_variance_of_one() -> None:
 
 def test_leaves_of_another_network_are_refused() -> None:
     net = Net(nn.Linear(3, 2))
-    theta = net.init(stream(1, "init"))
-    net.refuse_others(theta, "a file")
-    stacked = tree.stack([theta, theta])
+    params = net.init(stream(1, "init"))
+    net.refuse_others(params, "a file")
+    stacked = tree.stack([params, params])
     net.refuse_others(stacked, "a file", each_client=True)
     with pytest.raises(UserError, match=r"a file: weight: .* expected \[2, 3\], its shape"):
         net.refuse_others(stacked, "a file")
@@ -193,22 +193,22 @@ def test_momentum_belongs_to_the_parameter_of_its_name(in_place: bool) -> None:
     net = Net(module)
     optimizer = sgd(0.9) if in_place else sgd(0.9)._replace(advance=None)
     ctx = Context(net=net, optimizer=optimizer, lr=0.1)
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
 
     def turned(what: tree.Tree) -> tree.Tree:
         return dict(reversed(what.items()))
 
-    def gradient(ctx: Context, sent, own, theta, batch):  # type: ignore[no-untyped-def]
-        return {name: leaf.detach() + len(name) for name, leaf in theta.items()}
+    def gradient(ctx: Context, message, client_state, params, batch):  # type: ignore[no-untyped-def]
+        return {name: leaf.detach() + len(name) for name, leaf in params.items()}
 
     def backwards(*arguments):  # type: ignore[no-untyped-def]
         return turned(gradient(*arguments))
 
     steps = federation_steps()
-    state = {"momentum": tree.apply(torch.randn_like, theta)}
-    one, after = descend(ctx, gradient, {}, {}, theta, steps, state)
+    state = {"momentum": tree.apply(torch.randn_like, params)}
+    one, after = descend(ctx, gradient, {}, {}, params, steps, state)
     other, state = descend(
-        ctx, backwards, {}, {}, turned(theta), steps, {"momentum": turned(state["momentum"])}
+        ctx, backwards, {}, {}, turned(params), steps, {"momentum": turned(state["momentum"])}
     )
     assert all(torch.equal(leaf, other[name]) for name, leaf in one.items())
     for name, leaf in after["momentum"].items():
@@ -225,7 +225,7 @@ def test_the_rate_of_clients_side_by_side_is_not_rounded() -> None:
     seen: list[tuple[torch.dtype, float]] = []
 
     class Looks(Method):
-        def gradient(self, ctx, sent, own, theta, batch):  # type: ignore[no-untyped-def]
+        def gradient(self, ctx, message, client_state, theta, batch):  # type: ignore[no-untyped-def]
             if isinstance(ctx.lr, Tensor):
                 seen.append((ctx.lr.dtype, float(ctx.lr)))
             return tree.apply(torch.ones_like, theta)
@@ -238,28 +238,28 @@ def test_the_rate_of_clients_side_by_side_is_not_rounded() -> None:
     params = {name: leaf.detach().clone() for name, leaf in module.named_parameters()}
     ctx = replace(context_of(world, 0, [0, 1]), net=net)
     steps = [steps_of(world, ctx, client) for client in (0, 1)]
-    reports, _ = eager(world.method, ctx, {"params": params}, [{}, {}], steps)
+    updates, _ = eager(world.method, ctx, {"params": params}, [{}, {}], steps)
     assert seen and set(seen) == {(torch.float64, 0.1)}
-    assert {leaf.dtype for leaf in tree.leaves(reports)} == {torch.float32}
+    assert {leaf.dtype for leaf in tree.leaves(updates)} == {torch.float32}
 
 
 def test_a_part_of_the_parameters_can_be_trained() -> None:
     """As FedRep does: the head first, the body as it was sent."""
     net = federation().context.net
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
     ctx = Context(net=net, optimizer=sgd(), lr=0.1)
 
-    def head_gradient(ctx: Context, sent, own, head, batch):  # type: ignore[no-untyped-def]
+    def head_gradient(ctx: Context, message, client_state, head, batch):  # type: ignore[no-untyped-def]
         from fedrepro.engine.net import differentiate
 
         return differentiate(
-            lambda head: ctx.task.loss(ctx.net({**sent, **head}, batch["x"]), batch), head
+            lambda head: ctx.task.loss(ctx.net({**message, **head}, batch["x"]), batch), head
         )
 
     steps = Steps(federation().clients.samples, [torch.arange(4)], 2, {})
-    moved, _ = descend(ctx, head_gradient, theta, {}, net.head(theta), steps)
+    moved, _ = descend(ctx, head_gradient, params, {}, net.head(params), steps)
     assert moved.keys() == {"head.weight", "head.bias"}
-    assert not torch.equal(moved["head.bias"], theta["head.bias"])
+    assert not torch.equal(moved["head.bias"], params["head.bias"])
 
 
 def test_executor_is_chosen_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,8 +377,8 @@ def test_methods_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "class Halved(Method):\n"
         '    """Halved: a method of one\'s own."""\n\n'
         "    share: float = 0.5\n\n"
-        "    def weigh(self, ctx, server, reports):\n"
-        "        weights, server = super().weigh(ctx, server, reports)\n"
+        "    def aggregation_weights(self, ctx, server, updates):\n"
+        "        weights, server = super().aggregation_weights(ctx, server, updates)\n"
         "        return weights * self.share, server\n"
     )
     monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
@@ -408,8 +408,8 @@ def test_gradient_is_that_of_autograd() -> None:
     bound = net.bind(net.init(stream(1, "init")))
     x, y = federation().clients.load(1)
 
-    def loss(theta: tree.Tree) -> Tensor:
-        return nn.functional.cross_entropy(net(theta, x), y)
+    def loss(params: tree.Tree) -> Tensor:
+        return nn.functional.cross_entropy(net(params, x), y)
 
     found = torch.autograd.grad(loss(bound), tree.leaves(bound))
     assert all(
@@ -421,8 +421,11 @@ def test_gradient_is_that_of_autograd() -> None:
 def test_gradient_of_what_the_loss_does_not_depend_on_is_zero() -> None:
     from fedrepro.engine.net import differentiate
 
-    theta = {"used": torch.ones(2, requires_grad=True), "unused": torch.ones(3, requires_grad=True)}
-    gradient = differentiate(lambda theta: theta["used"].sum(), theta)
+    params = {
+        "used": torch.ones(2, requires_grad=True),
+        "unused": torch.ones(3, requires_grad=True),
+    }
+    gradient = differentiate(lambda params: params["used"].sum(), params)
     assert torch.equal(gradient["unused"], torch.zeros(3))
     assert torch.equal(gradient["used"], torch.ones(2))
 

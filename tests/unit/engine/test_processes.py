@@ -13,7 +13,7 @@ import torch
 from fedrepro.check.world import federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, sequential
-from fedrepro.engine.processes import Stacked, deal
+from fedrepro.engine.processes import Stacked, distribute
 from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 from support.places import TESTS
@@ -28,7 +28,7 @@ def test_every_place_is_done_once_whoever_does_it(workers: int) -> None:
         counts.put(place, counts.tree[place] + torch.tensor([1.0, os.getpid()]))
 
     with counts:
-        deal(work, [3, 0, 1, 2, 6, 5, 4], workers)
+        distribute(work, [3, 0, 1, 2, 6, 5, 4], workers)
     assert counts.tree[:, 0].tolist() == [1.0] * 7
     assert counts.tree[3, 1] == torch.tensor(float(os.getpid()))
 
@@ -43,7 +43,7 @@ def test_trees_lie_as_they_came() -> None:
 
     stacked = Stacked(4)
     with stacked:
-        deal(lambda place: stacked.put(place, made(place)), [0, 1, 2, 3], 2)
+        distribute(lambda place: stacked.put(place, made(place)), [0, 1, 2, 3], 2)
     expected = tree.stack([made(place) for place in range(4)])
     for (name, leaf), (theirs, other) in zip(
         tree.named(stacked.tree), tree.named(expected), strict=True
@@ -54,10 +54,10 @@ def test_trees_lie_as_they_came() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "ima+superfed_mm", "aaggff_d+fedavg"])
 def test_the_number_of_workers_changes_no_bit(name: str, workers: int) -> None:
-    server, owns, _ = play(federation(name, execute=sequential))
-    dealt, dealt_owns, _ = play(federation(name, execute=Parallel(workers)))
-    assert_close(server, dealt, 0)
-    assert_close(dict(owns.known), dict(dealt_owns.known), 0)
+    server, client_states, _ = play(federation(name, execute=sequential))
+    distributed, dealt_states, _ = play(federation(name, execute=Parallel(workers)))
+    assert_close(server, distributed, 0)
+    assert_close(dict(client_states.known), dict(dealt_states.known), 0)
 
 
 def test_what_goes_wrong_elsewhere_is_raised_here() -> None:
@@ -69,7 +69,7 @@ def test_what_goes_wrong_elsewhere_is_raised_here() -> None:
         time.sleep(0.3)
 
     with pytest.raises(UserError, match="model: 'x': expected another"):
-        deal(refuse, range(50), 2)
+        distribute(refuse, range(50), 2)
 
     def fail(place: int) -> None:
         if os.getpid() != here:
@@ -77,7 +77,7 @@ def test_what_goes_wrong_elsewhere_is_raised_here() -> None:
         time.sleep(0.3)
 
     with pytest.raises(RuntimeError, match=r"(?s)in fail.*KeyError: 'missing'"):
-        deal(fail, range(50), 2)
+        distribute(fail, range(50), 2)
 
 
 def test_what_goes_wrong_here_leaves_no_process() -> None:
@@ -90,7 +90,7 @@ def test_what_goes_wrong_here_leaves_no_process() -> None:
 
     began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        deal(fail, range(3), 3)
+        distribute(fail, range(3), 3)
     assert time.perf_counter() - began < 10
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -105,7 +105,7 @@ def test_a_killed_worker_is_one_line() -> None:
         time.sleep(0.3)
 
     with pytest.raises(UserError, match=r"a worker process was killed \(SIGKILL\)"):
-        deal(die, range(4), 2)
+        distribute(die, range(4), 2)
 
 
 ORPHANED = """

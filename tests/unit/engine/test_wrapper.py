@@ -14,7 +14,7 @@ HOOKS = [
     for name, value in vars(Method).items()
     if inspect.isfunction(value)
     and not name.startswith("_")
-    and name not in ("layers", "begins_as", "taken_over")
+    and name not in ("layers", "shared_prefix", "from_parent")
 ]
 
 

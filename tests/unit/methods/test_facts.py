@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.methods import _facts
-from fedrepro.methods import _registry as registry
-from fedrepro.methods._facts import UNKNOWN, begins_as_inner, defaults_of, departures_of
-from fedrepro.support import own
+from fedrepro.methods import _facts, registry
+from fedrepro.methods._facts import UNKNOWN, defaults_of, departures_of, shares_prefix_with_inner
+from fedrepro.support import plugins
 from support.places import ROOT
 
 # A wrapper by another name, from another method; and a default that no YAML can say.
@@ -33,13 +32,13 @@ import json, sys
 from fedrepro.config.loading import load
 from fedrepro.methods import _facts
 bench = load()
-defaults = _facts.defaults_of("late", bench.own)
+defaults = _facts.defaults_of("late", bench.plugins)
 print(json.dumps({
-    "inner": _facts.begins_as_inner("late", bench.own),
+    "inner": _facts.begins_as_inner("late", bench.plugins),
     "fields": list(defaults),
     "share": defaults["share"],
     "odd": defaults["odd"] is _facts.UNKNOWN,
-    "needs": _facts.needs_of("fedgo", bench.own),
+    "needs": _facts.needs_of("fedgo", bench.plugins),
     "imported": "torch" in sys.modules,
 }))
 """
@@ -55,7 +54,7 @@ def workbench(tmp_path: Path) -> Path:
 
 
 def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    plain = {key: value for key, value in os.environ.items() if key != own.VARIABLE}
+    plain = {key: value for key, value in os.environ.items() if key != plugins.VARIABLE}
     return subprocess.run(
         [sys.executable, *arguments], cwd=root, env=plain, capture_output=True, text=True
     )
@@ -70,13 +69,13 @@ def said(root: Path) -> dict[str, object]:
 
 def test_what_classes_say() -> None:
     for name, part in registry.parts().items():
-        divergences = registry.describe(part)["divergences"]
-        released = {each["field"]: each["released"] for each in divergences}
+        deviations = registry.describe(part)["deviations"]
+        released = {each["field"]: each["released"] for each in deviations}
         known = registry.hyperparameters_of(part.cls)
         assert defaults_of(name) == known  # all of them plain
         assert defaults_of(name, released=True) == known | released
-        assert {*departures_of(name)} == {str(each["item"]) for each in divergences}
-        assert begins_as_inner(name) == (name == "ima")
+        assert {*departures_of(name)} == {str(each["item"]) for each in deviations}
+        assert shares_prefix_with_inner(name) == (name == "ima")
 
 
 def test_it_is_written_by_the_one_process_that_imports_them(workbench: Path) -> None:
@@ -88,7 +87,7 @@ def test_it_is_written_by_the_one_process_that_imports_them(workbench: Path) -> 
     assert read == asked
     assert read["inner"] is True and read["share"] == 0.25 and read["odd"] is True
     (workbench / "methods/late.py").write_text(LATE.replace("0.25", "0.5"))
-    assert not _facts.are_written(load(workbench).own)
+    assert not _facts.are_written(load(workbench).plugins)
     changed = said(workbench)
     assert changed["share"] == 0.5 and changed["imported"] is True
 
@@ -98,10 +97,10 @@ def test_what_is_damaged_is_as_if_it_were_not_there(workbench: Path, text: str) 
     path = workbench / _facts.WRITTEN
     path.parent.mkdir()
     path.write_text(text)
-    assert not _facts.are_written(load(workbench).own)
+    assert not _facts.are_written(load(workbench).plugins)
 
 
 def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
     bench = load(workbench)
-    assert begins_as_inner("late", bench.own)
-    assert defaults_of("late", bench.own)["odd"] is UNKNOWN
+    assert shares_prefix_with_inner("late", bench.plugins)
+    assert defaults_of("late", bench.plugins)["odd"] is UNKNOWN

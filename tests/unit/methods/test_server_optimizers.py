@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedrepro.engine.tree import Tree
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.methods.server.fedadagrad import FedAdagrad
 from fedrepro.methods.server.fedadam import FedAdam

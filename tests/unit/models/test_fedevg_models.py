@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedrepro.engine.net import Net
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.models.conditional import AcGan, ConditionalAutoencoder
 from fedrepro.papers.fedgo import counting
 from fedrepro.support.errors import UserError
@@ -46,9 +46,9 @@ def test_the_small_one_and_its_start() -> None:
     assert counting.parameters(net.module) == 20_842
     judge = models.build("fedevg_small_judge", (1, 28, 28), 10)
     assert counting.parameters(judge) == 20_842 - 2 * (16 + 32)
-    theta = net.init(stream(1, "init"))
-    assert (theta["head.bias"] == 0).all()
-    weight = theta["head.weight"]
+    params = net.init(stream(1, "init"))
+    assert (params["head.bias"] == 0).all()
+    weight = params["head.weight"]
     assert float(weight.std()) == pytest.approx((2 / sum(weight.shape)) ** 0.5, rel=0.05)
 
 

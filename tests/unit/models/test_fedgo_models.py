@@ -9,7 +9,7 @@ from torch import nn
 
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.net import Net
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.models.wgan_gp import Adversaries
 from fedrepro.papers.fedgo import counting
 from fedrepro.support.errors import UserError
@@ -89,11 +89,11 @@ def test_small_networks(name: str, shape: int, parameters: int) -> None:
 )
 def test_discriminators_give_one_number_between_0_and_1(name: str, shape: tuple[int, ...]) -> None:
     net = Net(models.build(name, shape, 1))
-    theta = net.init(stream(1, "init"))
-    given = net(theta, torch.randn(4, *shape, generator=stream(1, "x")))
+    params = net.init(stream(1, "init"))
+    given = net(params, torch.randn(4, *shape, generator=stream(1, "x")))
     assert given.shape == (4, 1)
     assert ((given > 0) & (given < 1)).all()
-    assert net.head(theta) and net.features(theta, torch.zeros(2, *shape)).shape[0] == 2
+    assert net.head(params) and net.features(params, torch.zeros(2, *shape)).shape[0] == 2
 
 
 @pytest.mark.parametrize("name", ["wgan_gp_resnet", "wgan_gp_small"])
@@ -101,8 +101,8 @@ def test_generators_make_images_of_the_critics_shape(name: str) -> None:
     shape = IMAGE if name.endswith("resnet") else (1, 28, 28)
     pair = models.build(name, shape, 1)
     assert isinstance(pair, Adversaries)
-    theta = Net(pair).init(stream(1, "init"))
-    pair.load_state_dict(theta, strict=False)
+    params = Net(pair).init(stream(1, "init"))
+    pair.load_state_dict(params, strict=False)
     images = pair.generator(torch.randn(3, pair.latent, generator=stream(1, "z")))
     assert images.shape == (3, *shape) and float(images.detach().abs().max()) <= 1
     assert pair(images).shape == (3, 1)
@@ -111,13 +111,13 @@ def test_generators_make_images_of_the_critics_shape(name: str) -> None:
 
 
 def test_discriminators_start_as_dcgan() -> None:
-    theta = Net(models.build("discriminator_cnn", IMAGE, 1)).init(stream(1, "init"))
-    weight, scale = theta["body.5.weight"], theta["body.6.weight"]
+    params = Net(models.build("discriminator_cnn", IMAGE, 1)).init(stream(1, "init"))
+    weight, scale = params["body.5.weight"], params["body.6.weight"]
     assert weight.shape == (256, 128, 4, 4) and scale.shape == (256,)
     assert float(weight.std()) == pytest.approx(0.02, rel=0.01)
     assert float(scale.std()) == pytest.approx(0.02, rel=0.25)
     assert float(scale.mean()) == pytest.approx(1, abs=0.01)
-    assert (theta["body.6.bias"] == 0).all()
+    assert (params["body.6.bias"] == 0).all()
 
 
 def test_transposed_convolutions_start_as_in_pytorch() -> None:

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save
 from torchvision.models import inception_v3
 
-from fedrepro.models._registry import LearnedWeights
 from fedrepro.models.inception import features, inception
+from fedrepro.models.registry import LearnedWeights
 from fedrepro.support.errors import UserError
 
 

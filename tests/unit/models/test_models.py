@@ -6,8 +6,8 @@ from torch import nn
 from torchvision.models import efficientnet_b0
 
 from fedrepro.engine.net import Net
-from fedrepro.models import _registry as models
 from fedrepro.models import pretrained
+from fedrepro.models import registry as models
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -40,11 +40,11 @@ def test_parameters(name: str, shape: tuple[int, ...], outputs: int, parameters:
     module = models.build(name, shape, outputs)
     assert sum(leaf.numel() for leaf in module.parameters()) == parameters
     net = Net(module)
-    theta = net.init(stream(1, "init"))
-    logits = net(theta, torch.zeros(2, *shape))
+    params = net.init(stream(1, "init"))
+    logits = net(params, torch.zeros(2, *shape))
     assert logits.shape == (2, outputs)
-    assert net.head(theta) and not net.head(theta).keys() & net.body(theta).keys()
-    assert net.features(theta, torch.zeros(2, *shape)).shape[0] == 2
+    assert net.head(params) and not net.head(params).keys() & net.body(params).keys()
+    assert net.features(params, torch.zeros(2, *shape)).shape[0] == 2
 
 
 def count(module: nn.Module) -> int:
@@ -62,11 +62,11 @@ def test_next_char_lstm() -> None:
     net = Net(models.build("next_char_lstm", (80,), 100))
     assert count(net.module) == 821_024
     letters = torch.arange(160, dtype=torch.int32).reshape(2, 80) % 100
-    theta = net.init(stream(1, "init"))
-    logits = net(theta, letters)
+    params = net.init(stream(1, "init"))
+    logits = net(params, letters)
     assert logits.shape == (2, 100)
     letters[:, 0] += 1  # the first letter reaches the last place
-    assert not torch.equal(net(theta, letters), logits)
+    assert not torch.equal(net(params, letters), logits)
 
 
 SUPERFED = {
@@ -83,20 +83,20 @@ SUPERFED = {
 def test_superfed_starts_xavier_normal_without_bias(name: str) -> None:
     """No two layers of equal shape are equal, as they are in the released code (item 28)."""
     net = Net(models.build(name, SUPERFED[name], 10))
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
     assert not list(net.module.buffers())
     for layer, module in net.module.named_modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             assert module.bias is None
-            weight = theta[f"{layer}.weight"]
+            weight = params[f"{layer}.weight"]
             field = weight[0, 0].numel()
             std = (2 / (field * (weight.shape[0] + weight.shape[1]))) ** 0.5
             # Six standard errors of a sample's standard deviation.
             rel = 6 / (2 * weight.numel()) ** 0.5
             assert float(weight.std()) == pytest.approx(std, rel=rel)
         elif isinstance(module, nn.BatchNorm2d):
-            assert (theta[f"{layer}.weight"] == 1).all() and (theta[f"{layer}.bias"] == 0).all()
-    drawn = [leaf for leaf in theta.values() if leaf.dim() > 1]
+            assert (params[f"{layer}.weight"] == 1).all() and (params[f"{layer}.bias"] == 0).all()
+    drawn = [leaf for leaf in params.values() if leaf.dim() > 1]
     assert not any(
         torch.equal(one, two)
         for place, one in enumerate(drawn)
@@ -114,12 +114,12 @@ def test_where_superfed_cuts_off_its_head() -> None:
 
 def test_batches_are_standardised_by_themselves_when_testing() -> None:
     net = Net(models.build("superfed_resnet9", (3, 28, 28), 10))
-    theta = net.init(stream(1, "init"))
+    params = net.init(stream(1, "init"))
     x = torch.randn(4, 3, 28, 28, generator=stream(1, "x"))
-    training = net(theta, x)
+    training = net(params, x)
     net.module.eval()
-    assert torch.equal(net(theta, x), training)
-    assert not torch.allclose(net(theta, x[:2]), training[:2], atol=1e-2)
+    assert torch.equal(net(params, x), training)
+    assert not torch.allclose(net(params, x[:2]), training[:2], atol=1e-2)
     assert net.mixes_samples and not Net(models.build("twonn", (1, 28, 28), 10)).mixes_samples
 
 
@@ -160,12 +160,12 @@ def test_learned_weights_are_kept_unless_redrawn() -> None:
     kept, redrawn = network(), network()
     redrawn.redrawn = True
     before = kept.head.weight.clone()
-    kept_theta, theta = (Net(each).init(stream(1, "init")) for each in (kept, redrawn))
-    assert (kept_theta["body.0.weight"] == 7).all()
-    assert not torch.equal(kept_theta["head.weight"], before)
-    assert (theta["body.1.weight"] == 7).all()  # no linear layer
-    assert float(theta["body.0.weight"].std()) == pytest.approx((2 / 90) ** 0.5, rel=0.05)
-    assert (theta["head.bias"] == 0).all()
+    kept_params, params = (Net(each).init(stream(1, "init")) for each in (kept, redrawn))
+    assert (kept_params["body.0.weight"] == 7).all()
+    assert not torch.equal(kept_params["head.weight"], before)
+    assert (params["body.1.weight"] == 7).all()  # no linear layer
+    assert float(params["body.0.weight"].std()) == pytest.approx((2 / 90) ** 0.5, rel=0.05)
+    assert (params["head.bias"] == 0).all()
 
 
 def test_every_model_names_an_existing_file() -> None:
@@ -174,11 +174,11 @@ def test_every_model_names_an_existing_file() -> None:
 
 def test_initial_weights_follow_pytorch() -> None:
     """U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases alike."""
-    theta = Net(models.build("twonn", (1, 28, 28), 10)).init(stream(1, "init"))
-    weight = theta["body.1.weight"]
+    params = Net(models.build("twonn", (1, 28, 28), 10)).init(stream(1, "init"))
+    weight = params["body.1.weight"]
     assert float(weight.abs().max()) <= 784**-0.5
     assert float(weight.std()) == pytest.approx(784**-0.5 / 3**0.5, rel=0.02)
-    assert float(theta["body.1.bias"].abs().max()) <= 784**-0.5
+    assert float(params["body.1.bias"].abs().max()) <= 784**-0.5
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from fedrepro.config.loading import load
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.dataset import Split
 from fedrepro.data.fetching.weights import FOLDER, fetch_weights, read_weights
-from fedrepro.models import _registry
-from fedrepro.models._registry import LearnedWeights
+from fedrepro.models import registry
+from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
 from fedrepro.run.assembly import Plan, make_plan
 from fedrepro.run.runner import data_of
@@ -119,7 +119,7 @@ def test_a_command_in_the_cache_folder_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run `fedrepro download efficientnet_b0`"):
         plan_with("efficientnet_b0", entry)
     with pytest.raises(UserError, match=r"weights\.efficientnet_b0: missing: expected an entry"):
-        _registry.build("efficientnet_b0", SHAPE, 8)
+        registry.build("efficientnet_b0", SHAPE, 8)
     assert not mark.exists()
 
 
@@ -192,7 +192,7 @@ def test_weights_are_fetched_and_checked(tmp_path: Path) -> None:
 
 def test_weights_are_part_of_what_a_run_is() -> None:
     bench = load(ROOT)
-    models_with = {name: model.weights for name, model in _registry.MODELS.items() if model.weights}
+    models_with = {name: model.weights for name, model in registry.MODELS.items() if model.weights}
     assert models_with == {
         "distilbert": "distilbert",
         "distilbert_redrawn": "distilbert",

@@ -38,7 +38,7 @@ def test_every_printed_cost_has_a_cell_and_the_other_way_round() -> None:
 
 
 # What our count and the printed one differ by, in parts of the latter; cost.py says why.
-APART = {
+INCOMPARABLE = {
     ("17", "(G3)+(D2)", "MFLOPs_client-side"): 0.006,
     ("17", "(G3)+(D2)", "MFLOPs_total"): 0.003,
     ("Section G", "ResNet-18 state_dict", "size_MB"): 0.53,  # A3: a slip, ResNet-50's
@@ -49,7 +49,7 @@ HOLES = {("DaFKD", "-"): ("client-side", "total"), ("FedGO", "(G2)+(D2)"): ("ser
 
 
 def test_printed_numbers() -> None:
-    """To all printed digits, but for those that ``APART`` and ``HOLES`` name."""
+    """To all printed digits, but for those that ``INCOMPARABLE`` and ``HOLES`` name."""
     numbers = printed("cells.csv", ("14", "17", "Section G", "Section G.2"))
     apart, holes = set(), []
     for key, text in numbers.items():
@@ -66,8 +66,8 @@ def test_printed_numbers() -> None:
             assert cell.value == theirs
         elif float(f"{cell.value:.3g}") != theirs:
             apart.add(place)
-            assert abs(cell.value / theirs - 1) < APART[place], place
-    assert apart == set(APART)
+            assert abs(cell.value / theirs - 1) < INCOMPARABLE[place], place
+    assert apart == set(INCOMPARABLE)
     assert sorted(holes) == sorted((*key, side) for key, sides in HOLES.items() for side in sides)
 
 

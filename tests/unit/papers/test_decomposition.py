@@ -13,9 +13,9 @@ from fedrepro.analysis.landscape import average_of
 from fedrepro.check.world import data, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import context_of, own_of, steps_of
+from fedrepro.engine.round import client_state_of, context_of, steps_of
 from fedrepro.engine.tree import Tree
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.papers.ima.decomposition import (
     covariances,
     decompose,
@@ -107,11 +107,11 @@ def trained() -> tuple[Net, list[list[Tree]], Tensor, Tensor, Tensor]:
         world = federation(seed=seed, cohort=6)
         server, owns, _ = play(world, until=2)
         ctx, method = context_of(world, 2, list(of)), world.method
-        sent = method.send(ctx, server)
+        sent = method.broadcast(ctx, server)
         found = []
         for client in of:
-            own = own_of(world, ctx, owns, client)
-            report, _ = method.local(ctx, sent, own, steps_of(world, ctx, client))
+            own = client_state_of(world, ctx, owns, client)
+            report, _ = method.client_update(ctx, sent, own, steps_of(world, ctx, client))
             found.append(tree.subtract(sent["params"], report["delta"]))
         repeats.append(found)
     sizes = torch.tensor([clients.sizes[client] for client in of], dtype=torch.float64)

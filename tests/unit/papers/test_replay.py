@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedrepro.cli.main import main
-from fedrepro.methods.deciding.rule import Observed
+from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.loss_log import read_log
 from fedrepro.papers.aaggff.replay import play, replay, rule_of
 from fedrepro.support.errors import UserError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import forest
@@ -20,8 +20,8 @@ SETTING = "ima/fmnist-shards2"
 def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> None:
     bench = load(make_world(tmp_path, rows=1, columns=2))
     for seed, ours, theirs in ((1, 0.80, 0.82), (2, 0.81, 0.84), (3, 0.82, 0.86)):
-        constant_run(bench, Run(SETTING, "fedavg", seed), ours)
-        constant_run(bench, Run(SETTING, "ima+fedavg", seed), theirs)
+        constant_run(bench, RunKey(SETTING, "fedavg", seed), ours)
+        constant_run(bench, RunKey(SETTING, "ima+fedavg", seed), theirs)
     target = bench.table("ima", "table_1", "demo")
     tables.write(bench, target, published.load(bench.root))
     table = read_table(bench.root, target)

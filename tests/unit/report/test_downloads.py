@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
@@ -35,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ComputedTable:
     """81.17 is printed for FedAvg, and ours is 81; nothing else was run."""
     bench = load(make_world(tmp_path_factory.mktemp("world"), rows=1, columns=2))
     papers, target = published.load(bench.root), bench.table("ima", "table_1", "demo")
-    constant_run(bench, Run("ima/fmnist-shards2", "fedavg", 1), 0.81)
+    constant_run(bench, RunKey("ima/fmnist-shards2", "fedavg", 1), 0.81)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
     folder = bench.root / "reports/site/ima"
@@ -76,7 +76,7 @@ def test_what_latex_and_spreadsheets_would_take_for_a_command(table: ComputedTab
 
 
 def test_every_paper_and_every_method_has_a_reference() -> None:
-    from fedrepro.methods import _registry as registry
+    from fedrepro.methods import registry
 
     references = load_references(ROOT)
     assert set(references.papers) == set(published.load(ROOT).systems)

@@ -16,7 +16,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.metrics import OverClients
 from fedrepro.config.settings import Setting, StepDecay
 from fedrepro.config.tables import Table
-from fedrepro.config.targets import ComputedTarget, Run
+from fedrepro.config.targets import ComputedTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.engine.metrics import auroc
@@ -169,7 +169,7 @@ def test_every_printed_cell_has_a_target(bench: Workbench, item: str, printed: i
 
 
 def test_measures_over_clients(tmp_path: Path) -> None:
-    run = Run("aaggff/heart", "fedavg", 2)
+    run = RunKey("aaggff/heart", "fedavg", 2)
     folder = tmp_path / run.folder
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text('{"status": "finished"}')

@@ -19,7 +19,7 @@ import yaml
 
 from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.regret_of_run import regret_as_json, regret_of
 from fedrepro.report import site
@@ -301,7 +301,7 @@ def test_pages_of_figures_are_whole(bench: Workbench) -> None:
     for run in target.runs:
         link = f"../runs/{run.setting}/{run.method}/seed{run.seed}.html"
         assert link in text and (bench.root / target.page.parent / link).exists()
-    start = bench.root / site.write_site(bench, papers, described_methods(bench.own), "demo")
+    start = bench.root / site.write_site(bench, papers, described_methods(bench.plugins), "demo")
     written = start.read_text(encoding="utf-8")
     assert '<a href="ima/figure_9.html">Figure 9</a>' in written
     assert "4 of 4 runs" in written and "1 of 6 runs" in written
@@ -348,7 +348,7 @@ def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:
 
 def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command writes is what was found, without NaN; a run that is not there is told."""
-    run = Run("aaggff/heart", "aaggff_s+fedavg", 1)
+    run = RunKey("aaggff/heart", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
     found, made = regret_of(read_run(tmp_path, run)), regret_as_json(tmp_path, run)
     assert found is not None
@@ -367,7 +367,7 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])
 def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
-    run = Run("aaggff/heart", composition, 1)
+    run = RunKey("aaggff/heart", composition, 1)
     share = 1.0 if "aaggff_s" in composition else 0.5
     carry_out(tmp_path / run.folder, run_spec(composition, participation=share))
     found = regret_of(read_run(tmp_path, run))
@@ -380,7 +380,7 @@ def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
 
 
 def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
-    run = Run("aaggff/heart", "aaggff_d", 1)
+    run = RunKey("aaggff/heart", "aaggff_d", 1)
     folder = tmp_path / run.folder
     carry_out(folder, run_spec("aaggff_d"))
     table = pd.read_parquet(folder / "decisions.parquet")
@@ -393,7 +393,7 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
 
 
 def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
-    run = Run("aaggff/heart", "term", 1)
+    run = RunKey("aaggff/heart", "term", 1)
     carry_out(tmp_path / run.folder, run_spec("term"))
     with pytest.raises(UserError, match="'term': expected one that decides by a rule with a bound"):
         regret_of(read_run(tmp_path, run))

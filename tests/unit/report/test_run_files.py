@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.pages import run_files
@@ -19,7 +19,7 @@ from fedrepro.report.papers import published
 from fedrepro.run.results import LOGS, read_run
 from support.report_world import make_system, write_run
 
-RUN = Run("fedgo/digits-demo", "fedavg", 1)
+RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -28,9 +28,9 @@ def bench(tmp_path: Path) -> Workbench:
     return load(make_system(tmp_path, "fedgo"))
 
 
-def page_of(bench: Workbench, landed: bool = False) -> tuple[Path, str]:
+def page_of(bench: Workbench, reference: bool = False) -> tuple[Path, str]:
     """A run's page, and its text."""
-    record = read_run(bench.root, RUN, landed)
+    record = read_run(bench.root, RUN, reference)
     site.write_runs(bench, published.load(bench.root), Renderer(bench.root), [record])
     path = bench.root / SITE / record.page
     return path, path.read_text(encoding="utf-8")
@@ -70,9 +70,9 @@ def test_a_page_links_to_copies_inside_of_the_site(bench: Workbench) -> None:
 
 
 def test_a_reference_result_links_to_its_own(bench: Workbench) -> None:
-    write_run(bench, RUN, [0.5, 0.75], landed=True)
+    write_run(bench, RUN, [0.5, 0.75], reference=True)
     write_log(bench, "of another run\n")
-    path, text = page_of(bench, landed=True)
+    path, text = page_of(bench, reference=True)
     assert [*linked(path, text)] == ["manifest", "its setting, fully resolved", "rounds.parquet"]
     assert "Its commit was not recorded." in text
 

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
@@ -29,9 +29,9 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support.report_world import make_system, write_run
 
-GAN = Run("fedgo/digits-gan-demo", "wgan_gp", 1)
-CRITICS = Run("fedgo/digits-critics-demo", "discriminators", 1)
-FEDGO = Run("fedgo/digits-demo", "fedgo", 1)
+GAN = RunKey("fedgo/digits-gan-demo", "wgan_gp", 1)
+CRITICS = RunKey("fedgo/digits-critics-demo", "discriminators", 1)
+FEDGO = RunKey("fedgo/digits-demo", "fedgo", 1)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def write_gan(bench: Workbench, rounds: tuple[int, ...] = (1, 2)) -> Path:
     return folder
 
 
-def page_of(bench: Workbench, run: Run) -> str:
+def page_of(bench: Workbench, run: RunKey) -> str:
     """A run's page, made with those of the table that needs it."""
     target = bench.target("fedgo", "table_14_accuracy", "demo")
     assert isinstance(target, TableTarget)
@@ -132,7 +132,7 @@ def test_given_runs_count_among_the_costs(bench: Workbench) -> None:
     assert with_given(bench, [FEDGO]) == [FEDGO, CRITICS, GAN]
     assert with_given(bench, [GAN]) == [GAN]
     write_all(bench)
-    site.write_site(bench, published.load(bench.root), described_methods(bench.own), "demo")
+    site.write_site(bench, published.load(bench.root), described_methods(bench.plugins), "demo")
     text = (bench.root / "reports/site/cost.html").read_text(encoding="utf-8")
     for run in (GAN, CRITICS, FEDGO):
         assert run.setting in text and run.method in text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
@@ -34,7 +34,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
     papers = published.load(bench.root)
     target = bench.table("ima", "table_1", "demo")
     fill(bench, target)
-    constant_run(bench, Run(PAPER, "fedavg", 1), 0.81)
+    constant_run(bench, RunKey(PAPER, "fedavg", 1), 0.81)
     tables.write(bench, target, papers)
     site.write_page(bench, target, papers)
     return bench

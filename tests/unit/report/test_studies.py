@@ -173,7 +173,9 @@ def test_the_toy_figure(bench: Workbench) -> None:
     assert "scale demo" not in text
     whole = (bench.root / "reports/site/fedgo/figure_1.html").read_text(encoding="utf-8")
     assert 'aria-label="Regions of four classes under the aggregation odds: 80.0 %' in whole
-    start = site.write_site(bench, published.load(bench.root), described_methods(bench.own), "demo")
+    start = site.write_site(
+        bench, published.load(bench.root), described_methods(bench.plugins), "demo"
+    )
     text = (bench.root / start).read_text(encoding="utf-8")
     row = text.partition('href="fedgo/figure_1.html"')[2].partition("</tr>")[0]
     assert "computed" in row and "runs" not in row and "not computed" not in row

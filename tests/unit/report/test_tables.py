@@ -9,7 +9,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.metrics import ACCURACY, Least, OfRounds, Reached, RoundsTo
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.cells import coverage, tables
@@ -50,7 +50,7 @@ def constant(value: float, rounds: int = 300) -> list[float]:
 
 def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -> None:
     accuracies = [*constant(0.5, 290), *(0.80 + 0.002 * step for step in range(10))]
-    write_run(bench, Run(PAPER, "fedavg", 1), accuracies)
+    write_run(bench, RunKey(PAPER, "fedavg", 1), accuracies)
     first = cells(bench, papers, "paper")[0]
     assert first.printed.mean == 81.17
     assert first.paper.mean == pytest.approx(80.9)
@@ -60,7 +60,7 @@ def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -
 
 def test_seeds_make_mean_spread_and_interval(bench: Workbench, papers: Published) -> None:
     for seed, value in enumerate((0.80, 0.81, 0.82), start=1):
-        write_run(bench, Run(PAPER, "fedavg", seed), constant(value))
+        write_run(bench, RunKey(PAPER, "fedavg", seed), constant(value))
     found = cells(bench, papers, "paper")[0].paper
     assert (found.n, found.std) == (3, pytest.approx(1))
     assert found.mean == pytest.approx(81)
@@ -75,7 +75,7 @@ def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
 
 
 def test_a_demo_number_has_no_verdict(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8117, 40))
+    write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.8117, 40))
     first = cells(bench, papers, "demo")[0]
     assert first.demo.mean == pytest.approx(81.17)
     assert first.paper.n == 0
@@ -86,24 +86,24 @@ def test_a_demo_number_has_no_verdict(bench: Workbench, papers: Published) -> No
 def test_a_landed_result_carries_a_verdict_at_either_scale(
     bench: Workbench, papers: Published
 ) -> None:
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.80), landed=True)
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.80), reference=True)
     for scale in ("demo", "paper"):
         second = cells(bench, papers, scale)[1]
-        assert second.paper.runs[0].landed
+        assert second.paper.runs[0].reference
         assert second.verdict.word == "differs"
 
 
 def test_a_run_of_this_machine_comes_before_a_landed_one(
     bench: Workbench, papers: Published
 ) -> None:
-    run = Run(PAPER, "fedavg", 1)
-    write_run(bench, run, constant(0.70), landed=True)
+    run = RunKey(PAPER, "fedavg", 1)
+    write_run(bench, run, constant(0.70), reference=True)
     write_run(bench, run, constant(0.81))
     assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
 
 
 def test_another_configuration_is_not_comparable(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81), landed=True, batch_size=64)
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81), reference=True, batch_size=64)
     verdict = cells(bench, papers, "paper")[0].verdict
     assert verdict.word == "not comparable"
     assert "batch_size" in verdict.why
@@ -111,11 +111,11 @@ def test_another_configuration_is_not_comparable(bench: Workbench, papers: Publi
 
 def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
-    write_run(bench, Run(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
+    write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")
     first = cells(bench, papers, "paper")[0]
     assert first.paper.hole == "seed 1 diverged at round 3"
     assert first.verdict.word == "not comparable"
-    write_run(bench, Run(PAPER, "fedavg", 2), constant(0.81))
+    write_run(bench, RunKey(PAPER, "fedavg", 2), constant(0.81))
     first = cells(bench, papers, "paper")[0]
     assert first.paper.mean == pytest.approx(81)
     assert first.paper.trouble == "seed 1 diverged at round 3"
@@ -125,11 +125,11 @@ def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Pu
 def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> None:
     """The table's numbers are means of the last ten evaluated rounds."""
     assert bench.table("ima", "table_1", "paper").table.summary.rounds == 10
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
     first = cells(bench, papers, "paper")[0].paper
     assert first.mean == pytest.approx(81)
     assert first.trouble == "seed 1 is the mean of 9 evaluated rounds, not of 10"
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
     assert cells(bench, papers, "paper")[1].paper.trouble == ""
 
 
@@ -144,8 +144,8 @@ def with_metric(bench: Workbench, metric: object) -> Workbench:
 def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
     """The first round that has it, also where a later one falls back; fewer is better."""
     bench = with_metric(bench, RoundsTo(rounds_to=60))
-    write_run(bench, Run(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5999))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5999))
     first, second = cells(bench, papers, "paper")[:2]
     assert first.paper.mean == 2
     assert second.paper.hole == "seed 1 never reached 60 %"
@@ -155,7 +155,7 @@ def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published)
     """The greatest multiple of 5 %, met to rounding; each run shows its own."""
     bench = with_metric(bench, Reached(reached_in_steps_of=5))
     for seed, most in enumerate((0.7999, 0.6, 0.64), start=1):
-        write_run(bench, Run(PAPER, "fedavg", seed), [0.1, most, 0.3, *constant(0.2, 297)])
+        write_run(bench, RunKey(PAPER, "fedavg", seed), [0.1, most, 0.3, *constant(0.2, 297)])
     found = cells(bench, papers, "paper")[0].paper
     assert [run.value for run in found.runs] == [75, 60, 60]
     assert (found.mean, found.std, found.n) == (60, None, 3)
@@ -166,8 +166,8 @@ def test_the_least_loss_is_of_the_mean_over_seeds(bench: Workbench, papers: Publ
     bench = with_metric(bench, Least(least="distillation_loss"))
     for seed, losses in enumerate(([0.5, 0.3, 0.9], [0.1, 0.7, 0.9]), start=1):
         more = {"distillation_loss": [*losses, *constant(1.0, 297)]}
-        write_run(bench, Run(PAPER, "fedavg", seed), constant(0.5), more=more)
-    write_run(bench, Run(PAPER, "fedavg+fedadam", 1), constant(0.5))
+        write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.5), more=more)
+    write_run(bench, RunKey(PAPER, "fedavg+fedadam", 1), constant(0.5))
     first = cells(bench, papers, "paper")[0]
     assert [run.value for run in first.paper.runs if run.value] == [0.3, 0.1]
     assert first.paper.mean == pytest.approx(0.3)  # of .3, .5 and .9
@@ -176,8 +176,8 @@ def test_the_least_loss_is_of_the_mean_over_seeds(bench: Workbench, papers: Publ
 
 def test_an_ensemble_is_read_or_said_not_to_be_there(bench: Workbench, papers: Published) -> None:
     more = {"ensemble_accuracy": constant(0.75), "ensemble_loss": constant(1.5)}
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5), more=more)
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.5))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.5), more=more)
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5))
     for name, value in (("ensemble_accuracy", 75), ("ensemble_loss", 1.5)):
         first, second = cells(with_metric(bench, OfRounds(name=name)), papers, "paper")[:2]
         assert first.paper.mean == pytest.approx(value)
@@ -193,7 +193,7 @@ def test_rounds_after_the_last_that_counts_are_left_out(
     tables = {"table_1": table}
     bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
     accuracies = [*constant(0.1, 48), 0.6, 0.8, *constant(0.9, 250)]
-    write_run(bench, Run(PAPER, "fedavg", 1), accuracies)
+    write_run(bench, RunKey(PAPER, "fedavg", 1), accuracies)
     assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(70)
     target = bench.table("ima", "table_1", "paper")
     page = table_page(bench, target, compute(bench, target, papers), papers)
@@ -213,9 +213,9 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
     table = table.model_copy(update={"rows": [row], "columns": columns, "metric": ACCURACY})
     tables = {"table_1": table}
     bench = replace(bench, experiments={"ima": experiment.model_copy(update={"tables": tables})})
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.5))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.5))
     there = bench.table("ima", "table_1", "paper").cells[1].methods[0]
-    write_run(bench, Run(DEMO, there, 1), constant(0.25))
+    write_run(bench, RunKey(DEMO, there, 1), constant(0.25))
     found = cells(bench, papers, "paper")
     assert found[0].paper.mean == pytest.approx(math.log(2))
     assert (found[1].paper.setting, found[1].paper.mean) == (DEMO, pytest.approx(25))
@@ -236,8 +236,8 @@ def test_a_cell_may_have_a_setting_and_a_metric_of_its_own(
 
 def test_rounds_to_a_mean_of_several_rounds(bench: Workbench, papers: Published) -> None:
     bench = with_metric(bench, RoundsTo(rounds_to=60, mean_of=3))
-    write_run(bench, Run(PAPER, "fedavg", 1), [0.7, 0.5, 0.3, 0.9, 0.6, *constant(0.7, 295)])
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), [0.5, 0.9, *constant(0.5, 298)])
+    write_run(bench, RunKey(PAPER, "fedavg", 1), [0.7, 0.5, 0.3, 0.9, 0.6, *constant(0.7, 295)])
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), [0.5, 0.9, *constant(0.5, 298)])
     first, second = cells(bench, papers, "paper")[:2]
     assert first.paper.mean == 5  # (0.3 + 0.9 + 0.6) / 3
     assert second.paper.mean == 3
@@ -270,7 +270,7 @@ def test_speed_up_is_over_the_same_method_without_the_row_s_wrapper(
 
     def reaching(method: str, seed: int, round: int) -> None:
         accuracies = [*constant(0.3, round - 1), *constant(0.7, 301 - round)]
-        write_run(bench, Run(PAPER, method, seed), accuracies)
+        write_run(bench, RunKey(PAPER, method, seed), accuracies)
 
     for seed, alone, averaged in ((1, 120, 60), (2, 90, 60)):
         reaching("fedavg", seed, alone)
@@ -289,15 +289,15 @@ def test_speed_up_is_over_the_same_method_without_the_row_s_wrapper(
 
 def test_a_speed_up_over_what_never_arrives_is_a_hole(bench: Workbench, papers: Published) -> None:
     bench = speed_ups(bench)
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.3))
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.7))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.3))
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.7))
     result = cells(bench, papers, "paper")[0].paper
     assert result.hole == "seed 1 without the wrapper never reached 60 %"
     assert result.mean is None
 
 
 def test_a_run_that_stopped_early_is_no_number(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81, 120), landed=True)
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 120), reference=True)
     assert cells(bench, papers, "paper")[0].paper.hole == "seed 1 stopped after round 120 of 300"
 
 
@@ -324,7 +324,7 @@ def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -
 
 def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published) -> None:
     for method, value in (("fedprox_mu0.1", 0.78), ("fedprox", 0.79), ("fedprox_mu0.001", 0.77)):
-        write_run(bench, Run(PAPER, method, 1), constant(value))
+        write_run(bench, RunKey(PAPER, method, 1), constant(value))
     third = cells(bench, papers, "paper")[2]
     assert third.paper.chosen == "fedprox"
     assert third.paper.mean == pytest.approx(79)
@@ -333,23 +333,23 @@ def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published)
 
 def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
-    write_run(bench, Run(PAPER, "fedprox_mu0.1", 1), [0.5, nan], status="diverged")
-    write_run(bench, Run(PAPER, "fedprox", 1), constant(0.79))
+    write_run(bench, RunKey(PAPER, "fedprox_mu0.1", 1), [0.5, nan], status="diverged")
+    write_run(bench, RunKey(PAPER, "fedprox", 1), constant(0.79))
     verdict = cells(bench, papers, "paper")[2].verdict
     assert verdict.why == "The printed number is the best of 3; 2 of them are run."
-    write_run(bench, Run(PAPER, "fedprox_mu0.001", 1), constant(0.77))
+    write_run(bench, RunKey(PAPER, "fedprox_mu0.001", 1), constant(0.77))
     assert cells(bench, papers, "paper")[2].verdict.word == "agrees"
 
 
 def test_a_best_of_some_is_not_comparable(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(PAPER, "fedprox", 1), constant(0.7978))
+    write_run(bench, RunKey(PAPER, "fedprox", 1), constant(0.7978))
     verdict = cells(bench, papers, "paper")[2].verdict
     why = "The printed number is the best of 3; 1 of them is run."
     assert verdict == Verdict("not comparable", why)
 
 
 def test_the_file_is_plain_json_and_the_same_twice(bench: Workbench, papers: Published) -> None:
-    write_run(bench, Run(DEMO, "fedavg", 1), curve(40, 0.8))
+    write_run(bench, RunKey(DEMO, "fedavg", 1), curve(40, 0.8))
     target = bench.table("ima", "table_1", "demo")
     path = bench.root / tables.write(bench, target, papers)
     first = path.read_bytes()
@@ -372,10 +372,10 @@ def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
 
 
 def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Published) -> None:
-    folder = write_run(bench, Run(DEMO, "fedavg", 1), constant(0.8, 40))
+    folder = write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.8, 40))
     file, manifest = folder / "rounds.parquet", folder / "manifest.json"
     whole = file.read_bytes()
-    other = write_run(bench, Run(DEMO, "fedprox", 1), constant(0.9, 40)) / "rounds.parquet"
+    other = write_run(bench, RunKey(DEMO, "fedprox", 1), constant(0.9, 40)) / "rounds.parquet"
     # The second is a readable table of 0.9, which was not this run's.
     for content in (b"PAR1 no more", other.read_bytes(), None):
         file.unlink() if content is None else file.write_bytes(content)
@@ -388,14 +388,14 @@ def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Publ
     manifest.write_text("{", encoding="utf-8")
     hole = cells(bench, papers, "demo")[0].demo.hole
     assert hole is not None and hole.startswith(
-        f"{Run(DEMO, 'fedavg', 1).folder}/manifest.json: damaged"
+        f"{RunKey(DEMO, 'fedavg', 1).folder}/manifest.json: damaged"
     )
 
 
 def test_coverage_counts_printed_cells(bench: Workbench) -> None:
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81))
-    write_run(bench, Run(PAPER, "ima+fedavg", 1), constant(0.81), landed=True)
-    write_run(bench, Run(DEMO, "fednova", 1), constant(0.81, 40))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81))
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.81), reference=True)
+    write_run(bench, RunKey(DEMO, "fednova", 1), constant(0.81, 40))
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     assert rows["ima", "table_1"] == {
         "system": "ima", "table": "table_1", "printed": 192, "targets": 4, "computed": 2,
@@ -412,9 +412,9 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
 def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     bench: Workbench, papers: Published
 ) -> None:
-    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
     bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
-    write_run(bench, Run(PAPER, "fedavg", 1), constant(0.81))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81))
     target = bench.table("ima", "table_1", "paper")
     table = tables.compute(bench, target, papers)
     first = table.cells[0]
@@ -424,7 +424,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert first.verdict.why == "Trained on data that stand in for mnist."
     assert not [*answers_of(bench, target, table, ())]
     assert not index_of([table])
-    write_run(bench, Run(DEMO, "fedavg", 1), constant(0.81, 40))
+    write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.81, 40))
     demo = tables.compute(bench, bench.table("ima", "table_1", "demo"), papers)
     page = table_page(bench, bench.table("ima", "table_1", "demo"), demo, papers)
     assert {name for name, count in page["counts"].items() if count} == {"demo"}
@@ -441,12 +441,14 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
 ) -> None:
     for seed, value in ((1, 0.80), (2, 0.82), (3, 0.81)):
         for method in ("fedavg", "ima+fedavg"):
-            write_run(bench, Run(PAPER, method, seed), constant(value + seed * len(method) / 1e4))
+            write_run(
+                bench, RunKey(PAPER, method, seed), constant(value + seed * len(method) / 1e4)
+            )
     target = bench.table("ima", "table_1", "paper")
     results = [cell.paper for cell in tables.compute(bench, target, papers).cells]
     monkeypatch.setattr(tables, "_on_own_splits", lambda printed, result, published: result.n > 0)
     assert tables._residuals(bench, target, results, papers)
-    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
     bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
     assert not tables._residuals(bench, target, results, papers)
 

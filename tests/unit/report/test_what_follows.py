@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods._facts import departures_of
 from fedrepro.report.cells import coverage, tables
@@ -42,18 +42,18 @@ def write(root: Path, says: str, **changes: object) -> None:
     path.write_text(yaml.safe_dump([entry]), encoding="utf-8")
 
 
-def clients_run(bench: Workbench, run: Run, accuracy: float) -> None:
+def clients_run(bench: Workbench, run: RunKey, accuracy: float) -> None:
     """A landed run in which every client scores the same."""
     import pandas as pd
 
-    from fedrepro.run.results import landed_folder
+    from fedrepro.run.results import reference_folder
 
     constant_run(bench, run, accuracy)
     rounds = bench.setting(run.setting).rounds
     columns = {"round": [rounds] * 2, "client": [0, 1], "test_samples": [5, 5]}
     scores = {name: [accuracy] * 2 for name in ("accuracy", "accuracy_batch")}
     frame = pd.DataFrame({**columns, **scores})
-    frame.to_parquet(bench.root / landed_folder(run) / "clients.parquet")
+    frame.to_parquet(bench.root / reference_folder(run) / "clients.parquet")
 
 
 def follows(bench: Workbench) -> dict[str, Any]:
@@ -64,14 +64,14 @@ def follows(bench: Workbench) -> dict[str, Any]:
 
 def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
     assert follows(bench)["sentences"] == []
-    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9643)  # printed 97.94
+    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.9643)  # printed 97.94
     found = follows(bench)
     assert found["sentences"] == []  # of two numbers one is missing
     (reading,) = found["readings"]
     assert (reading.computed, reading.words["differs"], found["of"]) == (1, 1, 66)
     (group,) = found["differences"]
     assert "is not computed" in group.what and group.items == ("22", "46")
-    clients_run(bench, Run(f"{SETTING}@released", "fedrep", 1), 0.9801)
+    clients_run(bench, RunKey(f"{SETTING}@released", "fedrep", 1), 0.9801)
     found = follows(bench)
     assert found["sentences"] == ["96.43 for 97.94: −1.51; 1.58 more as released, one seed."]
     assert [reading.computed for reading in found["readings"]] == [1, 1]
@@ -86,13 +86,13 @@ def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
 
 
 def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:
-    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9795)
+    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.9795)
     found = follows(bench)
     assert found["readings"][0].words["agrees"] == 1 and not found["differences"]
 
 
 def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbench) -> None:
-    clients_run(bench, Run(SETTING, "fedrep", 1), 0.97)
+    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.97)
     for bounds, there in (({"above": 0.5}, []), ({"below": 0.5}, ["So it is."])):
         write(bench.root, "So it is.", only_if={"a.difference": bounds})
         assert follows(bench)["sentences"] == there
@@ -119,7 +119,7 @@ def test_what_names_no_number_is_one_line(
 def test_a_sentence_on_what_an_experiment_leaves_out_is_left_out(
     bench: Workbench, missing: dict[str, str]
 ) -> None:
-    clients_run(bench, Run(SETTING, "fedrep", 1), 0.9643)
+    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.9643)
     write(bench.root, "It is {a}.")
     assert follows(bench)["sentences"] == ["It is 96.43."]
     write(bench.root, "It is {a}.", numbers={"a": {"row": ROW, "column": "FedRep", **missing}})
@@ -145,10 +145,10 @@ def test_every_sentence_of_the_papers_names_cells() -> None:
 
 
 def test_departures_are_those_that_the_classes_have() -> None:
-    from fedrepro.methods import _registry as registry
+    from fedrepro.methods import registry
 
     for name, part in registry.parts().items():
-        known = {str(each["item"]) for each in registry.describe(part)["divergences"]}
+        known = {str(each["item"]) for each in registry.describe(part)["deviations"]}
         assert {*departures_of(name)} == known, name
 
 

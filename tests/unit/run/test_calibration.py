@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro.models._registry import build
+from fedrepro.models.registry import build
 from fedrepro.models.weights import untrained
 from fedrepro.run import calibration
 from fedrepro.run.calibration import LATER, calibrate, measure_method, start_seconds
@@ -37,8 +37,8 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path) -> Non
     assert all(0 < rate.step_seconds < 1 for rate in rates.models.values())
     assert all(rate.memory_bytes > 2**26 for rate in rates.models.values())
     central, mixed = (rates.methods[key] for key in methods)
-    assert central.pooled and not mixed.pooled
-    assert mixed.mixes and not central.mixes
+    assert central.centralized and not mixed.centralized
+    assert mixed.interpolates and not central.interpolates
     rates.save(tmp_path)
     again = stored(tmp_path, "cpu", 1)
     assert again == rates
@@ -141,20 +141,20 @@ def test_what_is_given_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kin_differ_in_mini_batch_classes_and_the_size_of_images_only() -> None:
-    kin = (replace(SMALL, batch_size=9), replace(SMALL, classes=4))
+    family = (replace(SMALL, batch_size=9), replace(SMALL, classes=4))
     others = (replace(SMALL, shape=(5,)), replace(SMALL, model="twonn"), replace(SMALL, method="x"))
-    assert {each.kin for each in kin} == {SMALL.kin}
-    assert SMALL.kin not in {each.kin for each in others}
+    assert {each.family for each in family} == {SMALL.family}
+    assert SMALL.family not in {each.family for each in others}
     image = replace(SMALL, shape=(1, 8, 8), numbers="bytes")
-    assert replace(image, shape=(3, 32, 32)).kin == image.kin != SMALL.kin
+    assert replace(image, shape=(3, 32, 32)).family == image.family != SMALL.family
 
 
 def test_images_of_four_times_the_pixels_take_four_times_as_long() -> None:
     small = replace(SMALL, shape=(1, 8, 8), numbers="bytes", batch_size=10)
     large = replace(small, shape=(3, 16, 16), batch_size=5)
     rate = ModelRate(1.0, 0.5, 0.25, 0.125, 7, 1000)
-    assert large.from_kin(small, rate) == ModelRate(2.0, 0.5, 1.0, 0.125, 7, 4000)
-    assert small.from_kin(large, rate) == ModelRate(0.5, 0.5, 0.0625, 0.125, 7, 1000)
+    assert large.from_family(small, rate) == ModelRate(2.0, 0.5, 1.0, 0.125, 7, 4000)
+    assert small.from_family(large, rate) == ModelRate(0.5, 0.5, 0.0625, 0.125, 7, 1000)
 
 
 def test_methods_share_what_does_not_change_their_work() -> None:

@@ -62,7 +62,7 @@ def test_equal_manifests_differ_in_nothing() -> None:
         (
             {"code": "b" * 64},
             "code",
-            ["no file, but what models/_registry.py says of the model"],
+            ["no file, but what models/registry.py says of the model"],
         ),
         (
             {"code": "b" * 64, "code_files": None},

@@ -61,8 +61,8 @@ class Watch:
             facts = load_tree(partial / checkpoint.CHECKPOINT)[1]
             state = checkpoint.resume(partial, self.plan, facts["identity"])
             done = state.done
-            for client in state.owns.clients():
-                assert state.owns.get(client)
+            for client in state.client_states.clients():
+                assert state.client_states.get(client)
         if done < self.saved:
             raise AssertionError(f"round {done} is there, round {self.saved} was kept")
 

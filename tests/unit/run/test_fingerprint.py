@@ -171,9 +171,9 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
         ("run/checkpoint", set()),
         ("config/settings", set()),
         ("measures/built_in", set()),
-        ("data/partition/dealing", set()),
+        ("data/partition/assigning", set()),
         ("data/prepare", set()),
-        ("methods/_registry", set()),
+        ("methods/registry", set()),
     ],
 )
 def test_runs_that_a_changed_line_redoes(

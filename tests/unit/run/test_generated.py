@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedrepro.config.run_spec import DataSpec, FileSpec, RunSpec
+from fedrepro.config.run_spec import ResolvedData, ResolvedFile, RunSpec
 from fedrepro.data.dataset import PREPARED, Dataset
-from fedrepro.data.partition.dealing import of_server
+from fedrepro.data.partition.assigning import of_server
 from fedrepro.run import given
 from fedrepro.run.given import save_generator
 from fedrepro.run.store import load_tree, save_tree
@@ -76,7 +76,7 @@ def exported(root: Path) -> dict[str, torch.Tensor]:
 
 
 def with_file(sha256: str | None, file: str = "generator.safetensors") -> RunSpec:
-    return replace(specs()["generated"], given={"generator": FileSpec(Path(file), sha256)})
+    return replace(specs()["generated"], given={"generator": ResolvedFile(Path(file), sha256)})
 
 
 def test_a_generator_from_a_file_makes_what_the_run_s_own_does(root: Path) -> None:
@@ -158,7 +158,9 @@ def test_a_file_that_is_not_such_a_one_is_one_line(root: Path, make: Any, line: 
 # --- samples of another data set -----------------------------------------------------------------
 
 
-def given_data(monkeypatch: pytest.MonkeyPatch, other: Dataset, share: float = 0.5) -> given.Loaded:
+def given_data(
+    monkeypatch: pytest.MonkeyPatch, other: Dataset, share: float = 0.5
+) -> given.StoredArtifact:
     opened: list[Path] = []
 
     def opening(name: str, root: Path) -> Dataset:
@@ -166,7 +168,7 @@ def given_data(monkeypatch: pytest.MonkeyPatch, other: Dataset, share: float = 0
         return other
 
     monkeypatch.setattr(given, "open_dataset", opening)
-    spec = replace(tiny_run.run_spec("feddf"), given={"unlabelled": DataSpec("others", share)})
+    spec = replace(tiny_run.run_spec("feddf"), given={"unlabelled": ResolvedData("others", share)})
     found = given.load(Path("here"), spec, tiny_run.dataset(), tiny_run.partition())
     assert opened == [Path("here") / PREPARED / "others"]
     return found["unlabelled"]

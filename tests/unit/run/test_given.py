@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedrepro.config.run_spec import FileSpec, RunSpec
+from fedrepro.config.run_spec import ResolvedFile, RunSpec
 from fedrepro.run import fingerprint, given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
@@ -72,7 +72,7 @@ def test_the_manifest_tells_another_product_from_this_one(root: Path) -> None:
     tensors["head.bias"] += 1
     other = root / "other.safetensors"
     save_tree(other, tensors, facts)
-    source = FileSpec(Path("other.safetensors"), sha256_of(other))
+    source = ResolvedFile(Path("other.safetensors"), sha256_of(other))
     spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
     carry_out(root, spec, lambda progress: played.append(progress.round))
     assert played == [1, 2, 3, 4]
@@ -193,7 +193,7 @@ def test_a_file_for_other_inputs_is_refused(
         (sha256_of(root / "file.safetensors"), line),
         ("0" * 64, "given: judges: file.safetensors: sha256: '000"),
     ):
-        source = FileSpec(Path("file.safetensors"), digest)
+        source = ResolvedFile(Path("file.safetensors"), digest)
         spec = replace(wanted["taught"], given={"unlabelled": "server", "judges": source})
         with pytest.raises(UserError) as caught:
             carry_out(root, spec)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.cli.main import main
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from support import tiny_run
 
@@ -61,16 +61,16 @@ LOADED: dict[str, Case] = {
         r"mine.py:16: Mine.neds: .*did you mean 'needs'\?",
     ),
     "too few parameters": (
-        FROZEN + "def loss(self, ctx, sent, theta, batch):\n        return 0\n",
-        r"mine.py:16: Mine.loss\(self, ctx, sent, theta, batch\): wrong parameters: expected "
-        r"loss\(self, ctx, sent, own, theta, batch\)",
+        FROZEN + "def loss(self, ctx, message, params, batch):\n        return 0\n",
+        r"mine.py:16: Mine.loss\(self, ctx, message, params, batch\): wrong parameters: expected "
+        r"loss\(self, ctx, message, client_state, params, batch\)",
     ),
     "too many parameters": (
-        FROZEN + "def send(self, ctx, server, more):\n        return {}\n",
+        FROZEN + "def broadcast(self, ctx, server, more):\n        return {}\n",
         r"mine.py:16: Mine.send\(.*\): wrong parameters: expected send\(self, ctx, server\)",
     ),
     "parameters in another order": (
-        FROZEN + "def step(self, ctx, server, weights, reports):\n        return server\n",
+        FROZEN + "def server_update(self, ctx, server, weights, updates):\n        return server\n",
         r"mine.py:16: Mine.step\(.*\): wrong parameters: expected step\(self, ctx, server, reports",
     ),
     "no method": (
@@ -91,171 +91,176 @@ LOADED: dict[str, Case] = {
 
 PLAYED: dict[str, Case] = {
     "what was sent": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        sent['params']['head.weight'].add_(1)\n"
         "        return report, own\n",
-        r"mine.py:16: local: changed sent\[params/head.weight\] in place: return new tensors",
+        r"mine.py:16: client_update: changed sent\[params/head.weight\] in place: return new tensors",
     ),
     "what was sent, behind autograd's back": (
-        "def local(self, ctx, sent, own, steps):\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
         "        sent['params']['head.weight'].data[0] += 1\n"
-        "        return super().local(ctx, sent, own, steps)\n",
-        r"mine.py:16: local: changed sent\[params/head.weight\] in place",
+        "        return super().client_update(ctx, message, client_state, steps)\n",
+        r"mine.py:16: client_update: changed sent\[params/head.weight\] in place",
     ),
     "the server's state": (
-        "def step(self, ctx, server, reports, weights):\n"
+        "def server_update(self, ctx, server, updates, weights):\n"
         "        server['params']['head.bias'] += 1\n"
-        "        return super().step(ctx, server, reports, weights)\n",
-        r"mine.py:16: step: changed server\[params/head.bias\] in place",
+        "        return super().server_update(ctx, server, updates, weights)\n",
+        r"mine.py:16: server_update: changed server\[params/head.bias\] in place",
     ),
     "the server's dict": (
-        "def step(self, ctx, server, reports, weights):\n"
-        "        moved = super().step(ctx, server, reports, weights)\n"
+        "def server_update(self, ctx, server, updates, weights):\n"
+        "        moved = super().server_update(ctx, server, updates, weights)\n"
         "        server['params'] = moved['params']\n"
         "        return server\n",
-        r"mine.py:16: step: changed server\[params/\S+\] in place: return new tensors and new dic",
+        r"mine.py:16: server_update: changed server\[params/\S+\] in place: return new tensors and new dic",
     ),
     "a client's state": (
-        "def own(self, ctx, rng):\n        return {'seen': torch.zeros(1)}\n\n"
-        "    def local(self, ctx, sent, own, steps):\n"
+        "def init_client(self, ctx, rng):\n"
+        "        return {'seen': torch.zeros(1)}\n\n"
+        "    def client_update(self, ctx, message, client_state, steps):\n"
         "        own['seen'] += 1\n"
-        "        return super().local(ctx, sent, own, steps)\n",
-        r"mine.py:19: local: changed own\[seen\] in place: return new tensors",
+        "        return super().client_update(ctx, message, client_state, steps)\n",
+        r"mine.py:19: client_update: changed own\[seen\] in place: return new tensors",
     ),
     "itself": (
-        "def step(self, ctx, server, reports, weights):\n"
+        "def server_update(self, ctx, server, updates, weights):\n"
         "        object.__setattr__(self, 'before', reports)\n"
-        "        return super().step(ctx, server, reports, weights)\n",
-        r"mine.py:16: step: changed self.before: return what must survive a round in `server`",
+        "        return super().server_update(ctx, server, updates, weights)\n",
+        r"mine.py:16: server_update: changed self.before: return what must survive a round in `server`",
     ),
     "its class": (
         "seen: ClassVar[list[int]] = []\n\n"
-        "    def send(self, ctx, server):\n"
+        "    def broadcast(self, ctx, server):\n"
         "        self.seen.append(ctx.round)\n"
-        "        return super().send(ctx, server)\n",
-        r"mine.py:18: send: changed Mine.seen: return what must survive",
+        "        return super().broadcast(ctx, server)\n",
+        r"mine.py:18: broadcast: changed Mine.seen: return what must survive",
     ),
     "torch's global randomness": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return tree.apply(lambda leaf: leaf + torch.randn(leaf.shape), report), own\n",
-        r"mine.py:16: local: drew from the global generator of torch: draw from `rng`, or on the s",
+        r"mine.py:16: client_update: drew from the global generator of torch: draw from `rng`, or on the s",
     ),
     "numpy's global randomness": (
-        "def weigh(self, ctx, server, reports):\n"
+        "def aggregation_weights(self, ctx, server, updates):\n"
         "        weights = torch.from_numpy(np.random.rand(len(ctx.cohort))).float()\n"
         "        return weights, server\n",
-        r"mine.py:16: weigh: drew from the global generator of numpy",
+        r"mine.py:16: aggregation_weights: drew from the global generator of numpy",
     ),
     "Python's global randomness": (
-        "def draw(self, ctx, rng, steps):\n"
+        "def sample_steps(self, ctx, rng, steps):\n"
         "        return {'coin': torch.tensor([random.random() for _ in range(steps)])}\n",
-        r"mine.py:16: draw: drew from the global generator of Python's random",
+        r"mine.py:16: sample_steps: drew from the global generator of Python's random",
     ),
     "lost state": (
-        "def step(self, ctx, server, reports, weights):\n"
-        "        moved = super().step(ctx, server, reports, weights)\n"
+        "def server_update(self, ctx, server, updates, weights):\n"
+        "        moved = super().server_update(ctx, server, updates, weights)\n"
         "        return {'params': moved['params'], 'extra': torch.zeros(2)}\n\n"
-        "    def init(self, ctx, params):\n"
-        "        return {**super().init(ctx, params), 'c': torch.zeros(2)}\n",
-        r"mine.py:16: step: the server's state has lost c: keep the names, .*{\*\*server, ...}",
+        "    def init_server(self, ctx, params):\n"
+        "        return {**super().init_server(ctx, params), 'c': torch.zeros(2)}\n",
+        r"mine.py:16: server_update: the server's state has lost c: keep the names, .*{\*\*server, ...}",
     ),
     "growing state": (
-        "def init(self, ctx, params):\n"
-        "        return {**super().init(ctx, params), 'losses': torch.zeros(1)}\n\n"
-        "    def step(self, ctx, server, reports, weights):\n"
-        "        moved = super().step(ctx, server, reports, weights)\n"
+        "def init_server(self, ctx, params):\n"
+        "        return {**super().init_server(ctx, params), 'losses': torch.zeros(1)}\n\n"
+        "    def server_update(self, ctx, server, updates, weights):\n"
+        "        moved = super().server_update(ctx, server, updates, weights)\n"
         "        return {**moved, 'losses': torch.cat([server['losses'], torch.zeros(1)])}\n",
-        r"mine.py:19: step: the server's state: losses is float32 \[2\], not float32 \[1\]: keep",
+        r"mine.py:19: server_update: the server's state: losses is float32 \[2\], not float32 \[1\]: keep",
     ),
     "growing dict": (
-        "def weigh(self, ctx, server, reports):\n"
-        "        weights, server = super().weigh(ctx, server, reports)\n"
+        "def aggregation_weights(self, ctx, server, updates):\n"
+        "        weights, server = super().aggregation_weights(ctx, server, updates)\n"
         "        return weights, {**server, f'round{ctx.round}': weights}\n",
-        r"mine.py:16: weigh: the server's state has gained round0: keep the names",
+        r"mine.py:16: aggregation_weights: the server's state has gained round0: keep the names",
     ),
     "a state without a beginning": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return report, {'delta': report['delta']['head.bias']}\n",
-        r"mine.py:16: local: the state `own` has gained delta: return the names, .*hook `own` beg",
+        r"mine.py:16: client_update: the client's state has gained delta: return the names, .*hook `init_client` beg",
     ),
     "weigh of one value": (
-        "def weigh(self, ctx, server, reports):\n        return ctx.sizes / ctx.sizes.sum()\n",
-        r"mine.py:16: weigh: returned a tensor of float32 \[3\]: return two things: the mixing",
+        "def aggregation_weights(self, ctx, server, updates):\n"
+        "        return ctx.sizes / ctx.sizes.sum()\n",
+        r"mine.py:16: aggregation_weights: returned a tensor of float32 \[3\]: return two things: the mixing",
     ),
     "weights of another length": (
-        "def weigh(self, ctx, server, reports):\n"
+        "def aggregation_weights(self, ctx, server, updates):\n"
         "        return torch.ones(ctx.clients) / ctx.clients, server\n",
-        r"mine.py:16: weigh: the mixing coefficients are a tensor of float32 \[6\]: .*\[3\]",
+        r"mine.py:16: aggregation_weights: the mixing coefficients are a tensor of float32 \[6\]: .*\[3\]",
     ),
     "weights that are not finite": (
-        "def weigh(self, ctx, server, reports):\n        return ctx.sizes / 0, server\n",
-        r"mine.py:16: weigh: a mixing coefficient is not finite",
+        "def aggregation_weights(self, ctx, server, updates):\n"
+        "        return ctx.sizes / 0, server\n",
+        r"mine.py:16: aggregation_weights: a mixing coefficient is not finite",
     ),
     "missing delta": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return {'model': report['delta']}, own\n",
-        r"mine.py:16: local: no `delta` in the report, which has model: report the sent parameters",
+        r"mine.py:16: client_update: no `delta` in the report, which has model: report the sent parameters",
     ),
     "a delta of another shape": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return tree.apply(torch.Tensor.flatten, report), own\n",
-        r"mine.py:16: local: delta: head.weight is float32 \[12\], not float32 \[3, 4\]: give it",
+        r"mine.py:16: client_update: delta: head.weight is float32 \[12\], not float32 \[3, 4\]: give it",
     ),
     "a report that is no tree": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return {**report, 'count': len(steps)}, own\n",
-        r"mine.py:16: local: the report: count is \d+: return tensors, in dicts by name",
+        r"mine.py:16: client_update: the report: count is \d+: return tensors, in dicts by name",
     ),
     "one thing returned by local": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        return super().local(ctx, sent, own, steps)[0]\n",
-        r"mine.py:16: local: returned a dict: return two trees: the report and the state `own`",
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        return super().client_update(ctx, message, client_state, steps)[0]\n",
+        r"mine.py:16: client_update: returned a dict: return two trees: the report and the client's state",
     ),
     "clients that report differently": (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        name = f'from{int(steps.orders[0][0]) % 6}'\n"
         "        return {**report, name: torch.zeros(1)}, own\n",
-        r"mine.py:16: local: the report has lost from\d: let every client report the same names",
+        r"mine.py:16: client_update: the report has lost from\d: let every client report the same names",
     ),
     "a loss for each sample": (
-        "def loss(self, ctx, sent, own, theta, batch):\n"
+        "def loss(self, ctx, message, client_state, params, batch):\n"
         "        return ctx.task.losses(ctx.net(theta, batch['x']), batch['y'], 'none')\n",
         r"mine.py:16: loss: returned a tensor of float32 \[8\]: return a scalar tensor, such as a",
     ),
     "draws of another length": (
-        "def draw(self, ctx, rng, steps):\n        return {'coin': torch.rand(1, generator=rng)}\n",
-        r"mine.py:16: draw: coin has shape \[1\]: return one entry for each of the \d+ steps",
+        "def sample_steps(self, ctx, rng, steps):\n"
+        "        return {'coin': torch.rand(1, generator=rng)}\n",
+        r"mine.py:16: sample_steps: coin has shape \[1\]: return one entry for each of the \d+ steps",
     ),
     "an error of its own": (
-        "def local(self, ctx, sent, own, steps):\n        return sent['parameters']\n",
-        r"mine.py:17: local: KeyError: 'parameters'$",
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        return message['parameters']\n",
+        r"mine.py:17: client_update: KeyError: 'parameters'$",
     ),
     "wrong shapes": (
-        "def step(self, ctx, server, reports, weights):\n"
+        "def server_update(self, ctx, server, updates, weights):\n"
         "        bias = reports['delta']['head.bias'] * ctx.sizes[:2]\n"
         "        return server\n",
-        r"mine.py:17: step: RuntimeError: The size of tensor a",
+        r"mine.py:17: server_update: RuntimeError: The size of tensor a",
     ),
     "a module's list": (
-        "def local(self, ctx, sent, own, steps):\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
         "        SEEN.append(ctx.round)\n"
-        "        return super().local(ctx, sent, own, steps)\n\n\n"
+        "        return super().client_update(ctx, message, client_state, steps)\n\n\n"
         "SEEN = []\n",
-        r"mine.py:16: local: changed the module's variable SEEN: return what must survive",
+        r"mine.py:16: client_update: changed the module's variable SEEN: return what must survive",
     ),
     "a module's counter": (
-        "def send(self, ctx, server):\n"
+        "def broadcast(self, ctx, server):\n"
         "        next(ROUNDS)\n"
-        "        return super().send(ctx, server)\n\n\n"
+        "        return super().broadcast(ctx, server)\n\n\n"
         "ROUNDS = itertools.count()\n",
-        r"mine.py:16: send: changed the module's variable ROUNDS: return what must survive",
+        r"mine.py:16: broadcast: changed the module's variable ROUNDS: return what must survive",
     ),
 }
 
@@ -291,8 +296,8 @@ def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> N
     """A file that is right, with a helper, gives what the package's own method gives."""
     write(
         "@dataclass(frozen=True)\nclass Mine(Method):\n    mu: float = 0.1\n\n"
-        "    def loss(self, ctx, sent, own, theta, batch):\n"
-        "        return super().loss(ctx, sent, own, theta, batch) + self.losses(theta, sent)\n\n"
+        "    def loss(self, ctx, message, client_state, params, batch):\n"
+        "        return super().loss(ctx, message, client_state, params, batch) + self.losses(params, message)\n\n"
         "    def losses(self, theta, sent):\n"
         "        away = tree.subtract(theta, sent['params'])\n"
         "        return self.mu / 2 * tree.square_norm(away)\n"
@@ -309,9 +314,12 @@ def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> N
 
 
 def test_what_a_process_of_its_own_raises_is_one_line(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    write(FROZEN + "def local(self, ctx, sent, own, steps):\n        return sent['parameters']\n")
+    write(
+        FROZEN
+        + "def client_update(self, ctx, message, client_state, steps):\n        return message['parameters']\n"
+    )
     spec = tiny_run.run_spec("mine", executor="parallel", threads=2)
-    with pytest.raises(UserError, match=r"mine.py:17: local: KeyError: 'parameters'$"):
+    with pytest.raises(UserError, match=r"mine.py:17: client_update: KeyError: 'parameters'$"):
         tiny_run.carry_out(tmp_path / "run", spec)
 
 
@@ -320,14 +328,14 @@ def test_the_command_says_what_holds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     write(
-        FROZEN + "def weigh(self, ctx, server, reports):\n"
+        FROZEN + "def aggregation_weights(self, ctx, server, updates):\n"
         "        return (ctx.cohort == int(ctx.cohort[0])).to(ctx.sizes), server\n"
     )
     assert main(["check", "mine"]) == 0
     assert "passed  a run that goes on from disk gives the same bits" in capsys.readouterr().out
     write_again = FROZEN.replace("Mine", "Other") + (
-        "def local(self, ctx, sent, own, steps):\n"
-        "        report, own = super().local(ctx, sent, own, steps)\n"
+        "def client_update(self, ctx, message, client_state, steps):\n"
+        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        noise = np.random.default_rng().normal()\n"
         "        return tree.apply(lambda leaf: leaf + noise, report), own\n"
     )

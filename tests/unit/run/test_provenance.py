@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.models import _registry as models
+from fedrepro.models import registry as models
 from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
-from fedrepro.support import checkout, own
+from fedrepro.support import checkout, plugins
 from support.git import commit_all
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
@@ -99,12 +99,12 @@ def test_plug_ins_are_named_without_their_folder_and_have_their_own_commit(
     assert {"plugins/methods/my_prox.py", "plugins/models/small_mlp.py"} <= {*files}
     assert str(workbench) not in json.dumps(files)
     theirs = {"commit": commit, "dirty": False}
-    assert fingerprint.checkouts_of(files, spec.own) == {
+    assert fingerprint.checkouts_of(files, spec.plugins) == {
         "fedrepro": STATE, "plugins/methods": theirs, "plugins/models": theirs
     }  # fmt: skip
-    place = fingerprint.file_of_code("plugins/methods/my_prox.py", spec.own)
+    place = fingerprint.file_of_code("plugins/methods/my_prox.py", spec.plugins)
     assert place == (workbench / "methods", "my_prox.py")
-    assert fingerprint.file_of_code("plugins/methods/my_prox.py", own.NONE) is None
+    assert fingerprint.file_of_code("plugins/methods/my_prox.py", plugins.NONE) is None
 
 
 def test_a_model_that_is_an_object_has_no_file() -> None:

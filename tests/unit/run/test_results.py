@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedrepro.run.results import PAPERS, landed_runs
+from fedrepro.run.results import PAPERS, reference_runs
 
 
 def test_committed_reference_results_are_found_as_such(tmp_path: Path) -> None:
@@ -10,6 +10,6 @@ def test_committed_reference_results_are_found_as_such(tmp_path: Path) -> None:
     for path in (folder, folder.with_name("seeds"), Path("results/runs/ima/tiny/fedavg/seed4")):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "manifest.json").write_text('{"status": "finished"}', encoding="utf-8")
-    (found,) = landed_runs(tmp_path)
+    (found,) = reference_runs(tmp_path)
     assert (found.run.setting, found.run.method, found.run.seed) == ("ima/tiny", "fedavg", 3)
-    assert (found.landed, found.folder, found.state) == (True, folder, "finished")
+    assert (found.reference, found.folder, found.state) == (True, folder, "finished")

@@ -18,12 +18,12 @@ import pytest
 import torch
 
 from fedrepro.cli.run import progress_lines
-from fedrepro.methods.deciding.rule import Observed
+from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.run import runner
 from fedrepro.run.results import FINISHED
+from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.store import load_tree
-from fedrepro.run.trunk import ALONE, Sharing
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS

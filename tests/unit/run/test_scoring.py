@@ -64,7 +64,7 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
     state = first_state(plan, ClientStore(tmp_path))
     federation = plan.federation
     before = state.server
-    state.server, played = play_round(federation, before, state.owns, 0)
+    state.server, played = play_round(federation, before, state.client_states, 0)
     state.done = 1
     record(plan, state, before, played)
     assert plan.test is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.methods import _registry as registry
+from fedrepro.methods import registry
 from fedrepro.support.errors import UserError
 from fedrepro.workflow import checks
 from support.places import ROOT
@@ -29,7 +29,8 @@ def copy(tmp_path: Path) -> Path:
         ("use: fedprox, mu: 0.1 ", "use: fedprx, mu: 0.1 ", "methods.fedprox_mu0.1: ", "'fedprox'"),
         ("ima: { period: 4", "ima: { priod: 4", "settings.fmnist-shards2-demo.methods.ima: ",
          "'period'"),
-        ("fedprox: { mu:", "fedprox: { trunk: fedavgg, mu:", "methods.fedprox.trunk: ", "'fedavg'"),
+        ("fedprox: { mu:", "fedprox: { parent: fedavgg, mu:", "methods.fedprox.parent: ",
+         "'fedavg'"),
         ("method: fedavg,", "method: fedavgg,", COLUMN, "'fedavg'"),
         ("method: fedavg,", "method: ima+central,", COLUMN, ""),
         ("method: fedavg,", "method: fedavg+ima,", COLUMN, ""),

@@ -10,24 +10,24 @@ import yaml
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from fedrepro.run import fingerprint
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
-from fedrepro.run.trunk import shared_rounds, sharing_of
+from fedrepro.run.shared_prefix import shared_rounds, sharing_of
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.amounts import Data, Shares, counted_shares, estimated_shares
-from fedrepro.workflow.bill import Bill, Line, chosen
-from fedrepro.workflow.cost import Prices
+from fedrepro.workflow.amounts import Data, DataShares, counted_shares, estimated_shares
+from fedrepro.workflow.cost import CostModel
+from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
 from fedrepro.workflow.schedule import makespan
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
 LOGISTIC = "logistic 1x28x28 bytes 10 batch 100"
-AVERAGE, PROX = Run("ima/tiny", "fedavg", 1), Run("ima/tiny", "fedprox", 1)
+AVERAGE, PROX = RunKey("ima/tiny", "fedavg", 1), RunKey("ima/tiny", "fedprox", 1)
 # 4,000 samples, 4 equal clients: 10 mini-batches of 100 each. 2 rounds of 2 clients: 40 steps.
 # 40 * .5 for steps, 2 * 2 * .25 for clients, 2 * 1,000 * .001 + 2 * .1 for scores, 3 to start.
 AVERAGE_SECONDS = 20 + 1 + 2.2 + 3
@@ -52,8 +52,8 @@ def rates(bench: Workbench) -> Rates:
     made.start_seconds = 3.0
     made.models = {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)}
     made.methods = {
-        "fedavg epochs 1": MethodRate(1.0, pooled=False, mixes=False),
-        "fedprox epochs 1": MethodRate(2.0, pooled=False, mixes=False),
+        "fedavg epochs 1": MethodRate(1.0, centralized=False, interpolates=False),
+        "fedprox epochs 1": MethodRate(2.0, centralized=False, interpolates=False),
     }
     made.save(bench.root)
     return stored(bench.root, "cpu", 1)
@@ -78,13 +78,15 @@ GIVEN = """\
 """
 
 
-def bill_of(bench: Workbench, *names: str) -> Bill:
-    return Bill(Prices(bench, chosen(bench, names, None)))
+def estimate_of(bench: Workbench, *names: str) -> CostEstimate:
+    return CostEstimate(CostModel(bench, chosen(bench, names, None)))
 
 
-def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], Line]:
-    bill = bill_of(bench)
-    return {(line.kind, line.name): line for line in bill.lines(bill.prices.costs(rates))}
+def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], CostLine]:
+    estimate = estimate_of(bench)
+    return {
+        (line.kind, line.name): line for line in estimate.lines(estimate.cost_model.costs(rates))
+    }
 
 
 def test_sums_count_shared_runs_once(bench: Workbench, rates: Rates) -> None:
@@ -138,21 +140,22 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     columns = "{label: FedAvg, method: fedavg}"
     text = text.replace(columns, columns.replace("fedavg", "ima+fedavg"))
     (bench.root / "config/experiments/ima.yaml").write_text(text)
-    bench, tail = load(bench.root), Run("ima/tiny", "ima+fedavg", 1)
-    found = Bill(Prices(bench, chosen(bench, ("ima/table_2",), None)))
-    costs = found.prices.costs(rates)
-    assert {run: cost.steps for run, cost in costs.items()} == {tail: 20, AVERAGE: 80}
-    # Its model and one that it keeps for the tail, 100 bytes a client of a round at most.
+    bench, child = load(bench.root), RunKey("ima/tiny", "ima+fedavg", 1)
+    found = CostEstimate(CostModel(bench, chosen(bench, ("ima/table_2",), None)))
+    costs = found.cost_model.costs(rates)
+    assert {run: cost.steps for run, cost in costs.items()} == {child: 20, AVERAGE: 80}
+    # Its model and one that it keeps for the child run, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
-    assert found.prices.taken_over(tail, left=()) == 0  # it is finished and has kept nothing
+    # it is finished and has kept nothing
+    assert found.cost_model.inherited_rounds(child, left=()) == 0
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
-    assert found.prices.taken_over(tail, left=()) == 2
+    assert found.cost_model.inherited_rounds(child, left=()) == 2
     sharing = sharing_of(bench, AVERAGE, print)
-    assert sharing.rounds == {3} and sharing.trunk is None
+    assert sharing.rounds == {3} and sharing.parent is None
     assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"
-    trunk = sharing_of(bench, tail, print).trunk
-    assert trunk and (trunk.spec.method, trunk.rounds) == ("fedavg", 3)
+    parent = sharing_of(bench, child, print).parent
+    assert parent and (parent.spec.method, parent.rounds) == ("fedavg", 3)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
 def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) -> None:
     """t_s is round 3 of 4; a window of 3 fills from round 1 on; what is kept is a run's own.
 
-    L is round 2. What has another mu than its trunk, or no trunk, shares nothing.
+    L is round 2. What has another mu than its parent run, or no parent run, shares nothing.
     """
     variants = """  ima: {window: 1}
   wide: {use: ima, window: 3}
@@ -183,7 +186,7 @@ def test_how_many_rounds_are_shared(bench: Workbench, method: str, rounds: int) 
     text = EXPERIMENT.replace("rounds: 2", "rounds: 4\n    keep: {kept+fedavg: [2, 3]}")
     text = text.replace("  fedprox: {", variants)
     (bench.root / "config/experiments/ima.yaml").write_text(text)
-    assert shared_rounds(load(bench.root), Run("ima/tiny", method, 1)) == rounds
+    assert shared_rounds(load(bench.root), RunKey("ima/tiny", method, 1)) == rounds
 
 
 def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) -> None:
@@ -191,10 +194,10 @@ def test_a_partition_that_is_there_is_counted(bench: Workbench, rates: Rates) ->
     labels = np.arange(250) % 10
     made = make_partition(labels, None, setting.partition, 1)  # 62 or 63 samples each
     made.save(bench.root / setting.partition_path(1))
-    bill = bill_of(bench)
-    cost = bill.prices.cost(AVERAGE, rates)
+    estimate = estimate_of(bench)
+    cost = estimate.cost_model.cost(AVERAGE, rates)
     assert cost.counted and cost.steps == 2 * 2 * 1
-    assert bill.as_json(rates, bill.prices.costs(rates))["estimated_partitions"] == 0
+    assert estimate.as_json(rates, estimate.cost_model.costs(rates))["estimated_partitions"] == 0
 
 
 def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: Rates) -> None:
@@ -203,17 +206,17 @@ def test_mixtures_and_clients_of_their_own_are_scored(bench: Workbench, rates: R
     file.write_text(
         text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
     )
-    rates.methods["fedavg epochs 1"] = MethodRate(1.0, pooled=False, mixes=True)
-    rates.methods["fedprox epochs 1"] = MethodRate(1.0, pooled=True, mixes=False)
-    bill = bill_of(load(bench.root))
+    rates.methods["fedavg epochs 1"] = MethodRate(1.0, centralized=False, interpolates=True)
+    rates.methods["fedprox epochs 1"] = MethodRate(1.0, centralized=True, interpolates=False)
+    estimate = estimate_of(load(bench.root))
     # 8 mini-batches a client: 32 steps. Twice 1,000 + 800 samples in 1 + 4 scores; after the last
     # round 800 samples of 4 clients at 11 mixtures.
     samples, scores = 2 * 1_800 + 11 * 800, 2 * 5 + 11 * 4
     expected = 32 * 0.5 + 4 * 0.25 + samples * 0.001 + scores * 0.1 + 3
-    assert bill.prices.cost(AVERAGE, rates).seconds == pytest.approx(expected)
+    assert estimate.cost_model.cost(AVERAGE, rates).seconds == pytest.approx(expected)
     # One client with all 3,200 samples.
     pooled = 2 * 32 * 0.5 + 2 * 0.25 + 2 * 1_800 * 0.001 + 2 * 5 * 0.1 + 3
-    assert bill.prices.cost(PROX, rates).seconds == pytest.approx(pooled)
+    assert estimate.cost_model.cost(PROX, rates).seconds == pytest.approx(pooled)
 
 
 def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
@@ -224,12 +227,16 @@ def test_validation_samples_are_scored_by_the_shared_model_and_by_clients(
     file.write_text(text)
     # Each client trains on 750 samples: 8 mini-batches of 100, for two clients in two rounds.
     shared = 2 * 2 * 8 * 0.5 + 4 * 0.25 + 2 * (1_000 + 1_000) * 0.001 + 2 * 2 * 0.1 + 3
-    assert bill_of(load(bench.root)).prices.cost(AVERAGE, rates).seconds == pytest.approx(shared)
+    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE, rates).seconds == pytest.approx(
+        shared
+    )
     file.write_text(
         text.replace("    epochs: 1\n", "    epochs: 1\n    evaluate: {clients: true}\n")
     )
     own = shared + 2 * 1_000 * 0.001 + 2 * 2 * 4 * 0.1
-    assert bill_of(load(bench.root)).prices.cost(AVERAGE, rates).seconds == pytest.approx(own)
+    assert estimate_of(load(bench.root)).cost_model.cost(AVERAGE, rates).seconds == pytest.approx(
+        own
+    )
 
 
 def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
@@ -237,28 +244,31 @@ def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
     made = make_partition(np.arange(250) % 10, None, scheme, 1)
     made.save(tmp_path / "part.npz")
     # 50 samples each: 10 held out, 10 kept out, 30 to train on.
-    assert counted_shares(tmp_path / "part.json", 20) == Shares(5, 150, 50, 10, True, 50)
+    assert counted_shares(tmp_path / "part.json", 20) == DataShares(5, 150, 50, 10, True, 50)
 
 
 @pytest.mark.parametrize(
     ("partition", "expected"),
     [
-        ("{scheme: iid, clients: 3}", Shares(3, 1000, 0, 3 * 4, False)),
+        ("{scheme: iid, clients: 3}", DataShares(3, 1000, 0, 3 * 4, False)),
         # Two in ten natural clients, a tenth of whose samples is held out: 90 each.
-        ("{scheme: natural, clients: 2, test_fraction: 0.1}", Shares(2, 180, 20, 2 * 1.4, False)),
+        (
+            "{scheme: natural, clients: 2, test_fraction: 0.1}",
+            DataShares(2, 180, 20, 2 * 1.4, False),
+        ),
         # What the server has, nobody trains on; or it alone does.
-        ("{scheme: iid, clients: 2, server: 0.5}", Shares(2, 500, 0, 2 * 3, False)),
+        ("{scheme: iid, clients: 2, server: 0.5}", DataShares(2, 500, 0, 2 * 3, False)),
         # Of 800 that are not held out a quarter is kept out.
         (
             "{scheme: iid, clients: 2, test_fraction: 0.2, validation: 0.25}",
-            Shares(2, 600, 200, 2 * 3, False, 200),
+            DataShares(2, 600, 200, 2 * 3, False, 200),
         ),
-        ("{scheme: at_server, share: 0.3}", Shares(1, 300, 0, 3, False)),
-        ("{scheme: natural}", Shares(10, 1000, 0, 10 * 1.5, False)),
-        ("{scheme: dirichlet, clients: 5, alpha: 1}", Shares(5, 1000, 0, 5 * 2.5, False)),
+        ("{scheme: at_server, share: 0.3}", DataShares(1, 300, 0, 3, False)),
+        ("{scheme: natural}", DataShares(10, 1000, 0, 10 * 1.5, False)),
+        ("{scheme: dirichlet, clients: 5, alpha: 1}", DataShares(5, 1000, 0, 5 * 2.5, False)),
     ],
 )
-def test_estimated_shares(bench: Workbench, partition: str, expected: Shares) -> None:
+def test_estimated_shares(bench: Workbench, partition: str, expected: DataShares) -> None:
     file = bench.root / "config/experiments/ima.yaml"
     file.write_text(file.read_text().replace("{scheme: iid, clients: 4}", partition))
     setting = load(bench.root).setting("ima/tiny")
@@ -266,23 +276,23 @@ def test_estimated_shares(bench: Workbench, partition: str, expected: Shares) ->
 
 
 def test_missing_data_are_listed(bench: Workbench, rates: Rates) -> None:
-    (missing,) = bill_of(bench).missing()
+    (missing,) = estimate_of(bench).missing()
     assert (missing.name, missing.runs, missing.fetch) == ("mnist5k", 2, "to download")
     assert (missing.download, missing.unsized) == (1_106_785, 0)
     assert missing.disk == 5_000 * (784 + 8)
-    assert bill_of(bench).jobs() == {
+    assert estimate_of(bench).jobs() == {
         "download": 1, "prepare": 1, "partition": 1, "run": 2, "analysis": 0,
     }  # fmt: skip
 
 
 def test_data_that_are_prepared_are_not_missing(bench: Workbench, rates: Rates) -> None:
-    bill = bill_of(bench)
-    bill.prices.data("mnist5k")  # as the catalogue has them, which is enough here
+    estimate = estimate_of(bench)
+    estimate.cost_model.data("mnist5k")  # as the catalogue has them, which is enough here
     folder = bench.root / "results/data/mnist5k"
     folder.mkdir(parents=True)
     (folder / "meta.json").touch()
-    assert bill.missing() == []
-    assert (bill.jobs()["download"], bill.jobs()["prepare"]) == (0, 0)
+    assert estimate.missing() == []
+    assert (estimate.jobs()["download"], estimate.jobs()["prepare"]) == (0, 0)
 
 
 def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
@@ -295,10 +305,10 @@ def test_what_is_needed_most_is_measured_first(bench: Workbench) -> None:
     experiment["computed"] = {"formula": {"kind": "responses", "title": "Responses"}}
     file = bench.root / "config/experiments/ima.yaml"
     file.write_text(yaml.safe_dump(experiment, sort_keys=False))
-    bill = bill_of(load(bench.root))
-    assert [run.setting for run in bill.prices.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
-    assert list(bill.prices.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
-    assert [target.item for target in bill.prices.targets] == ["table_2", "table_1"]
+    estimate = estimate_of(load(bench.root))
+    assert [run.setting for run in estimate.cost_model.left] == ["ima/rare", "ima/tiny", "ima/tiny"]
+    assert list(estimate.cost_model.workloads) == [LOGISTIC, LOGISTIC.replace("100", "50")]
+    assert [target.item for target in estimate.cost_model.targets] == ["table_2", "table_1"]
 
 
 def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
@@ -306,7 +316,7 @@ def test_models_that_are_kept_take_disk(bench: Workbench, rates: Rates) -> None:
     file = bench.root / "config/experiments/ima.yaml"
     text = EXPERIMENT.replace("    rounds: 2\n", "    rounds: 2\n    keep: {fedavg: [1, 2]}\n")
     file.write_text(text, encoding="utf-8")
-    found = bill_of(load(bench.root)).prices.costs(rates)
+    found = estimate_of(load(bench.root)).cost_model.costs(rates)
     assert found[AVERAGE].disk - found[PROX].disk == 2 * 3 * 4 * 7850
 
 
@@ -316,23 +326,23 @@ def test_what_is_given_is_made_first_and_counted(bench: Workbench) -> None:
     second = second.replace("setting: tiny", "setting: taught").replace("fedavg", "feddf")
     file = bench.root / "config/experiments/ima.yaml"
     file.write_text(f"{first}  table_2:{second}", encoding="utf-8")
-    found = bill_of(load(bench.root), "ima/table_2")
-    maker, images = Run("ima/maker", "wgan_gp", 1), Run("ima/images", "generated", 1)
-    assert set(found.prices.runs) == {Run("ima/taught", "feddf", 1), images, maker}
+    found = estimate_of(load(bench.root), "ima/table_2")
+    maker, images = RunKey("ima/maker", "wgan_gp", 1), RunKey("ima/images", "generated", 1)
+    assert set(found.cost_model.runs) == {RunKey("ima/taught", "feddf", 1), images, maker}
     # What trains no classifier is measured itself, what takes one is a multiple of FedAvg.
-    assert {key.partition(" batch ")[2] for key in found.prices.workloads} == {
+    assert {key.partition(" batch ")[2] for key in found.cost_model.workloads} == {
         "100", "100 generated epochs 1", "100 wgan_gp epochs 1",
     }  # fmt: skip
-    assert list(found.prices.methods()) == ["feddf epochs 1"]
+    assert list(found.cost_model.methods()) == ["feddf epochs 1"]
     # The server distils on 25,000 images, in 10 epochs of mini-batches of 64, after each of the two
     # rounds of all 4 clients: these, and then the student, look at them. The ensemble is scored.
     rates = Rates({}, 3.0, {LOGISTIC: ModelRate(0.5, 0.25, 0.001, 0.1, 7850, 500_000_000)})
-    rates.methods["feddf epochs 1"] = MethodRate(1.0, pooled=False, mixes=False)
-    taught = Run("ima/taught", "feddf", 1)
+    rates.methods["feddf epochs 1"] = MethodRate(1.0, centralized=False, interpolates=False)
+    taught = RunKey("ima/taught", "feddf", 1)
     expected = 80 * 0.5 + 8 * 0.25 + 2.2 + 3  # as FedAvg
     expected += 2 * (10 * 391 * 0.5 * 64 / 100 + 25_000 * 5 * 0.001)
     expected += 2 * 4 * 1_000 * 0.001
-    assert found.prices.cost(taught, rates).seconds == pytest.approx(expected)
+    assert found.cost_model.cost(taught, rates).seconds == pytest.approx(expected)
 
 
 def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rates) -> None:
@@ -342,13 +352,15 @@ def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rat
     )
     text = text.replace("{label: FedAvg, method: fedavg}", "{label: FedAvg, method: generated}")
     (bench.root / "config/experiments/ima.yaml").write_text(text, encoding="utf-8")
-    prices, images = Prices(load(bench.root), ()), Run("ima/images", "generated", 1)
-    drawn = Bill(Prices(load(bench.root), chosen(load(bench.root), ("ima/table_2",), None))).prices
+    cost_model, images = CostModel(load(bench.root), ()), RunKey("ima/images", "generated", 1)
+    drawn = CostEstimate(
+        CostModel(load(bench.root), chosen(load(bench.root), ("ima/table_2",), None))
+    ).cost_model
     (key,) = (key for key in drawn.workloads if " generated " in key)
 
     def seconds(step: float, client: float) -> float:
         rates.models[key] = ModelRate(step, client, 0.001, 0.1, 7850, 500_000_000)
-        found = prices.cost(images, rates).seconds
+        found = cost_model.cost(images, rates).seconds
         assert found is not None
         return found
 
@@ -361,7 +373,7 @@ def test_a_file_of_two_data_sets_is_fetched_once(bench: Workbench) -> None:
     text = text.replace("dataset: mnist5k", "dataset: mnist")
     head, _, tail = text.rpartition("setting: tiny")
     (bench.root / "config/experiments/ima.yaml").write_text(f"{head}setting: other{tail}")
-    first, second = bill_of(load(bench.root)).missing()
+    first, second = estimate_of(load(bench.root)).missing()
     assert (first.name, second.name) == ("mnist", "mnist_32")
     assert first.download + first.unsized > 0
     assert (second.download, second.unsized) == (0, 0)
@@ -377,15 +389,15 @@ def test_another_mini_batch_stands_in(bench: Workbench, rates: Rates) -> None:
     text = EXPERIMENT.replace("tables:", f"{rare}tables:")
     head, _, tail = text.rpartition("    rows:\n")
     file.write_text(f"{head}{rows}{tail}", encoding="utf-8")
-    bill = bill_of(load(bench.root))
-    half = bill.prices.cost(Run("ima/rare", "fedavg", 1), rates)
+    estimate = estimate_of(load(bench.root))
+    half = estimate.cost_model.cost(RunKey("ima/rare", "fedavg", 1), rates)
     # 20 mini-batches of 50 each.
     assert half.seconds == pytest.approx(80 * 0.25 + 1 + 2.2 + 3)
-    cost = bill.prices.cost(Run("ima/other", "fedavg", 1), rates)
+    cost = estimate.cost_model.cost(RunKey("ima/other", "fedavg", 1), rates)
     key = LOGISTIC.replace("logistic", "twonn")
     assert cost.seconds is None and cost.why == f"{key}: not measured"
-    bill.prices.unmeasured = {key: "it is too large"}
-    found = bill.as_json(rates, bill.prices.costs(rates))
+    estimate.cost_model.unmeasured = {key: "it is too large"}
+    found = estimate.as_json(rates, estimate.cost_model.costs(rates))
     assert found["without_hours"] == {f"{key}: it is too large": 1}
 
 
@@ -394,11 +406,11 @@ def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
 ) -> None:
     prox = rates.methods.pop("fedprox epochs 1")
     rates.methods["fedprox epochs 9"] = prox
-    bill = bill_of(bench)
-    costs = bill.prices.costs(rates)
+    estimate = estimate_of(bench)
+    costs = estimate.cost_model.costs(rates)
     assert costs[PROX].seconds == pytest.approx(PROX_SECONDS)
     assert not costs[PROX].measured and costs[AVERAGE].measured
-    assert bill.as_json(rates, costs)["by_others_alike"] == 1
+    assert estimate.as_json(rates, costs)["by_others_alike"] == 1
     rates.save(bench.root)
     no_time = "fedrepro.run.calibration.calibrate"
     with pytest.MonkeyPatch.context() as patch:
@@ -412,9 +424,9 @@ def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
 
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:
     """On two: first and third begin, the second when the third is over, the last after both."""
-    jobs = [Run("ima/tiny", name, 1) for name in ("one", "two", "three", "four")]
+    jobs = [RunKey("ima/tiny", name, 1) for name in ("one", "two", "three", "four")]
     seconds = dict(zip(jobs, (5.0, 2.0, 4.0, 1.0), strict=True))
-    after: dict[Run, list[Run]] = {run: [] for run in jobs}
+    after: dict[RunKey, list[RunKey]] = {run: [] for run in jobs}
     assert makespan(seconds, after, 2) == 6
     assert makespan(seconds, after, 1) == 12
     assert makespan(seconds, {**after, jobs[3]: jobs[:2]}, 2) == 7
@@ -429,7 +441,7 @@ def test_data_that_nobody_describes_have_no_hours(bench: Workbench, rates: Rates
     bench = load(bench.root)
     total = lines(bench, rates)["all", "all"]
     assert (total.unknown, total.hours) == (2, 0)
-    assert bill_of(bench).prices.workloads == {}
+    assert estimate_of(bench).cost_model.workloads == {}
 
 
 def test_output_for_scripts(

@@ -27,7 +27,7 @@ def test_weights_for_a_fid_count_where_one_is_asked_for(monkeypatch: pytest.Monk
 
 def test_a_table_is_made_anew_when_its_data_stand_in_for_others() -> None:
     bench = load(ROOT)
-    entry = bench.datasets["fmnist"].model_copy(update={"stands_in_for": "mnist"})
+    entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
     marked = replace(bench, datasets={**bench.datasets, "fmnist": entry})
     for item, changes in (("table_1", True), ("table_3", False)):
         for scale in ("demo", "paper"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.run import fingerprint
 from fedrepro.support.files import sha256_of
@@ -20,7 +20,7 @@ from fedrepro.workflow.graph import Graph
 from support.places import ROOT
 from support.report_world import make_system
 
-RUN = Run("fedgo/digits-demo", "fedavg", 1)
+RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
 WILDCARDS = SimpleNamespace(setting=RUN.setting, method=RUN.method, seed="1")
 
 
@@ -39,7 +39,7 @@ def bench(tmp_path: Path) -> Workbench:
 
 def inputs(bench: Workbench) -> list[str]:
     graph = Graph(bench)
-    return [*graph.inputs_of_run(WILDCARDS), *graph.trunk_of_run(WILDCARDS)]
+    return [*graph.inputs_of_run(WILDCARDS), *graph.parent_of_run(WILDCARDS)]
 
 
 def record_of(bench: Workbench, folder: Path, name: str) -> Path:

@@ -12,7 +12,7 @@ from fedrepro.config.loading import load
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import IN_A_RULE, Graph
-from fedrepro.workflow.resources import ESTIMATES, Estimate, read_estimates, save_estimates
+from fedrepro.workflow.resources import ESTIMATES, ResourceEstimate, read_estimates, save_estimates
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -104,10 +104,10 @@ def test_a_plan_s_estimate_comes_before_the_profile(world: World) -> None:
     graph = world.write()
     digest = fingerprint.of_config(graph.bench.run_spec("ima/tiny", "fedavg", 1))
     # 600 MB and half an hour: half as much more and 500 MB, three times as long and 10 minutes.
-    estimate = Estimate.of(memory=600e6, seconds=1800)
-    assert estimate == Estimate(1400, 100)
+    estimate = ResourceEstimate.of(memory=600e6, seconds=1800)
+    assert estimate == ResourceEstimate(1400, 100)
     config = graph.bench.config
-    save_estimates(world.root, config, {"another": Estimate(1, 1)})
+    save_estimates(world.root, config, {"another": ResourceEstimate(1, 1)})
     save_estimates(world.root, config, {digest: estimate})
     assert set(read_estimates(world.root, config)) == {"another", digest}
     assert asked(world.write()) == {**DEFAULT, "mem_mb": 1400, "runtime": 100}

@@ -21,7 +21,12 @@ class MyProx(Method):
 
     mu: float = 0.01  # a hyperparameter; config/experiments/*.yaml may set it
 
-    def loss(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tensor:
-        """The loss of a mini-batch at parameters ``theta``; ``sent`` is what the server sent."""
-        task = super().loss(ctx, sent, own, theta, batch)
-        return task + self.mu / 2 * tree.square_norm(tree.subtract(theta, sent["params"]))
+    def loss(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tensor:
+        """The loss of a mini-batch at parameters ``params``.
+
+        ``message`` is what the server sent.
+        """
+        task = super().loss(ctx, message, client_state, params, batch)
+        return task + self.mu / 2 * tree.square_norm(tree.subtract(params, message["params"]))

@@ -13,7 +13,7 @@ class InOrder(Scheme):
     scheme: Literal["in_order"]
     clients: Count  # its key in config/experiments/*.yaml, besides those that all schemes have
 
-    def deal(self, labels: Any, groups: Any, random: np.random.RandomState) -> list[Any]:
+    def assign(self, labels: Any, groups: Any, random: np.random.RandomState) -> list[Any]:
         """Each client's samples, as indices from 0 to n - 1.
 
         Args:

@@ -10,6 +10,7 @@ from fedrepro.data.catalogue.entries import Name
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.errors import bad_value
+from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
 CATALOGUE = Path("config/datasets.yaml")
@@ -28,11 +29,11 @@ def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
     Raises:
         UserError: for the first fault in it.
     """
-    catalogue = validate(Catalogue, read_yaml(path), path)
+    catalogue = validate(Catalogue, with_new_keys("datasets", read_yaml(path), path), path)
     for name, spec in catalogue.datasets.items():
-        other = spec.stands_in_for
+        other = spec.surrogate_for
         if other is not None and (other == name or other not in catalogue.datasets):
-            key = f"datasets.{name}.stands_in_for"
+            key = f"datasets.{name}.surrogate_for"
             raise bad_value(path, key, other, "another data set of this file", catalogue.datasets)
     return catalogue
 
@@ -50,7 +51,7 @@ def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
 
 # What an entry may say otherwise without the data being others.
 DESCRIPTIVE = (
-    "title", "licence", "citation", "homepage", "stands_in_for", "urls", "mirrors", "packed",
+    "title", "licence", "citation", "homepage", "surrogate_for", "urls", "mirrors", "packed",
     "holds",
 )  # fmt: skip
 

@@ -124,7 +124,7 @@ class Described(Typed):
     """What every entry says.
 
     Attributes:
-        stands_in_for: the data set of which these are not quite the data. In tables a number of a
+        surrogate_for: the data set of which these are not quite the data. In tables a number of a
             setting that shares them out stands beside the printed one without a verdict; where
             their files are nobody's to fetch and not there, no table waits for such runs.
         holds: what `fedrepro plan` takes for granted until the data are prepared.
@@ -140,7 +140,7 @@ class Described(Typed):
     licence: str
     citation: str
     homepage: Url | None = None
-    stands_in_for: Name | None = None
+    surrogate_for: Name | None = None
     holds: Holding | None = None
     task: Literal["classification", "binary", "next_word"] = "classification"
     mean: PerChannel | None = None

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import Indices, stratified_choice
+from fedrepro.data.partition.assigning import Indices, stratified_choice
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError
 

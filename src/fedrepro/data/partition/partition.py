@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import Indices, of_server
+from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support.errors import UserError, brief
@@ -203,8 +203,10 @@ def make_partition(
     rest = rest if server is None else np.setdiff1d(rest, server)
     if spec.clients is not None and spec.clients > len(rest):
         raise spec.refused("clients", f"at most {len(rest)}, the number of samples")
-    dealt = spec.deal(labels[rest], None if groups is None else groups[rest], RandomState(seed))
-    clients = [rest[indices] for indices in dealt]
+    assigned = spec.assign(
+        labels[rest], None if groups is None else groups[rest], RandomState(seed)
+    )
+    clients = [rest[indices] for indices in assigned]
     _refuse_empty(clients, spec)
     test = None
     if spec.test_fraction:

@@ -4,7 +4,7 @@ A further scheme is a class here, with its keys, and a function of its name in `
 imported by those who deal: reading an experiment file needs none.
 
 A scheme of your own is such a class in a file of its name, in a folder of your own
-(:mod:`fedrepro.support.own`).
+(:mod:`fedrepro.support.plugins`).
 """
 
 import inspect
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, SerializeAsAny, ValidationInfo, WrapValidator, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import Real, Typed, Whole, any_of, expected, later
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
-    from fedrepro.data.partition.dealing import Indices
+    from fedrepro.data.partition.assigning import Indices
 
 Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 Positive = Annotated[Real, Field(gt=0, allow_inf_nan=False), expected("a finite number above 0")]
@@ -79,7 +79,7 @@ class Scheme(Typed):
         """Its own name, and that of the scheme within it."""
         return (self.scheme,)
 
-    def deal(
+    def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
         """Each client's samples, as numbers from 0 to n - 1.
@@ -95,14 +95,14 @@ class Scheme(Typed):
         Raises:
             UserError: when these samples can't be dealt out so.
         """
-        from fedrepro.data.partition import dealing
+        from fedrepro.data.partition import assigning
 
         self.check(labels, groups)
-        function = getattr(dealing, self.scheme)
+        function = getattr(assigning, self.scheme)
         known = {"labels": labels, "groups": groups, "random": random, **dict(self)}
         names = inspect.signature(function).parameters
-        dealt: list[Indices] = function(**{name: known[name] for name in names})
-        return dealt
+        assigned: list[Indices] = function(**{name: known[name] for name in names})
+        return assigned
 
     def check(self, labels: "Indices", groups: "Indices | None") -> None:
         """Refuse samples that can't be dealt out so.
@@ -258,10 +258,10 @@ class ReusingDirichlet(Scheme):
     clients: Count
     alpha: Positive
 
-    def deal(
+    def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import reusing_dirichlet
+        from fedrepro.data.partition.assigning import reusing_dirichlet
 
         # As released: enough of a class to hold one out.
         least = int(1 / self.test_fraction) if self.test_fraction else 1
@@ -319,10 +319,10 @@ class AtServer(Scheme):
             raise ValueError("`share` here, and `server` with other schemes")
         return self
 
-    def deal(
+    def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import of_server
+        from fedrepro.data.partition.assigning import of_server
 
         return [of_server(labels, self.share)]
 
@@ -347,10 +347,10 @@ class Pachinko(Scheme):
     coarse: Positive = 0.1
     fine: Positive = 10.0
 
-    def deal(
+    def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import pachinko
+        from fedrepro.data.partition.assigning import pachinko
 
         if groups is None:
             raise UserError(
@@ -370,25 +370,27 @@ def own_scheme(file: Path) -> type[Scheme]:
     Raises:
         UserError: unless it has exactly one.
     """
-    module = own.import_file("partitions", file)
+    module = plugins.import_file("partitions", file)
     found = [
         cls
         for _, cls in inspect.getmembers(module, inspect.isclass)
         if issubclass(cls, Scheme) and cls.__module__ == module.__name__
     ]
-    if len(found) != 1 or inspect.isabstract(found[0]) or found[0].deal is Scheme.deal:
+    if len(found) != 1 or inspect.isabstract(found[0]) or found[0].assign is Scheme.assign:
         raise UserError(
-            f"{file}: expected exactly one class that extends Scheme and has `deal` and `_parts`, "
-            f"found {len(found)}"
+            f"{file}: expected exactly one class that extends Scheme and has `assign` and "
+            f"`_parts`, found {len(found)}"
         )
     return found[0]
 
 
 def _or_own(
-    value: Any, handler: ModelWrapValidatorHandler[Any], info: ValidationInfo[own.Folders | None]
+    value: Any,
+    handler: ModelWrapValidatorHandler[Any],
+    info: ValidationInfo[plugins.Folders | None],
 ) -> Any:
     name = value.get("scheme") if isinstance(value, Mapping) else None
-    file = (info.context or own.NONE).files("partitions").get(str(name))
+    file = (info.context or plugins.NONE).files("partitions").get(str(name))
     if file is None:
         return handler(value)
     return own_scheme(file).model_validate(value, context=info.context)
@@ -422,17 +424,17 @@ class Domains(Scheme):
             raise ValueError("`test_fraction` and `validation` beside `within`, not in it")
         return self
 
-    def deal(
+    def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        from fedrepro.data.partition.dealing import domains
+        from fedrepro.data.partition.assigning import domains
 
         if groups is None:
             raise UserError(
                 f"partition {self.name}: scheme: 'domains': the data set has no groups: expected "
                 "one of several domains, such as digit_five"
             )
-        return domains(labels, groups, lambda theirs: self.within.deal(theirs, None, random))
+        return domains(labels, groups, lambda theirs: self.within.assign(theirs, None, random))
 
     @property
     def schemes(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Celeba
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
@@ -46,7 +46,7 @@ def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -
         x[row] = decode(found[name].read_bytes(), name, 3, (spec.side, spec.side))
         progress((row + 1) / len(chosen))
     return Content(
-        train=Samples(
+        train=RawSamples(
             x,
             np.array([labels[name] == "1" for name in chosen], np.int64),
             np.array([kept[owners[name]] for name in chosen], np.int64),

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Cifar10Binary, Cifar100Binary
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
 
@@ -57,7 +57,7 @@ def _samples(
     labels: int,
     side: int | None,
     grouped: bool = False,
-) -> Samples:
+) -> RawSamples:
     """The images of some files, whose class is the last of a record's `labels` bytes.
 
     Args:
@@ -73,4 +73,4 @@ def _samples(
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)
     images = images if side is None else resized(images, side)
-    return Samples(images, rows[:, labels - 1], rows[:, 0] if grouped else None)
+    return RawSamples(images, rows[:, labels - 1], rows[:, 0] if grouped else None)

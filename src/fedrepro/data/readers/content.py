@@ -10,12 +10,12 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 
-from fedrepro.data.partition.dealing import stratified_choice
+from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.support.errors import UserError, brief
 
 
 @dataclass(frozen=True)
-class Samples:
+class RawSamples:
     """The arrays of one split, as in `fedrepro.data.dataset.Split`."""
 
     x: NDArray[Any]
@@ -23,10 +23,10 @@ class Samples:
     group: NDArray[Any] | None = None
     held_out: NDArray[Any] | None = None
 
-    def take(self, mask: NDArray[np.bool_]) -> "Samples":
+    def take(self, mask: NDArray[np.bool_]) -> "RawSamples":
         """The samples where `mask` is true."""
         group = None if self.group is None else self.group[mask]
-        return Samples(self.x[mask], self.y[mask], group)
+        return RawSamples(self.x[mask], self.y[mask], group)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Content:
             `client_standardised`, the columns that clients standardise.
     """
 
-    train: Samples
-    test: Samples | None
+    train: RawSamples
+    test: RawSamples | None
     class_names: list[str]
     notes: dict[str, Any]
 
@@ -73,7 +73,9 @@ def read_as(kind: str, where: object) -> Iterator[None]:
         raise UserError(line) from error
 
 
-def held_out(samples: Samples, fraction: float, where: object) -> tuple[Samples, Samples | None]:
+def held_out(
+    samples: RawSamples, fraction: float, where: object
+) -> tuple[RawSamples, RawSamples | None]:
     """Split off the same share of each class, the same one on every machine; None for 0.
 
     Raises:

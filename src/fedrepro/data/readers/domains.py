@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, decode
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.data.readers.scaled import resized
@@ -44,7 +44,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
         UserError: when a domain or file is missing, or a file holds anything else.
     """
     root = _around(path, scratch, DIGITS)
-    parts: dict[str, list[Samples]] = {"train": [], "test": []}
+    parts: dict[str, list[RawSamples]] = {"train": [], "test": []}
     for number, domain in enumerate(DIGITS):
         training = [f"partitions/train_part{part}.pkl" for part in range(spec.parts)]
         for split, names in (("train", training), ("test", ["test.pkl"])):
@@ -53,7 +53,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
                 if not file.is_file():
                     raise UserError(f"{path}: {domain}/{name} is missing")
                 x, y = _digits(file)
-                parts[split].append(Samples(x, y, np.full(len(y), number)))
+                parts[split].append(RawSamples(x, y, np.full(len(y), number)))
         progress((number + 1) / len(DIGITS))
     train, test = (_joined(parts[split]) for split in ("train", "test"))
     return Content(train, test, [str(digit) for digit in range(10)], {"groups": list(DIGITS)})
@@ -73,9 +73,11 @@ def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return (planes if planes.shape[2:] == (SIDE, SIDE) else resized(planes, SIDE)), labels
 
 
-def _joined(parts: list[Samples]) -> Samples:
+def _joined(parts: list[RawSamples]) -> RawSamples:
     x, y = np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts])
-    return Samples(x, y, np.concatenate([each.group for each in parts if each.group is not None]))
+    return RawSamples(
+        x, y, np.concatenate([each.group for each in parts if each.group is not None])
+    )
 
 
 def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Content:
@@ -110,7 +112,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
         for split, rows in (("train", order[cut:]), ("test", order[:cut])):
             chosen[split] += [(*pairs[row], group) for row in rows]
     total, done = sum(map(len, files)), 0
-    splits: dict[str, Samples] = {}
+    splits: dict[str, RawSamples] = {}
     for split, triples in chosen.items():
         x = np.empty((len(triples), 3, CROPPED, CROPPED), np.uint8)
         for row, (image, _, _) in enumerate(triples):
@@ -118,7 +120,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
             done += 1
             progress(done / total)
         y, groups = (np.array([each[at] for each in triples], np.int64) for at in (1, 2))
-        splits[split] = Samples(x, y, groups)
+        splits[split] = RawSamples(x, y, groups)
     return Content(splits["train"], splits["test"], names, {"groups": list(PACS)})
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DownsampledImageNet
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError, bad_value
 
 BATCHES = [f"train_data_batch_{number}.npz" for number in range(1, 11)]
@@ -68,7 +68,7 @@ def _classes(path: Path) -> dict[str, int]:
     return classes
 
 
-def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Samples:
+def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
     """A file's images of the classes whose entry in `numbers` is not -1."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -85,10 +85,10 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> Samples:
         raise UserError(f"{path}: a label is not in {CLASSES}")
     wanted = numbers[labels]
     kept = wanted >= 0
-    return Samples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
+    return RawSamples(pixels[kept].reshape(-1, 3, side, side), wanted[kept])
 
 
-def _joined(parts: Sequence[Samples]) -> Samples:
-    return Samples(
+def _joined(parts: Sequence[RawSamples]) -> RawSamples:
+    return RawSamples(
         np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
     )

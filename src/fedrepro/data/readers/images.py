@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, Samples, held_out
+from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
@@ -44,12 +44,12 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """MNIST's four files in `folder`."""
 
-    def split(images: str, labels: str) -> Samples:
+    def split(images: str, labels: str) -> RawSamples:
         x, y = read_idx(folder / images), read_idx(folder / labels)
         if x.ndim != 3 or y.shape != x.shape[:1]:
             raise UserError(f"{folder / labels}: {y.shape} labels for {x.shape} images")
         grey = x[:, None]
-        return Samples(grey if spec.side is None else resized(grey, spec.side), y)
+        return RawSamples(grey if spec.side is None else resized(grey, spec.side), y)
 
     files = spec.files
     return Content(
@@ -70,7 +70,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
     if rows.shape[1] != spec.height * spec.width + 1:
         expected = spec.height * spec.width + 1
         raise UserError(f"{path}: {rows.shape[1]} columns: expected {expected}")
-    samples = Samples(rows[:, :-1].reshape(-1, 1, spec.height, spec.width), rows[:, -1])
+    samples = RawSamples(rows[:, :-1].reshape(-1, 1, spec.height, spec.width), rows[:, -1])
     train, test = held_out(samples, spec.test_fraction, path)
     return Content(train, test, list(spec.class_names), {})
 
@@ -123,7 +123,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
             raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
         images[row] = image
         progress((row + 1) / len(table))
-    everything = Samples(images, labels, group)
+    everything = RawSamples(images, labels, group)
     test = everything.take(split == "test") if "test" in split else None
     return Content(everything.take(split == "train"), test, list(spec.class_names), {})
 
@@ -160,7 +160,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
             x[row] = decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
             done += 1
             progress(done / total)
-        splits[split] = Samples(x, np.array([number for _, number in pairs], np.int64))
+        splits[split] = RawSamples(x, np.array([number for _, number in pairs], np.int64))
     if not files["train"]:
         raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
     train, test = splits["train"], splits["test"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.kinds import LeafFemnist, LeafShakespeare
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
 Item = TypeVar("Item")
@@ -129,7 +129,7 @@ def _together(
     if len({x.dtype for x in images}) > 1:  # bytes of some, fractions of others
         images = [x if x.dtype == np.float32 else x.astype(np.float32) / 255 for x in images]
     numbers = {name: at for at, name in enumerate(names)}
-    train = Samples(
+    train = RawSamples(
         np.concatenate(images),
         np.concatenate([y for *_, y in found]),
         np.repeat([numbers[user] for user, *_ in found], sizes),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import HeartDisease, Isic
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
@@ -66,7 +66,7 @@ def read_heart_disease(
     }
     x = np.column_stack([np.asarray(column, np.float64) for column in features.values()])
     return Content(
-        train=Samples(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
+        train=RawSamples(x, (values["num"] > 0).to_numpy().astype(np.int64), group),
         test=None,
         class_names=["healthy", "heart disease"],
         notes={
@@ -114,7 +114,7 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
         x[row] = _middle(found[name], spec.shorter, spec.side)
         progress((row + 1) / len(table))
     return Content(
-        train=Samples(
+        train=RawSamples(
             x,
             table[list(spec.class_names)].to_numpy().argmax(axis=1),
             table["centre"].map({name: at for at, name in enumerate(spec.centres)}).to_numpy(),

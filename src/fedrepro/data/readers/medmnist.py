@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import MedMnist
 from fedrepro.data.readers.arrays import read_npz
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
 
@@ -18,7 +18,7 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
     """
     path = folder / spec.file.name
 
-    def split(name: str) -> Samples:
+    def split(name: str) -> RawSamples:
         x, y = read_npz(path, (f"{name}_images", f"{name}_labels"))
         shape = (len(x), spec.side, spec.side)
         if x.dtype != np.uint8 or x.shape not in (shape, (*shape, 3)):
@@ -30,6 +30,6 @@ def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progr
             expected = f"whole numbers {(len(x), 1)}"
             raise UserError(f"{path}: {name}_labels: {y.dtype} {y.shape}: expected {expected}")
         images = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
-        return Samples(np.ascontiguousarray(images), y[:, 0])
+        return RawSamples(np.ascontiguousarray(images), y[:, 0])
 
     return Content(split("train"), split("test"), list(spec.class_names), {})

@@ -8,7 +8,7 @@ import numpy as np
 from fedrepro.data.catalogue.kinds import Plays
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers import characters
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
@@ -60,7 +60,7 @@ def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) ->
     if not roles:
         raise UserError(f"{archive}: {spec.folder}: expected plays with speakers as **NAME**")
     order = sorted(range(len(roles)), key=roles.__getitem__)
-    train = Samples(
+    train = RawSamples(
         np.concatenate([samples[at][0] for at in order]),
         np.concatenate([samples[at][1] for at in order]),
         np.repeat(np.arange(len(roles)), [len(samples[at][1]) for at in order]),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import SpeechCommands
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError, bad_value
 
 LISTS = ("validation_list.txt", "testing_list.txt")
@@ -45,7 +45,7 @@ def read_speech_commands(
     speakers = np.array([path.name.partition("_nohash_")[0] for path in clips])
     names, group = np.unique(speakers, return_inverse=True)
     return Content(
-        train=Samples(x, np.array([numbers[path.parent.name] for path in clips]), group),
+        train=RawSamples(x, np.array([numbers[path.parent.name] for path in clips]), group),
         test=None,
         class_names=list(spec.class_names),
         notes={"groups": names.tolist()},

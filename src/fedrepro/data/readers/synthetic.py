@@ -7,7 +7,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import Synthetic
 from fedrepro.data.readers.arrays import read_npz
-from fedrepro.data.readers.content import Content, Progress, Samples, held_out
+from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
 from fedrepro.support.errors import UserError
 
 IMAGES, DATASHEET = "images.npz", "datasheet.json"
@@ -31,5 +31,5 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
         names = [str(name) for name in about["class_names"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path / DATASHEET}: can't be read as a datasheet: {error}") from None
-    train, test = held_out(Samples(x, y), spec.test_fraction, path)
+    train, test = held_out(RawSamples(x, y), spec.test_fraction, path)
     return Content(train, test, names, {})

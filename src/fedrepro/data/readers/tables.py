@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import TabularCsv
-from fedrepro.data.readers.content import Content, Progress, Samples, held_out
+from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
 from fedrepro.support.errors import UserError, bad_value
 
 MOST_VALUES = 1000  # of a column of text
@@ -60,7 +60,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
                 "each of which becomes a feature; name the column in `drop` if it is none"
             )
     features = pd.get_dummies(features, columns=text, dtype=float)
-    everything = Samples(features.to_numpy(np.float64), labels, group)
+    everything = RawSamples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
         raise UserError(
             f"{path}: standardise: 'per_client': expected `test_fraction: 0` and no `split`: "
@@ -79,7 +79,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     elif spec.standardise:
         deviation = filled[0].x.std(axis=0)
         deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
-        filled = [Samples((part.x - mean) / deviation, part.y, part.group) for part in filled]
+        filled = [RawSamples((part.x - mean) / deviation, part.y, part.group) for part in filled]
     return Content(
         train=filled[0],
         test=filled[1] if test is not None else None,
@@ -89,8 +89,8 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
 
 
 def _split(
-    spec: TabularCsv, table: pd.DataFrame, everything: Samples, path: Path
-) -> tuple[Samples, Samples | None]:
+    spec: TabularCsv, table: pd.DataFrame, everything: RawSamples, path: Path
+) -> tuple[RawSamples, RawSamples | None]:
     if spec.split is None:
         return held_out(everything, spec.test_fraction, path)
     split = table[spec.split].astype(str).to_numpy()
@@ -103,6 +103,6 @@ def _split(
     return everything.take(split == "train"), test
 
 
-def _filled(samples: Samples, mean: np.ndarray) -> Samples:
+def _filled(samples: RawSamples, mean: np.ndarray) -> RawSamples:
     x = np.where(np.isfinite(samples.x), samples.x, mean)
-    return Samples(x, samples.y, samples.group)
+    return RawSamples(x, samples.y, samples.group)

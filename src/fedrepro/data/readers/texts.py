@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedrepro.data.catalogue.kinds import LeafReddit, QuestionPairs
 from fedrepro.data.readers import leaf
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
 # The first numbers of Reddit's vocabulary; none counts as a word (fedrepro.engine.task.WORDLESS).
@@ -38,7 +38,7 @@ def read_question_pairs(
     x = np.array([[pair.ids, pair.attention_mask] for pair in pairs], np.int32)
     doctors, group = np.unique(table["doctor"].to_numpy(), return_inverse=True)
     return Content(
-        train=Samples(x, table["label"].to_numpy(np.int64), group),
+        train=RawSamples(x, table["label"].to_numpy(np.int64), group),
         test=None,
         class_names=["different", "same"],
         notes={"groups": doctors.tolist(), "words": tokenizer.get_vocab_size()},
@@ -98,7 +98,7 @@ def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Pro
         return [vocabulary.get(word, UNKNOWN) for word in words]
 
     return Content(
-        train=Samples(
+        train=RawSamples(
             np.array([numbers(x) for _, x, _, _ in known], np.int32),
             np.array([numbers(y) for _, _, y, _ in known], np.int64),
             np.array([user for user, _, _, _ in known], np.int64),

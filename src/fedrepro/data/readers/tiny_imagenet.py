@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.data.catalogue.kinds import TinyImageNet
 from fedrepro.data.fetching.archives import unpack_around
-from fedrepro.data.readers.content import Content, Progress, Samples
+from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
@@ -47,5 +47,5 @@ def read_tiny_imagenet(
             x[row] = decode(path.read_bytes(), f"{archive}: {path.name}", 3, (spec.side, spec.side))
             done += 1
             progress(done / total)
-        splits.append(Samples(x, np.array([number for _, number in pairs], np.int64)))
+        splits.append(RawSamples(x, np.array([number for _, number in pairs], np.int64)))
     return Content(splits[0], splits[1], names, {})

@@ -14,8 +14,8 @@ from fedrepro.support.rng import numpy_stream
 Labels = NDArray[np.int64]
 
 
-class Noise(Protocol):
-    """As experiment files have it (:class:`fedrepro.config.settings.Noise`)."""
+class LabelNoise(Protocol):
+    """As experiment files have it (:class:`fedrepro.config.settings.LabelNoise`)."""
 
     @property
     def kind(self) -> str: ...
@@ -41,7 +41,7 @@ def flip(
 
 
 def with_noise(
-    split: Split, partition: Partition, classes: int, noise: Noise | None, seed: int
+    split: Split, partition: Partition, classes: int, noise: LabelNoise | None, seed: int
 ) -> Split:
     """The training split with labels flipped as ``noise`` (None: not) says.
 

@@ -75,7 +75,7 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Samples:
+class TensorSamples:
     """Some samples of a split, kept on the device as they are stored, scaled when asked for.
 
     Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training. Only
@@ -87,7 +87,7 @@ class Samples:
     scaling: Scaling
 
     @classmethod
-    def of(cls, split: Split, scaling: Scaling, device: str) -> "Samples":
+    def of(cls, split: Split, scaling: Scaling, device: str) -> "TensorSamples":
         x = _tensor(split.x, device)
         x = x.to(torch.get_default_dtype()) if x.is_floating_point() else x
         return cls(x, _tensor(split.y, device), scaling)
@@ -102,10 +102,10 @@ class Samples:
         """The samples of ``rows``, in whatever shape they stand."""
         return self.scaling(self.x[rows]), self.y[rows]
 
-    def some(self, indices: NDArray[np.int64]) -> "Samples":
+    def some(self, indices: NDArray[np.int64]) -> "TensorSamples":
         """The samples at ``indices``, copied out."""
         rows = torch.from_numpy(indices).to(self.y.device)
-        return Samples(self.x[rows], self.y[rows], self.scaling)
+        return TensorSamples(self.x[rows], self.y[rows], self.scaling)
 
 
 def _tensor(array: NDArray[np.generic], device: str) -> Tensor:
@@ -121,7 +121,7 @@ class ClientData:
         indices: int64 [n] for each client, the rows of its samples.
     """
 
-    def __init__(self, samples: Samples, indices: list[NDArray[np.int64]]) -> None:
+    def __init__(self, samples: TensorSamples, indices: list[NDArray[np.int64]]) -> None:
         self.samples = samples
         self.indices = indices
         self.sizes = [len(each) for each in indices]

@@ -19,7 +19,7 @@ def pseudo_labels(logits: Tensor, weights: Tensor, temperature: float = 1.0) -> 
     return (ensemble(logits, weights) / temperature).softmax(-1)
 
 
-def divergence(labels: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
+def kl_divergence(labels: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
     """KL(labels || softmax(logits / temperature)), the mean over samples, a scalar tensor.
 
     As in FedDF's released code: not multiplied by the square of the temperature.

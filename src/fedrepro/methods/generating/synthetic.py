@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Context, Given
-from fedrepro.engine.method import SAMPLES, Product
+from fedrepro.engine.context import Context, LoadedArtifact
+from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.support.errors import UserError, bad_value
 
 SHOWN = 10  # images of a class on a sample sheet, at most
@@ -46,7 +46,7 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
         )
 
 
-def check_set(where: str, ctx: Context, given: Given, per_class: int) -> None:
+def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -> None:
     """Refuse a given set that has not ``per_class`` images of each class, ordered by class.
 
     Raises:
@@ -82,10 +82,10 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
     return hits.to(torch.get_default_dtype())
 
 
-def as_product(x: Tensor, y: Tensor, classes: int, about: Mapping[str, Any]) -> Product:
+def as_artifact(x: Tensor, y: Tensor, classes: int, about: Mapping[str, Any]) -> Artifact:
     """The set as what a run leaves."""
     facts = {"classes": classes, "per_class": len(y) // classes, **about}
-    return Product({"x": x, "y": y}, part=SAMPLES, about=facts)
+    return Artifact({"x": x, "y": y}, part=SAMPLES, about=facts)
 
 
 def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, divergence, name_of
+from fedrepro.engine.method import Method, deviation, name_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.proximity import UNSQUARED, pulled
 from fedrepro.support.errors import at_least
@@ -21,21 +21,23 @@ class PersonalModel(Method):
     """``own["personal"]`` is a client's model, at first the initial one; clients use it."""
 
     mu: float = 1.0
-    squared: bool = divergence(True, released=False, item="21", why=UNSQUARED)
+    squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:
         at_least(name_of(self), "mu", self.mu, 0)
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"personal": ctx.initial}
 
-    def pulled(self, ctx: Context, sent: Tree, own: Tree, theta: Tree, batch: Tree) -> Tree:
+    def pulled(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
         """The gradient of the loss plus the pull to ``sent["params"]``."""
 
-        def loss(theta: Tree) -> torch.Tensor:
-            return self.loss(ctx, sent, own, theta, batch)
+        def loss(params: Tree) -> torch.Tensor:
+            return self.loss(ctx, message, client_state, params, batch)
 
-        return pulled(ctx, loss, theta, sent["params"], self.mu, self.squared)
+        return pulled(ctx, loss, params, message["params"], self.mu, self.squared)
 
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return own.get("personal", server["params"])
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        return client_state.get("personal", server["params"])

@@ -19,14 +19,14 @@ from fedrepro.support.errors import UserError
 class PartlyShared(Method):
     """FedAvg of the :meth:`shared` part; ``own["kept"]`` is the other, at first the initial one."""
 
-    def shared(self, net: Net, theta: Tree) -> Tree:
-        """The part of ``theta`` that travels."""
+    def shared(self, net: Net, params: Tree) -> Tree:
+        """The part of ``params`` that travels."""
         raise NotImplementedError
 
-    def kept(self, net: Net, theta: Tree) -> Tree:
+    def kept(self, net: Net, params: Tree) -> Tree:
         """The part that does not."""
-        shared = self.shared(net, theta)
-        return {name: leaf for name, leaf in theta.items() if name not in shared}
+        shared = self.shared(net, params)
+        return {name: leaf for name, leaf in params.items() if name not in shared}
 
     def check(self, ctx: Context) -> None:
         names = [name for name, _ in ctx.net.module.named_parameters()]
@@ -37,31 +37,33 @@ class PartlyShared(Method):
                     f"both learn; the {part} of this one has no parameters"
                 )
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
         trainable = ctx.net.trainable(self.shared(ctx.net, params))
         return {"params": params, "optimizer": ctx.server_optimizer.init(trainable)}
 
-    def own(self, ctx: Context, rng: torch.Generator) -> Tree:
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"kept": self.kept(ctx.net, ctx.initial)}
 
-    def send(self, ctx: Context, server: Tree) -> Tree:
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
         return {"params": self.shared(ctx.net, server["params"])}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
-        whole = ctx.net.ordered({**sent["params"], **own["kept"]})
-        theta, _ = descend(ctx, self.gradient, sent, own, whole, steps)
-        shared = self.shared(ctx.net, theta)
-        delta = tree.subtract(sent["params"], shared)
-        return {"delta": delta}, {"kept": self.kept(ctx.net, theta)}
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        whole = ctx.net.ordered({**message["params"], **client_state["kept"]})
+        params, _ = descend(ctx, self.gradient, message, client_state, whole, steps)
+        shared = self.shared(ctx.net, params)
+        delta = tree.subtract(message["params"], shared)
+        return {"delta": delta}, {"kept": self.kept(ctx.net, params)}
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         shared = {**server, "params": self.shared(ctx.net, server["params"])}
-        moved = super().step(ctx, shared, reports, weights)
+        moved = super().server_update(ctx, shared, updates, weights)
         return {**moved, "params": {**server["params"], **moved["params"]}}
 
-    def ended(self, ctx: Context, server: Tree, reports: Tree, place: int) -> Tree:
+    def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
         """The part that travels; what the client keeps is the shared model's here."""
-        return {**server["params"], **super().ended(ctx, server, reports, place)}
+        return {**server["params"], **super().client_model(ctx, server, updates, place)}
 
-    def model(self, ctx: Context, server: Tree, own: Tree) -> Tree:
-        return {**server["params"], **own.get("kept", {})}
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        return {**server["params"], **client_state.get("kept", {})}

@@ -12,35 +12,35 @@ from fedrepro.engine.tree import Tree
 UNSQUARED = "mu * sum of layer norms instead of mu/2 * |.|^2"
 
 
-def proximity(ctx: Context, theta: Tree, anchor: Tree, mu: float, squared: bool = True) -> Tensor:
+def proximity(ctx: Context, params: Tree, anchor: Tree, mu: float, squared: bool = True) -> Tensor:
     """mu/2 |theta - anchor|^2 over trainable parameters, a scalar tensor.
 
     Not ``squared``: mu times the sum over leaves of |theta - anchor|, as in the code that SuPerFed
     and AAggFF released (discrepancy 21).
     """
-    away = tree.subtract(ctx.net.trainable(theta), ctx.net.trainable(anchor))
+    away = tree.subtract(ctx.net.trainable(params), ctx.net.trainable(anchor))
     return mu / 2 * tree.square_norm(away) if squared else mu * tree.norms(away).sum()
 
 
 def pulled(
     ctx: Context,
     loss: Callable[[Tree], Tensor],
-    theta: Tree,
+    params: Tree,
     anchor: Tree,
     mu: float,
     squared: bool = True,
 ) -> Tree:
-    """The gradient of ``loss`` plus :func:`proximity` to ``anchor`` at ``theta``.
+    """The gradient of ``loss`` plus :func:`proximity` to ``anchor`` at ``params``.
 
     mu (theta - anchor) is added to the loss's own, the same bits as by autograd, which would take
     longer for the square than for all of a small model.
     """
     if not squared:
-        return differentiate(lambda at: loss(at) + proximity(ctx, at, anchor, mu, False), theta)
-    found = differentiate(loss, theta)
+        return differentiate(lambda at: loss(at) + proximity(ctx, at, anchor, mu, False), params)
+    found = differentiate(loss, params)
 
     def added(leaf: Tensor, fixed: Tensor, gradient: Tensor) -> Tensor:
         return (leaf.detach() - fixed).mul_(mu).add_(gradient)  # in one new tensor
 
-    every = (ctx.net.trainable(each) for each in (theta, anchor, found))
+    every = (ctx.net.trainable(each) for each in (params, anchor, found))
     return {**found, **tree.apply(added, *every)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.engine.fidelity import divergence
+from fedrepro.engine.fidelity import deviation
 from fedrepro.engine.optim import Optimizer, adaptive, forgetful
 from fedrepro.methods.server.base import ServerOptimizer
 
@@ -28,7 +28,7 @@ class Adaptive(ServerOptimizer):
     beta1: float = 0.9
     tau: float = 1e-3
     initial_accumulator: float | None = None
-    remembers: bool = divergence(
+    remembers: bool = deviation(
         True, released=False, item="19", why="no memory of earlier rounds; v is updated twice"
     )
 

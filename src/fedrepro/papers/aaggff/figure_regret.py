@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Regret
 from fedrepro.report.drawing import curves
@@ -46,7 +46,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
         key=key_of(names),
     )
     for label, setting in distinct_settings(figure.panels, target):
-        runs = (Run(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
+        runs = (RunKey(f"{target.system}/{setting}", figure.method, seed) for seed in target.seeds)
         found = (_read(workbench.root, run.analysis("regrets")) for run in runs)
         accounts = [account for account in found if account and account.rounds]
         series: list[list[Points]] = [

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.simplex import minimise_quadratic
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 
 TOLERANCE = 1e-10  # of the best fixed decision's total loss
 # What is added to a Hessian that may be singular, as a share of its mean diagonal entry. It only

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.rule import Observed
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.support.errors import UserError, bad_value
 
 MOST_CLIENTS = 10**6

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fedrepro.config.targets import Run
-from fedrepro.methods import _registry as registry
-from fedrepro.methods.deciding.rule import Decider, Observed
+from fedrepro.config.targets import RunKey
+from fedrepro.methods import registry
+from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import Bounded, Replay, replay
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.errors import UserError, bad_value
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 
-def regret_as_json(root: Path, run: Run, own: Folders = NONE) -> dict[str, Any]:
+def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, Any]:
     """The regret of a finished run of this machine, or of a reference result.
 
     Returns:

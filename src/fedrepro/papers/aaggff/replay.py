@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.engine.method import Method
-from fedrepro.methods import _registry as registry
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.rule import Decider, Decision, Observed
+from fedrepro.methods import registry
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
 from fedrepro.papers.aaggff.hindsight import best_fixed, decision_losses
 from fedrepro.support.errors import UserError, bad_value
 
@@ -185,4 +185,4 @@ class _Accounts:
 
 def _as_in_the_paper(rule: Decider) -> bool:
     """The theorems say nothing of the released code."""
-    return all(getattr(rule, each.name) == each.default for each in rule.divergences())
+    return all(getattr(rule, each.name) == each.default for each in rule.deviations())

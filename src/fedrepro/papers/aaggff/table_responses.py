@@ -6,7 +6,7 @@ import numpy as np
 
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods.deciding.responses import responses
+from fedrepro.methods.adaptive_weighting.responses import responses
 from fedrepro.report.cells.computed import Found, with_verdict
 from fedrepro.report.papers.published import PrintedCell
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from fedrepro.engine.context import Given
+from fedrepro.engine.context import LoadedArtifact
 from fedrepro.support.errors import bad_value
 from fedrepro.support.rng import stream
 
 
 @dataclass(frozen=True)
-class Lying(Given):
+class Lying(LoadedArtifact):
     """One network of each client, of which some give 1 of everything.
 
     Attributes:
@@ -29,14 +29,14 @@ class Lying(Given):
         return torch.ones_like(found) if client in self.liars else found
 
 
-def with_liars(given: Given, liars: frozenset[int]) -> Lying:
+def with_liars(given: LoadedArtifact, liars: frozenset[int]) -> Lying:
     """What is given, with the networks of some clients made to lie."""
     return Lying(**{each.name: getattr(given, each.name) for each in fields(given)}, liars=liars)
 
 
 def changed(
-    given: Mapping[str, Given], wanted: int, clients: int, seed: int, where: str
-) -> Mapping[str, Given]:
+    given: Mapping[str, LoadedArtifact], wanted: int, clients: int, seed: int, where: str
+) -> Mapping[str, LoadedArtifact]:
     """What is given, with discriminators of ``wanted`` Byzantine clients.
 
     Args:

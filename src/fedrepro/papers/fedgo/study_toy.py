@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from fedrepro.engine.initialise import initialise
 from fedrepro.methods.distilling import weighting
-from fedrepro.methods.distilling.losses import divergence, pseudo_labels
+from fedrepro.methods.distilling.losses import kl_divergence, pseudo_labels
 from fedrepro.methods.generating.adversarial import discriminator_loss
 from fedrepro.support.rng import stream
 
@@ -253,7 +253,7 @@ def _distilled(toy: Toy, seed: int, start: nn.Module, points: Tensor, labels: Te
     rng = stream(seed, "toy", "distillation")
 
     def loss(model: nn.Module, x: Tensor, target: Tensor) -> Tensor:
-        return divergence(target, model(x))
+        return kl_divergence(target, model(x))
 
     _train(model, optimizer, loss, points, labels, toy.server_epochs, toy.batch, rng)
     return model

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedrepro.analysis.kept_models import KeptModels, open_kept
 from fedrepro.analysis.landscape import BATCH, average_of
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.tree import Tree
@@ -58,7 +58,7 @@ def decomposition_of(
     """
     if len(set(seeds)) < 2:
         raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")
-    runs = [open_kept(workbench, Run(setting, method, seed)) for seed in seeds]
+    runs = [open_kept(workbench, RunKey(setting, method, seed)) for seed in seeds]
     for each in runs:
         each.require_kept()
     first = runs[0]

@@ -14,11 +14,11 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import Verdict
-from fedrepro.run.results import State
+from fedrepro.run.results import RunStatus
 from fedrepro.support.errors import UserError
 
 
@@ -29,7 +29,7 @@ class CellRun:
     Attributes:
         why: for a state other than "finished", in words.
         value: the summary of its learning curve, in printed units; None without a number.
-        landed: whether it is a committed reference result.
+        reference: whether it is a committed reference result.
         changed: keys in which its configuration differs from today's.
         code: why its numbers are not known to be those of today's code, or "".
         page: its page, relative to the site; None where there is no result.
@@ -37,10 +37,10 @@ class CellRun:
 
     method: str
     seed: int
-    state: State
+    state: RunStatus
     why: str
     value: float | None
-    landed: bool
+    reference: bool
     changed: tuple[str, ...]
     folder: str
     page: str | None
@@ -78,9 +78,9 @@ class Result:
     def runs_of_the_chosen(self) -> tuple[CellRun, ...]:
         return tuple(run for run in self.runs if run.method == self.chosen)
 
-    def run_of(self, run: CellRun) -> Run:
+    def run_of(self, run: CellRun) -> RunKey:
         """Setting, method and seed of one of its runs."""
-        return Run(self.setting, run.method, run.seed)
+        return RunKey(self.setting, run.method, run.seed)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class TableCell:
     """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed.
 
     ``selection`` says what was chosen on test data to get the number, as in the paper; or "".
-    ``stands_in_for`` is the data set for which the one of ours stands in; or "".
+    ``surrogate_for`` is the data set for which the one of ours stands in; or "".
     """
 
     row: int
@@ -133,12 +133,12 @@ class TableCell:
     selection: str
     difference: float | None
     verdict: Verdict | None
-    stands_in_for: str = ""
+    surrogate_for: str = ""
 
     @property
     def answered(self) -> Printed | None:
         """The printed cell, where ours is a number for it: in its own data."""
-        return None if self.stands_in_for else self.printed
+        return None if self.surrogate_for else self.printed
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def count(
                 counted_once = counts_of(cell.paper.n > 0, cell.verdict)
                 answers.setdefault(cell.answered.name, counted_once)
         if key not in found:
-            own = (cell for cell in target.cells if not workbench.stands_in_for(cell.setting))
+            own = (cell for cell in target.cells if not workbench.surrogate_for(cell.setting))
             printed = (tables.printed_cell(target, cell, published) for cell in own)
             answers = {Printed.of(cell).name: counts_of(False, None) for cell in printed if cell}
         counted = counts.setdefault(owner, Counter())

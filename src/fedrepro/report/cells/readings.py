@@ -7,7 +7,7 @@ from fedrepro.config.settings import RELEASED
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods._facts import departures_of
-from fedrepro.methods._files import split
+from fedrepro.methods.files import split
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
 from fedrepro.report.papers.published import Published
 
@@ -92,7 +92,7 @@ def answers_of(
             number
             for name, is_released in split(composition)
             if is_released or not released
-            for number in departures_of(name, workbench.own)
+            for number in departures_of(name, workbench.plugins)
             if number in ledger
         )
         yield Answer(

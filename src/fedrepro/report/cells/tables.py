@@ -8,7 +8,7 @@ from pathlib import Path
 from fedrepro.config.metrics import MetricKind
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Cell, Run, TableTarget
+from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
 from fedrepro.report.cells.cell import (
@@ -117,7 +117,7 @@ def _residuals(
         printed = printed_cell(target, cell, published)
         if printed is None or not _on_own_splits(printed, result, published):
             continue
-        if workbench.stands_in_for(result.setting):
+        if workbench.surrogate_for(result.setting):
             continue
         found = [run.value for run in result.runs_of_the_chosen if run.value is not None]
         values.setdefault((printed.row, _is_released(result)), []).append(found)
@@ -154,10 +154,10 @@ def _cell(
     residual = None
     if printed and _on_own_splits(printed, paper, published):
         residual = residuals.get((printed.row, _is_released(paper)))
-    other_kind = target.table.metric_of(cell.row, cell.column).reading.apart
-    other_data = workbench.stands_in_for(paper.setting) or ""
-    apart = f"Trained on data that stand in for {other_data}." if other_data else ""
-    verdict = _verdict(published, printed, paper, residual, other_kind or apart)
+    other_kind = target.table.metric_of(cell.row, cell.column).reading.incomparable
+    other_data = workbench.surrogate_for(paper.setting) or ""
+    incomparable = f"Trained on data that stand in for {other_data}." if other_data else ""
+    verdict = _verdict(published, printed, paper, residual, other_kind or incomparable)
     difference = None
     if printed and printed.mean is not None and paper.mean is not None and verdict:
         difference = None if other_kind else paper.mean - printed.mean
@@ -181,7 +181,7 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
     def of(methods: Sequence[str], metric: MetricKind) -> Result:
         runs = {method: cell.runs(method) for method in methods}
         found = result_of(workbench, cell.setting, runs, metric.reading, summary)
-        absent = found.hole == NOT_RUN and not cell.awaited
+        absent = found.hole == NOT_RUN and not cell.required
         return replace(found, hole="its data are not there") if absent else found
 
     if metric.of_both:
@@ -223,7 +223,7 @@ def _speed_up(own: Result, rival: Result) -> Result:
 def result_of(
     workbench: Workbench,
     setting: str,
-    runs_of: Mapping[str, Sequence[Run]],
+    runs_of: Mapping[str, Sequence[RunKey]],
     measure: Reading,
     summary: Summary,
 ) -> Result:
@@ -281,7 +281,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         state=record.state,
         why=record.why or short,
         value=value,
-        landed=record.landed,
+        reference=record.reference,
         changed=_changed(workbench, record) if record.manifest else (),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest else None,
@@ -327,9 +327,9 @@ def _verdict(
     printed: PrintedCell | None,
     result: Result,
     residual: Residual | None,
-    apart: str,
+    incomparable: str,
 ) -> Verdict | None:
-    """None where there is nothing to compare; ``apart`` says why ours is another number."""
+    """None where there is nothing to compare; ``incomparable`` says why ours is another number."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
     if printed is None or not (result.n or diverged):
@@ -355,8 +355,8 @@ def _verdict(
             "not comparable",
             f"The printed number is the best of {wanted}; {there} of them {are} run.",
         )
-    if apart:
-        return Verdict("not comparable", apart, basis="apart")
+    if incomparable:
+        return Verdict("not comparable", incomparable, basis="not comparable")
     assert result.mean is not None
     ours = Estimate(result.n, result.mean, result.std, result.half_width)
     spread = published.systems[printed.system].spread

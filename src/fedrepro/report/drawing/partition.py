@@ -15,7 +15,7 @@ FEW = 20  # clients, of which each is named
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class PartitionMap:
     """How samples are shared out in a setting."""
 
     svg: str
@@ -25,7 +25,7 @@ class HeatMap:
     most: int
 
 
-def draw_partition(root: Path, path: Path, width: int = 720) -> HeatMap:
+def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
     """A partition's histogram as a picture and a sentence.
 
     Raises:
@@ -50,7 +50,7 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> HeatMap:
     natural = histogram.get("spec", {}).get("scheme") == "natural"
     names = _names(root, path, len(counts)) if natural else ()
     svg = draw(counts, description=words, width=width, names=names)
-    return HeatMap(svg, name, seed, summary, max(max(row) for row in counts))
+    return PartitionMap(svg, name, seed, summary, max(max(row) for row in counts))
 
 
 def _names(root: Path, path: Path, clients: int) -> Sequence[str]:

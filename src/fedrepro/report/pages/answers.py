@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
@@ -45,7 +45,7 @@ class CellUse:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredCell:
     """A number of a run, and the cells of one table that take it.
 
     Attributes:
@@ -64,10 +64,10 @@ class Answer:
 
 
 def cells_of_runs(
-    workbench: Workbench, published: Published, wanted: AbstractSet[Run]
-) -> dict[Run, list[CellUse]]:
+    workbench: Workbench, published: Published, wanted: AbstractSet[RunKey]
+) -> dict[RunKey, list[CellUse]]:
     """Run -> the cells that it is for, at either scale, of the runs that are ``wanted``."""
-    found: dict[Run, dict[tuple[str, bool], CellUse]] = {}
+    found: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
         for target in workbench.targets(scale).values():
             if isinstance(target, TableTarget) and not wanted.isdisjoint(target.runs):
@@ -77,7 +77,7 @@ def cells_of_runs(
     return {run: list(uses.values()) for run, uses in found.items()}
 
 
-def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, list[Run]]]:
+def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, list[RunKey]]]:
     system = published.systems.get(target.system)
     printed = target.table.published.table if target.table.published else ""
     name = system.name if system else target.system
@@ -98,7 +98,7 @@ def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, 
         yield use, [run for method in cell.methods for run in cell.runs(method)]
 
 
-def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
+def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]:
     """The numbers that cells take from a run; those of published settings come first."""
     groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
     for use in uses:
@@ -111,7 +111,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[Answer]:
     ):
         measure = same[0].metric.reading
         found.append(
-            Answer(
+            AnsweredCell(
                 table=same[0].table,
                 page=page,
                 places=tuple((use.place, use.address) for use in same),
@@ -131,9 +131,9 @@ def _seed(seed: int, seeds: tuple[int, ...]) -> str:
     return f"seed {seed} of {', '.join(map(str, seeds))}"
 
 
-def headline(answers: Iterable[Answer]) -> list[Answer]:
+def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:
     """Each number once, however many tables take it."""
-    distinct: dict[tuple[str, int], Answer] = {}
+    distinct: dict[tuple[str, int], AnsweredCell] = {}
     for answer in answers:
         if answer.value is not None:
             distinct.setdefault((answer.measure.words, answer.rounds), answer)

@@ -3,36 +3,36 @@
 from collections.abc import Iterable
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import GivenRun
-from fedrepro.config.targets import Run
+from fedrepro.config.settings import ArtifactFromRun
+from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 
 
-def given_to(workbench: Workbench, run: Run) -> dict[str, Run]:
+def given_to(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
     """By need, the runs that a run is given; files and samples are not among them."""
     setting = workbench.settings.get(run.setting)
     if setting is None or not setting.given:
         return {}
     sources = workbench.run_spec(run.setting, run.method, run.seed).given
     return {
-        need: Run(source.setting.name, source.method, source.seed)
+        need: RunKey(source.setting.name, source.method, source.seed)
         for need, source in sources.items()
         if isinstance(source, RunSpec)
     }
 
 
-def is_given(workbench: Workbench, runs: Iterable[Run]) -> bool:
+def is_given(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
     """Whether some of these runs are what others are given, whatever their seeds."""
     sources = {
         (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
         for setting in workbench.settings.values()
         for source in setting.given.values()
-        if isinstance(source, GivenRun)
+        if isinstance(source, ArtifactFromRun)
     }
     return any((run.setting, run.method) in sources for run in runs)
 
 
-def with_given(workbench: Workbench, runs: Iterable[Run]) -> list[Run]:
+def with_given(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
     """Runs and all that they are given, directly or not, each once; those asked for come first."""
     found = dict.fromkeys(runs)
     waiting = list(found)

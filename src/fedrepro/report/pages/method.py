@@ -16,7 +16,7 @@ class MethodText:
 
     Attributes:
         facts: name, kind, paper, hyperparameters, hooks, divergences, as
-            :func:`fedrepro.methods._registry.describe` gives them.
+            :func:`fedrepro.methods.registry.describe` gives them.
         documentation: the docstring of its module.
         source: its file's text.
         file: its file's name.

@@ -8,7 +8,7 @@ from typing import Any
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
-    Run,
+    RunKey,
     SearchTarget,
     TableTarget,
     Target,
@@ -22,14 +22,14 @@ from fedrepro.run.results import RunRecord, read_run
 
 
 def tables_of_runs(
-    workbench: Workbench, papers: Published, wanted: AbstractSet[Run]
-) -> dict[Run, list[dict[str, str]]]:
+    workbench: Workbench, papers: Published, wanted: AbstractSet[RunKey]
+) -> dict[RunKey, list[dict[str, str]]]:
     """Run -> the tables and figures that need it, or what is given it, at either scale.
 
     Args:
         wanted: the runs that are asked for.
     """
-    found: dict[Run, dict[str, dict[str, str]]] = {}
+    found: dict[RunKey, dict[str, dict[str, str]]] = {}
     given = is_given(workbench, wanted)
     for scale in ("paper", "demo"):
         for target in workbench.targets(scale).values():
@@ -212,7 +212,7 @@ def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
 
 
 def cost(
-    workbench: Workbench, papers: Published, own: list[RunRecord], landed: Iterable[RunRecord]
+    workbench: Workbench, papers: Published, own: list[RunRecord], reference: Iterable[RunRecord]
 ) -> dict[str, Any]:
     """What runs took, measured by themselves; per table and per setting and method."""
     records = {record.run: record for record in own}
@@ -221,16 +221,24 @@ def cost(
         for target in workbench.targets(scale).values():
             here = [records[run] for run in target.runs if run in records]
             if here:
-                wanted = {*target.awaited, *(record.run for record in here)}
+                wanted = {*target.required, *(record.run for record in here)}
                 counts = {"runs": len(here), "wanted": len(wanted)}
                 tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
-    reference = [record for record in landed if record.timing]
+    reference = [record for record in reference if record.timing]
     groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
     for record in [*reference, *own]:
-        groups.setdefault((record.run.setting, record.run.method, record.landed), []).append(record)
+        groups.setdefault((record.run.setting, record.run.method, record.reference), []).append(
+            record
+        )
     rows = [
-        {"setting": setting, "method": method, "landed": is_landed, "records": group, **_sum(group)}
-        for (setting, method, is_landed), group in groups.items()
+        {
+            "setting": setting,
+            "method": method,
+            "reference": is_reference,
+            "records": group,
+            **_sum(group),
+        }
+        for (setting, method, is_reference), group in groups.items()
     ]
     return {
         "tables": tables,

@@ -9,7 +9,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result, TableCell
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.drawing.partition import HeatMap, draw_partition
+from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
@@ -31,7 +31,7 @@ class Scene:
     setting: str
     metric: str
     curves: Curves | None
-    heat_map: HeatMap | None
+    heat_map: PartitionMap | None
 
 
 def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
@@ -120,7 +120,9 @@ def _titled(pair: Sequence[tuple[int, str]]) -> int:
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
 
 
-def _heat_map(workbench: Workbench, setting: str, results: Mapping[int, Result]) -> HeatMap | None:
+def _heat_map(
+    workbench: Workbench, setting: str, results: Mapping[int, Result]
+) -> PartitionMap | None:
     """The partition of the first seed that was run, if its histogram is there."""
     runs = (run for result in results.values() for run in result.runs)
     seeds = sorted({run.seed for run in runs if run.page})

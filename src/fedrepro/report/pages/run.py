@@ -8,13 +8,13 @@ from fedrepro.config.metrics import ACCURACY, OfRounds
 from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Reading
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.partition import HeatMap
+from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord, flatten
-from fedrepro.support.own import NONE, Folders
+from fedrepro.support.plugins import NONE, Folders
 
 BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown where no cell asks for them
 # Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
@@ -25,7 +25,7 @@ SCORES = ("test_", "client_", "validation_")
 
 def run_page(
     record: RunRecord,
-    partition: HeatMap | None,
+    partition: PartitionMap | None,
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],

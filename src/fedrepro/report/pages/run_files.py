@@ -92,7 +92,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
         if re.fullmatch(r"[\w-]+\.parquet", name) and (folder / name).is_file():
             yield name, folder / name
     log = root / LOGS / record.run.setting / record.run.method / f"seed{record.run.seed}.log"
-    if not record.landed and log.is_file():
+    if not record.reference and log.is_file():
         yield "log.txt", cleaned(log.read_text(encoding="utf-8", errors="replace"), root).encode()
 
 

@@ -12,7 +12,7 @@ LAST, LAST_WIDE = 64, 8
 
 
 @dataclass(frozen=True)
-class Sheets:
+class SampleSheets:
     """The last round's images, and the first few of them over time.
 
     Attributes:
@@ -28,7 +28,7 @@ class Sheets:
     size: str
 
 
-def sheets_of(record: RunRecord) -> Sheets | None:
+def sheets_of(record: RunRecord) -> SampleSheets | None:
     """None for a run that left no images.
 
     Raises:
@@ -57,7 +57,7 @@ def sheets_of(record: RunRecord) -> Sheets | None:
         for number in spread(rounds, SHEETS)
     ]
     shown = tuple(over_time) if len(rounds) > 1 else ()
-    return Sheets(rounds[-1], whole, shown, len(last[:SHOWN]), f"{height} x {width}")
+    return SampleSheets(rounds[-1], whole, shown, len(last[:SHOWN]), f"{height} x {width}")
 
 
 def spread(numbers: list[int], most: int) -> list[int]:

@@ -19,7 +19,7 @@ WIDEST = 6  # values of a hyperparameter that a chart has room for
 
 
 @dataclass(frozen=True)
-class Row:
+class SearchRow:
     """One of the three choices; ``tried`` is None as long as there is none."""
 
     label: str
@@ -29,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class View:
+class SearchView:
     """A method of a search.
 
     Attributes:
@@ -41,7 +41,7 @@ class View:
     label: str
     parts: tuple[str, ...]
     found: Found
-    rows: tuple[Row, ...]
+    rows: tuple[SearchRow, ...]
     chart: Panel | None
 
 
@@ -59,7 +59,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
         searched = found.trial.searched
         composition, _ = workbench.compose(setting, searched.method)
         views.append(
-            View(
+            SearchView(
                 searched.label or searched.method,
                 tuple(part.partition("@")[0] for part in composition.split("+")),
                 found,
@@ -83,7 +83,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     }
 
 
-def _rows(found: Found) -> tuple[Row, ...]:
+def _rows(found: Found) -> tuple[SearchRow, ...]:
     def at(place: int | None) -> Tried | None:
         return None if place is None else found.tried[place]
 
@@ -94,9 +94,11 @@ def _rows(found: Found) -> tuple[Row, ...]:
     same = found.test_selected is not None and found.test_selected == found.selected
     in_grid = len(found.tried) == _size_of_grid(found)
     return (
-        Row("Published", at(found.published), "" if in_grid else "added: the grid has it not"),
-        Row("Selected on validation samples", at(found.selected), "; ".join(notes)),
-        Row(
+        SearchRow(
+            "Published", at(found.published), "" if in_grid else "added: the grid has it not"
+        ),
+        SearchRow("Selected on validation samples", at(found.selected), "; ".join(notes)),
+        SearchRow(
             "Best on test samples",
             at(found.test_selected),
             "the same candidate" if same else "",

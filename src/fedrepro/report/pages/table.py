@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedrepro.config.targets import Run, TableTarget
+from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
@@ -77,8 +77,8 @@ def table_page(
     columns = [column.label for column in table.columns]
     pairs = row_figures.pairs_of(target)
     rows = []
-    drawn: list[tuple[set[Run], tuple[str, str]]] = []  # runs, and the row that shows them
-    stages: list[tuple[set[Run], Stage]] = []
+    drawn: list[tuple[set[RunKey], tuple[str, str]]] = []  # runs, and the row that shows them
+    stages: list[tuple[set[RunKey], Stage]] = []
     for index, row in enumerate(table.rows):
         cells = tuple(cell for cell in table.cells if cell.row == index)
         anchor = f"row-{index + 1}"
@@ -140,7 +140,7 @@ def table_page(
 
 def _alike(cells: Iterable[TableCell]) -> bool:
     """Whether cells of one row that ask for different runs have the same ones at scale demo."""
-    found: dict[tuple[int, frozenset[Run]], set[frozenset[Run]]] = {}
+    found: dict[tuple[int, frozenset[RunKey]], set[frozenset[RunKey]]] = {}
     for cell in cells:
         if cell.demo:
             stand_in = frozenset(cell.demo.run_of(run) for run in cell.demo.runs)
@@ -213,7 +213,7 @@ def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
     return "; ".join(notes)
 
 
-def _runs(cells: Iterable[TableCell], scale: Scale) -> set[Run]:
+def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
     """Those of a row's cells at a scale that have a page."""
     results = (cell.paper if scale == "paper" else cell.demo for cell in cells)
     return {result.run_of(run) for result in results if result for run in result.runs if run.page}
@@ -241,7 +241,7 @@ def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
     found = []
     seen = set()
     for cell in cells:
-        name = cell.printed and (cell.printed.name, cell.stands_in_for)
+        name = cell.printed and (cell.printed.name, cell.surrogate_for)
         if name is None or name not in seen:
             found.append(cell)
         seen.add(name)

@@ -7,7 +7,7 @@ from pydantic import Field
 from fedrepro.support.typed_yaml import Typed
 
 
-class Place(Typed):
+class CellSelector(Typed):
     """Printed cells, by some of their keys. A key may have several values.
 
     On the left ``*`` stands for any text; on the right it stands for what it stood for on the left,
@@ -35,8 +35,8 @@ class Claim(Typed):
         description="Where the claim is made; table: in no sentence known here, but by the table."
     )
     tables: list[str]
-    left: Place
-    right: Place
+    left: CellSelector
+    right: CellSelector
     expect: Literal["more", "less"]
     by: float = Field(default=0.0, description="By at least so much; negative: it may lag so far.")
     over: Literal["each", "average"] = "each"

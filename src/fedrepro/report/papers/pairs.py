@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from fedrepro.report.papers.claim import Claim, Place
+from fedrepro.report.papers.claim import CellSelector, Claim
 from fedrepro.report.papers.published import KEYS, PrintedCell, Published
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
@@ -87,7 +87,7 @@ def leads(claim: Claim, lead: float, rounding: float) -> bool:
     return lead > 0 if claim.by == 0 else lead >= claim.by - rounding - 1e-9
 
 
-def _match(place: Place, cell: PrintedCell) -> dict[str, str] | None:
+def _match(place: CellSelector, cell: PrintedCell) -> dict[str, str] | None:
     """By key what ``*`` stands for in a cell; None for a cell that is not meant."""
     stars = {}
     for key in KEYS:
@@ -116,7 +116,7 @@ def _answers(
         if wanted is None:
             same = value == getattr(left, key)
         elif wanted == OTHERS:
-            named = Place.model_validate({key: getattr(claim.left, key)})
+            named = CellSelector.model_validate({key: getattr(claim.left, key)})
             same = _match(named, right) is None and value not in references
         else:
             same = value in {text.replace("*", stars.get(key, "")) for text in _several(wanted)}

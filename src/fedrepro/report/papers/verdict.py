@@ -21,7 +21,7 @@ from fedrepro.report.papers.estimate import Estimate, Residual, student_t
 from fedrepro.report.papers.published import PrintedCell, Spread, Unit
 
 Word = Literal["agrees", "weak", "differs", "not comparable"]
-Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "apart"]
+Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "not comparable"]
 
 # In printed units. Near 0 or 100 % a point is much: the tolerance is a quarter of the error rate
 # (or of the rate itself) where that is less.

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import Result
 from fedrepro.report.cells.tables import result_of
@@ -65,7 +65,7 @@ def result_at(
 ) -> Result:
     """The number of a setting of the figure at its scale: of the best of some methods."""
     full = f"{target.system}/{setting}"
-    runs = {name: [Run(full, name, seed) for seed in target.seeds] for name in methods}
+    runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in methods}
     return result_of(workbench, full, runs, metric.reading, summary)
 
 

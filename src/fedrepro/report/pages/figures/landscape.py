@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedrepro.config.figures import Landscape
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
@@ -22,7 +22,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for column in figure.columns:
         for method in column.methods_at(target.scale):
-            run = Run(f"{target.system}/{setting}", method, target.seeds[0])
+            run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
             found = _read_landscape(workbench.root, run.analysis("landscapes"))
             if found is None:
                 continue

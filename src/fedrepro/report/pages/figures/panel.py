@@ -23,7 +23,7 @@ def curves_of(root: Path, result: Result | None, measure: Reading) -> list[Point
     if result is None:
         return []
     return [
-        measure.series(read_run(root, result.run_of(run), landed=run.landed))
+        measure.series(read_run(root, result.run_of(run), reference=run.reference))
         for run in result.runs_of_the_chosen
         if run.state == "finished"
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.figures import AtHeight, Planes, View
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
@@ -78,7 +78,7 @@ def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tu
     grid, panels = figure.grid_at(target.scale), dict[Path, list[View]]()
     for view in figure.panels:
         full = f"{target.system}/{view.setting_at(target.scale)}"
-        run = Run(full, view.method, target.seeds[0])
+        run = RunKey(full, view.method, target.seeds[0])
         path = run.analysis("landscapes", view.part(target.scale, grid))
         panels.setdefault(path, []).append(view)
     found = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.figures import Sheets
-from fedrepro.config.targets import FigureTarget, Run
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
@@ -42,7 +42,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
         for column in figure.columns:
             setting = place.setting_for(column.label, target.scale, figure.instead)
             for method in column.methods_at(target.scale):
-                run = Run(f"{target.system}/{setting}", method, target.seeds[0])
+                run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
                 record = find_run(workbench.root, run)
                 title = f"{where}, {column.label}" if len(places) > 1 else column.label
                 panels = list(_panels(workbench.root, record, title))
@@ -96,7 +96,7 @@ def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np
     None where they are not there, as with reference results.
     """
     path = record.run.analysis("quality").with_suffix(".pairs.safetensors")
-    if record.landed or not (root / path).exists():
+    if record.reference or not (root / path).exists():
         return None
     from safetensors.numpy import load
 

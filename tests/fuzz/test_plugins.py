@@ -14,7 +14,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fedrepro.config.targets import Run
+from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.partition.partition import Partition, make_partition
 from fedrepro.data.partition.schemes import Iid
@@ -118,7 +118,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 
 def test_finished_runs(tmp_path: Path) -> None:
     """For the report: every file of a run's folder."""
-    run = Run("ima/x", "fedavg", 1)
+    run = RunKey("ima/x", "fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(rounds=3))
     whole = tmp_path / IN / "whole"
     (tmp_path / run.folder).rename(whole)
@@ -192,7 +192,7 @@ def test_logs_of_losses(name: str, how: list[Mutation], rule: str) -> None:
     ids=range(8),
 )
 def test_manifests_of_another_shape(tmp_path: Path, name: str, content: bytes) -> None:
-    run = Run("ima/x", "fedavg", 1)
+    run = RunKey("ima/x", "fedavg", 1)
     path = tmp_path / run.folder
     path.mkdir(parents=True)
     (path / "manifest.json").write_text(json.dumps({"status": "finished"}))

@@ -1,7 +1,7 @@
 """Files of one's own: methods, models, partition schemes and measures, found by their file's name.
 
-config/config.yaml names a folder of each (``own``); they travel with the workbench that was loaded
-and the runs that it describes, so that two workbenches in one process each have their own.
+config/config.yaml names a folder of each (``plugins``); they travel with the workbench that was
+loaded and the runs that it describes, so that two workbenches in one process each have their own.
 The environment variable FEDREPRO_METHODS names one folder of methods instead.
 """
 
@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Literal
 
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import hint_of
 
 Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
@@ -28,7 +29,7 @@ VARIABLE = "FEDREPRO_METHODS"
 PACKAGE = "fedrepro_user"  # how the names of their modules begin
 
 
-class OwnError(UserError):
+class PluginError(UserError):
     """What a file of one's own raised, in one line; its cause is what was raised."""
 
 
@@ -112,7 +113,7 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
         line = _place_of(error)
         where = f"{file}:{line[1]}" if line and line[0] == str(file) else file
         raise UserError(
-            f"{where}: could not be imported: {type(error).__name__}: {error}"
+            f"{where}: could not be imported: {type(error).__name__}: {error}{hint_of(error)}"
         ) from error
     _executed[file] = content
     return module
@@ -143,7 +144,7 @@ def blamed() -> Iterator[None]:
     """Turn what a file of one's own raises meanwhile into one line: file, line, function, error.
 
     Raises:
-        OwnError: for an exception other than a UserError that passed through such a file.
+        PluginError: for an exception other than a UserError that passed through such a file.
     """
     try:
         yield
@@ -154,7 +155,9 @@ def blamed() -> Iterator[None]:
         if place is None:
             raise
         file, number, function = place
-        raise OwnError(f"{file}:{number}: {function}: {type(error).__name__}: {error}") from error
+        raise PluginError(
+            f"{file}:{number}: {function}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _place_of(error: BaseException) -> tuple[str, int, str] | None:

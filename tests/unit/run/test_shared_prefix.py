@@ -15,7 +15,7 @@ import pytest
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.run import checkpoint, runner
-from fedrepro.run.trunk import Sharing, Trunk, kept_in
+from fedrepro.run.shared_prefix import ParentRun, Sharing, kept_in
 from support.places import TESTS
 from support.tiny_run import dataset, partition, run_spec
 
@@ -61,31 +61,31 @@ def alone(folder: Path) -> Sharing:
 
 
 class World:
-    """A trunk that has kept round 3, and its tail."""
+    """A parent run that has kept round 3, and its child run."""
 
     def __init__(
-        self, root: Path, inner: str = "fedavg", tail: str | None = None, **changes: Any
+        self, root: Path, inner: str = "fedavg", child: str | None = None, **changes: Any
     ) -> None:
         self.root, self.notes = root, list[str]()
         self.inner = spec_of(inner, **changes)
-        self.tail = spec_of(tail or f"ima+{inner}", **changes)
+        self.child = spec_of(child or f"ima+{inner}", **changes)
         self.kept = root / "trunks"
 
-    def trunk(self, code: str = "code", **stop: Any) -> None:
+    def parent(self, code: str = "code", **stop: Any) -> None:
         carry_out(
             self.root / "trunk", self.inner, Sharing(self.kept, frozenset({SHARED})), code, **stop
         )
 
     def sharing(self, code: str = "code") -> Sharing:
-        trunk = Trunk(self.inner, code, SHARED, self.kept)
-        return Sharing(self.root / "none", trunk=trunk, note=self.notes.append)
+        parent = ParentRun(self.inner, code, SHARED, self.kept)
+        return Sharing(self.root / "none", parent=parent, note=self.notes.append)
 
     def go_on(self, name: str = "tail", **more: Any) -> tuple[dict[str, Any], list[int]]:
-        return carry_out(self.root / name, self.tail, self.sharing(), **more)
+        return carry_out(self.root / name, self.child, self.sharing(), **more)
 
     def expect_the_same(self, began: bool = True) -> None:
-        """Of the tail's files and a run's from the start, all but what it went on from."""
-        carry_out(self.root / "whole", self.tail, alone(self.root / "none"))
+        """Of the child run's files and a run's from the start, all but what it went on from."""
+        carry_out(self.root / "whole", self.child, alone(self.root / "none"))
         one, other = self.root / "tail", self.root / "whole"
         assert {file.name for file in one.iterdir()} == {file.name for file in other.iterdir()}
         for file in {file.name for file in one.iterdir()} - {"manifest.json", "timing.json"}:
@@ -106,15 +106,15 @@ PERSONAL = {"evaluate": {"every": 2, "clients": True}}
 
 
 @pytest.mark.parametrize(
-    ("inner", "tail", "changes"),
+    ("inner", "child", "changes"),
     [*TAILS, ("fedprox", "superfed_mm", PERSONAL), ("fedprox", "superfed_lm", PERSONAL)],
     ids=str,
 )
 def test_a_tail_ends_with_the_same_bytes(
-    tmp_path: Path, inner: str, tail: str, changes: dict[str, Any]
+    tmp_path: Path, inner: str, child: str, changes: dict[str, Any]
 ) -> None:
-    world = World(tmp_path, inner, tail, **changes)
-    world.trunk()
+    world = World(tmp_path, inner, child, **changes)
+    world.parent()
     assert kept_in(world.kept) == [(SHARED, world.kept / "round3")]
     _, played = world.go_on()
     assert played == [4, 5, 6] and not world.notes
@@ -126,7 +126,7 @@ def test_a_tail_ends_with_the_same_bytes(
 
 def test_what_a_trunk_keeps_changes_none_of_its_files(tmp_path: Path) -> None:
     world = World(tmp_path, "scaffold")
-    world.trunk()
+    world.parent()
     carry_out(tmp_path / "other", world.inner, alone(tmp_path / "none"))
     for file in ("manifest.json", "rounds.parquet", "clients.parquet", "model.safetensors"):
         assert (tmp_path / "trunk" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
@@ -136,19 +136,19 @@ def test_a_trunk_that_was_broken_off_serves(tmp_path: Path) -> None:
     """And goes on itself, and leaves as it is what it kept."""
     world = World(tmp_path, "scaffold")
     with pytest.raises(StopIteration):
-        world.trunk(rounds=SHARED + 1)
+        world.parent(rounds=SHARED + 1)
     about = world.kept / "round3/about.json"
     before = about.stat().st_mtime_ns
     world.go_on()
     world.expect_the_same()
-    world.trunk()
+    world.parent()
     assert about.stat().st_mtime_ns == before
 
 
 def test_a_finished_trunk_that_kept_nothing_is_no_hindrance(tmp_path: Path) -> None:
     world = World(tmp_path)
     carry_out(tmp_path / "trunk", world.inner, alone(world.kept))
-    world.trunk()
+    world.parent()
     assert kept_in(world.kept) == []  # it is not played again for that
     _, played = world.go_on()
     assert len(played) == 6 and not world.notes
@@ -166,7 +166,7 @@ def test_an_earlier_round_serves_and_a_later_one_does_not(tmp_path: Path) -> Non
 @pytest.mark.parametrize("change", ["code", "rate", "seed", "shares"])
 def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str) -> None:
     world = World(tmp_path)
-    tail, inner = world.tail, world.inner
+    child, inner = world.child, world.inner
     if change == "rate":
         world.inner = spec_of("fedavg", optimizer={"lr": 0.2})
     elif change == "seed":
@@ -176,8 +176,8 @@ def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str
         folder, share = tmp_path / "trunk", partition(held_out=True)
         runner.run(inner, dataset(), share, folder, "code", sharing=sharing)
     else:
-        world.trunk("other" if change == "code" else "code")
-    world.tail, world.inner = tail, inner
+        world.parent("other" if change == "code" else "code")
+    world.child, world.inner = child, inner
     _, played = world.go_on()
     assert len(played) == 6
     assert world.notes == [
@@ -187,7 +187,7 @@ def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str
 
 def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
-    world.trunk()
+    world.parent()
     monkeypatch.setattr(checkpoint, "hardware", lambda device: {"processor": "another"})
     _, played = world.go_on()
     assert len(played) == 6 and len(world.notes) == 1
@@ -197,7 +197,7 @@ def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_damaged_checkpoint_is_told_and_not_gone_on_from(tmp_path: Path, file: str) -> None:
     """Also where a single bit of a model is another, which no format would notice."""
     world = World(tmp_path, "scaffold")
-    world.trunk()
+    world.parent()
     folder = world.kept / "round3"
     path = folder / file
     if file == "clients":
@@ -217,11 +217,14 @@ def test_a_damaged_checkpoint_is_told_and_not_gone_on_from(tmp_path: Path, file:
 def test_killed_after_any_round_it_goes_on_to_the_same_bytes(
     tmp_path: Path, linked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before its own first checkpoint from the trunk again; what it goes on from stays whole."""
+    """Before its own first checkpoint from the parent run again.
+
+    What it goes on from stays whole.
+    """
     if not linked:
         monkeypatch.setattr(checkpoint.os, "link", _refused)
     world = World(tmp_path, "scaffold")
-    world.trunk()
+    world.parent()
     for last in (4, 5):
         with pytest.raises(StopIteration):
             world.go_on(rounds=last)
@@ -237,14 +240,14 @@ def _refused(*_: object) -> None:
 
 
 def test_killed_for_real(tmp_path: Path) -> None:
-    """kill -9 in the middle of a tail, then the same command."""
+    """kill -9 in the middle of a child run, then the same command."""
     world = World(tmp_path, "scaffold")
-    world.trunk()
+    world.parent()
     program = (
-        "import os, sys; from pathlib import Path; from unit.run.test_trunk import *\n"
+        "import os, sys; from pathlib import Path; from unit.run.test_shared_prefix import *\n"
         "world = World(Path(sys.argv[1]), 'scaffold')\n"
         "die = lambda progress: progress.round == 5 and os.kill(os.getpid(), 9)\n"
-        "runner.run(world.tail, dataset(), partition(), world.root / 'tail', 'code', die,"
+        "runner.run(world.child, dataset(), partition(), world.root / 'tail', 'code', die,"
         " sharing=world.sharing())"
     )
     where = {"cwd": TESTS, "timeout": 120}

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import LOSS, Method, divergence, name_of
+from fedrepro.engine.method import LOSS, Method, deviation, name_of
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.methods.deciding.responses import DISTRIBUTIONS, Array
-from fedrepro.methods.deciding.server_rate import GROWING, growing
+from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
+from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.support.errors import UserError, bad_value
 
 MEMORY = "decision"  # where the server's state keeps the rule's memory
@@ -92,9 +92,9 @@ class Decider(Method):
     are FedAvg's.
     """
 
-    weighs: ClassVar[bool] = True
+    sets_weights: ClassVar[bool] = True
 
-    constant_server_lr: bool = divergence(True, released=False, item="13", why=GROWING)
+    constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
 
     def memory(self, clients: int) -> dict[str, Array]:
         """The rule's state before the first round."""
@@ -104,8 +104,8 @@ class Decider(Method):
         """The coefficients of a round; changes none of its arguments."""
         raise NotImplementedError
 
-    def init(self, ctx: Context, params: Tree) -> Tree:
-        server = super().init(ctx, params)
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        server = super().init_server(ctx, params)
         if "params" not in server:
             raise UserError(
                 f"method {name_of(self)}: expected a method whose server has a model: it decides "
@@ -113,15 +113,17 @@ class Decider(Method):
             )
         return {**server, MEMORY: _tensors(self.memory(ctx.clients), ctx)}
 
-    def local(self, ctx: Context, sent: Tree, own: Tree, steps: Steps | Tree) -> tuple[Tree, Tree]:
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
         # A model of which only a part travels is completed by what the client keeps.
-        received = {**sent["params"], **own.get("kept", {})}
+        received = {**message["params"], **client_state.get("kept", {})}
         before = loss_before_training(ctx, received, steps)
-        report, own = super().local(ctx, sent, own, steps)
-        return {**report, LOSS: before}, own
+        update, client_state = super().client_update(ctx, message, client_state, steps)
+        return {**update, LOSS: before}, client_state
 
-    def weigh(self, ctx: Context, server: Tree, reports: Tree) -> tuple[Tensor, Tree]:
-        losses = _array(reports[LOSS])
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
+        losses = _array(updates[LOSS])
         if not np.isfinite(losses).all():
             return ctx.sizes / ctx.sizes.sum(), server
         cohort = ctx.cohort.cpu().numpy()
@@ -130,9 +132,9 @@ class Decider(Method):
         weights = torch.from_numpy(decision.weights).to(ctx.sizes)
         return weights, {**server, MEMORY: _tensors(decision.memory, ctx)}
 
-    def step(self, ctx: Context, server: Tree, reports: Tree, weights: Tensor) -> Tree:
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         ctx = ctx if self.constant_server_lr else growing(ctx)
-        return super().step(ctx, server, reports, weights)
+        return super().server_update(ctx, server, updates, weights)
 
 
 def _array(leaf: Tensor) -> Array:
@@ -145,9 +147,9 @@ def _tensors(memory: dict[str, Array], ctx: Context) -> Tree:
 
 def refused(inner: Method) -> str | None:
     """Why a rule may not set the mixing coefficients of ``inner``, or None if it may."""
-    if inner.pooled:
+    if inner.centralized:
         return "it trains one model in one place: there is nothing to mix"
-    if any(layer.weighs for layer in inner.layers()):
+    if any(layer.sets_weights for layer in inner.layers()):
         return "its mixing coefficients are its own"
     return None
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.adaptive_weighting.responses import Array
 
 Memory = dict[str, Array]
 

@@ -3,7 +3,7 @@
 import daqp
 import numpy as np
 
-from fedrepro.methods.deciding.responses import Array
+from fedrepro.methods.adaptive_weighting.responses import Array
 
 
 def nearest(point: Array) -> Array:

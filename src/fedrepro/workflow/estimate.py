@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrepro.config.targets import FigureTarget, Run, SearchTarget, Target
+from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
@@ -16,8 +16,8 @@ from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 from fedrepro.run import fingerprint
 from fedrepro.run.rates import Rates, stored
 from fedrepro.support.errors import bad_value
-from fedrepro.workflow.cost import Prices, RunCost
-from fedrepro.workflow.resources import Estimate
+from fedrepro.workflow.cost import CostModel, RunCost
+from fedrepro.workflow.resources import ResourceEstimate
 from fedrepro.workflow.schedule import makespan
 
 LIMIT = 100.0  # seconds after which a calibration begins nothing further
@@ -25,7 +25,7 @@ AROUND = 0.9  # seconds of a core around a run: its start, its files, its table;
 
 
 @dataclass(frozen=True)
-class Line:
+class CostLine:
     """A sum over runs, each counted once.
 
     Attributes:
@@ -49,7 +49,7 @@ class Line:
     memory: float
 
     @classmethod
-    def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "Line":
+    def of(cls, kind: str, name: str, costs: Iterable[RunCost], wall: float) -> "CostLine":
         costs = list(costs)
         left = [cost for cost in costs if not cost.done]
         return cls(
@@ -86,12 +86,12 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Bill:
+class CostEstimate:
     """What some targets cost, from what each of their runs does."""
 
-    prices: Prices
+    cost_model: CostModel
 
-    def lines(self, costs: Mapping[Run, RunCost], start: float = 0.0) -> list[Line]:
+    def lines(self, costs: Mapping[RunKey, RunCost], start: float = 0.0) -> list[CostLine]:
         """Tables and figures, methods, systems, all; a run that several share counts in each.
 
         Args:
@@ -101,9 +101,9 @@ class Bill:
             (
                 _kind_of(target),
                 f"{target.system}/{target.item}",
-                [costs[run] for run in target.awaited],
+                [costs[run] for run in target.required],
             )
-            for target in self.prices.targets
+            for target in self.cost_model.targets
         ]
         methods: dict[str, list[RunCost]] = {}
         systems: dict[str, list[RunCost]] = {}
@@ -114,12 +114,12 @@ class Bill:
         groups += [("method", name, methods[name]) for name in sorted(methods)]
         groups += [("system", name, each) for name, each in systems.items()]
         groups.append(("all", "all", list(costs.values())))
-        return [Line.of(*group, self.wall_seconds(group[2], start)) for group in groups]
+        return [CostLine.of(*group, self.wall_seconds(group[2], start)) for group in groups]
 
     @property
     def at_once(self) -> int:
         """How many runs this machine does at a time."""
-        return max(1, (os.cpu_count() or 1) // self.prices.bench.config.threads)
+        return max(1, (os.cpu_count() or 1) // self.cost_model.bench.config.threads)
 
     def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
         """Seconds of a clock that runs take, a core each.
@@ -134,30 +134,30 @@ class Bill:
             if cost.seconds is not None
         }
         after = {
-            run: [each for each in self.prices.first(run) if each in seconds] for run in seconds
+            run: [each for each in self.cost_model.first(run) if each in seconds] for run in seconds
         }
         return makespan(seconds, after, self.at_once)
 
     def missing(self) -> list[Missing]:
         """The data sets of the runs that are left that are not prepared."""
         counts: dict[str, int] = {}
-        for run in self.prices.left:
-            name = self.prices.bench.setting(run.setting).dataset
+        for run in self.cost_model.left:
+            name = self.cost_model.bench.setting(run.setting).dataset
             counts[name] = counts.get(name, 0) + 1
         seen: set[str] = set()
         return [
             self._missing(name, runs, seen)
             for name, runs in sorted(counts.items())
-            if not (self.prices.bench.root / PREPARED / name / "meta.json").exists()
+            if not (self.cost_model.bench.root / PREPARED / name / "meta.json").exists()
         ]
 
     def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
         """A file that two data sets share is fetched for the first; ``seen`` has its checksum."""
-        spec, data = self.prices.bench.datasets[name], self.prices.data(name)
+        spec, data = self.cost_model.bench.datasets[name], self.cost_model.data(name)
         disk = data.sample_bytes * (data.train + data.test) if data else None
         if not isinstance(spec, Fetched):
             return Missing(name, runs, "your own files", 0, 0, disk)
-        if (self.prices.bench.root / DOWNLOADS / name / RECORD).exists():
+        if (self.cost_model.bench.root / DOWNLOADS / name / RECORD).exists():
             return Missing(name, runs, "downloaded", 0, 0, disk)
         new = [file for file in spec.raw_files if _checksum(file) not in seen]
         seen.update(map(_checksum, new))
@@ -169,20 +169,20 @@ class Bill:
         """How many jobs are left, but those of tables and pages, which take seconds."""
         missing = self.missing()
         partitions = {
-            self.prices.bench.setting(run.setting).partition_path(run.seed)
-            for run in self.prices.left
+            self.cost_model.bench.setting(run.setting).partition_path(run.seed)
+            for run in self.cost_model.left
         }
-        analyses = {path for target in self.prices.targets for path in target.analyses}
-        analyses.update(target.study for target in self.prices.targets if target.study)
+        analyses = {path for target in self.cost_model.targets for path in target.analyses}
+        analyses.update(target.study for target in self.cost_model.targets if target.study)
         return {
             "download": sum(each.fetch != "downloaded" for each in missing),
             "prepare": len(missing),
-            "partition": _absent(self.prices.bench.root, partitions),
-            "run": len(self.prices.left),
-            "analysis": _absent(self.prices.bench.root, analyses),
+            "partition": _absent(self.cost_model.bench.root, partitions),
+            "run": len(self.cost_model.left),
+            "analysis": _absent(self.cost_model.bench.root, analyses),
         }
 
-    def as_json(self, rates: Rates, costs: Mapping[Run, RunCost]) -> dict[str, Any]:
+    def as_json(self, rates: Rates, costs: Mapping[RunKey, RunCost]) -> dict[str, Any]:
         """All of it, for scripts."""
         left = [cost for cost in costs.values() if not cost.done]
         why: dict[str, int] = {}
@@ -199,13 +199,13 @@ class Bill:
             "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
-            "absent": dict(self.prices.absent),
+            "absent": dict(self.cost_model.absent),
         }
 
-    def estimates(self, costs: Mapping[Run, RunCost]) -> dict[str, Estimate]:
+    def estimates(self, costs: Mapping[RunKey, RunCost]) -> dict[str, ResourceEstimate]:
         """What to ask a cluster for, by the hash of a run's description, as far as known."""
         return {
-            fingerprint.of_config(self.prices.spec(cost.run)): Estimate.of(
+            fingerprint.of_config(self.cost_model.spec(cost.run)): ResourceEstimate.of(
                 cost.memory, cost.seconds
             )
             for cost in costs.values()
@@ -213,22 +213,22 @@ class Bill:
         }
 
 
-def measured(prices: Prices) -> Rates:
+def measured(cost_model: CostModel) -> Rates:
     """This machine's rates: what is not known of it yet is measured, and kept."""
-    config = prices.bench.config
-    rates = stored(prices.bench.root, config.device, config.threads)
-    workloads, methods = prices.workloads, prices.methods()
+    config = cost_model.bench.config
+    rates = stored(cost_model.bench.root, config.device, config.threads)
+    workloads, methods = cost_model.workloads, cost_model.methods()
     if workloads.keys() <= rates.models.keys() and methods.keys() <= rates.methods.keys():
         return rates
     from fedrepro.run.calibration import LATER, calibrate
 
     print("fedrepro: measuring this machine, once", file=sys.stderr)
     failed = calibrate(rates, workloads, methods, LIMIT)
-    prices.unmeasured = failed
+    cost_model.unmeasured = failed
     later = sum(why == LATER for why in failed.values())
     if later:
         print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
-    rates.save(prices.bench.root)
+    rates.save(cost_model.bench.root)
     return rates
 
 

@@ -12,9 +12,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.methods import _checks
-from fedrepro.methods._files import METHODS, part_files, split
-from fedrepro.support import own
+from fedrepro.methods.files import METHODS, part_files, split
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.old_names import refuse_old_hooks
 
 if TYPE_CHECKING:
     from fedrepro.engine.method import Method
@@ -59,7 +60,7 @@ def _import(file: Path) -> ModuleType:
         return importlib.import_module(".".join(("fedrepro.methods", *inside)))
     _checks.refuse_text(file)
     try:
-        return own.import_file("methods", file)
+        return plugins.import_file("methods", file)
     except UserError as error:
         raise _checks.explain(file, error) from error.__cause__
 
@@ -86,9 +87,10 @@ def part_in(file: Path) -> Part:
             f"ServerOptimizer, found {len(found)}"
         )
     (cls,) = found
+    refuse_old_hooks(file, cls)
     kinds = {Wrapper: "wrapper", Method: "method", ServerOptimizer: "server optimizer"}
     base, kind = next(each for each in kinds.items() if issubclass(cls, each[0]))
-    if own.is_own(module.__name__):
+    if plugins.is_own(module.__name__):
         _checks.refuse_class(file, cls, base)
     if issubclass(cls, Method) and kind == "method" and not cls.classifies:
         kind = "pre-training"
@@ -99,7 +101,7 @@ def _headline(cls: type[Any]) -> str:
     return (cls.__doc__ or "").strip().splitlines()[0] if cls.__doc__ else ""
 
 
-def parts(folders: own.Folders = own.NONE) -> dict[str, Part]:
+def parts(folders: plugins.Folders = plugins.NONE) -> dict[str, Part]:
     """Everything that a composition can name: methods, wrappers, server optimizers."""
     return {name: part_in(file) for name, file in part_files(folders).items()}
 
@@ -124,8 +126,8 @@ def describe(part: Part) -> dict[str, Any]:
     ]
     theirs = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
     # A switch between paper and released code is shown as a divergence.
-    divergences = part.cls.divergences()
-    switches = {each.name for each in divergences}
+    deviations = part.cls.deviations()
+    switches = {each.name for each in deviations}
     return {
         "name": part.name,
         "kind": part.kind,
@@ -136,7 +138,7 @@ def describe(part: Part) -> dict[str, Any]:
             if name not in switches
         },
         "hooks": [name for name in hooks if any(name in vars(cls) for cls in theirs)],
-        "divergences": [
+        "deviations": [
             {
                 "field": each.name,
                 "paper": each.default,
@@ -144,7 +146,7 @@ def describe(part: Part) -> dict[str, Any]:
                 "item": each.metadata["item"],
                 "why": each.metadata["why"],
             }
-            for each in divergences
+            for each in deviations
         ],
     }
 
@@ -177,7 +179,7 @@ def _make(part: Part, name: str, values: Mapping[str, Any]) -> Any:
 def compose(
     composition: str,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
-    folders: own.Folders = own.NONE,
+    folders: plugins.Folders = plugins.NONE,
 ) -> "tuple[Method, ServerOptimizer]":
     """The method and the server optimizer that a composition names.
 
@@ -205,7 +207,7 @@ def compose(
         part = known[name]
         made = _make(part, name, (hyperparameters or {}).get(name, {}))
         if released:
-            if not part.cls.divergences():
+            if not part.cls.deviations():
                 raise bad_value(
                     where, "fidelity", f"{name}@released", "a part whose released code departs"
                 )
@@ -230,7 +232,7 @@ def compose(
                 where, "wrapper", name, f"a method that it can wrap, not {inner}: {reason}"
             )
         method = replace(wrapper, inner=method)
-    if optimizer is not None and not all(each.moves for each in method.layers()):
+    if optimizer is not None and not all(each.uses_server_optimizer for each in method.layers()):
         inner, chosen = name_of(method), name_of(optimizer)
         expectation = f"none after {inner}, whose server follows no mean movement of models"
         raise bad_value(where, "server optimizer", chosen, expectation)

@@ -78,7 +78,8 @@ def test_the_trunk_is_made_first_and_gone_on_from(made: Project) -> None:
     assert {path.name for path in kept} == {"round5"}
 
 
-# A new column makes neither the trunk nor its other tails again, nor does a change of neither.
+# A new column makes neither the parent run nor its other child runs again, nor does a change of
+# neither.
 COLUMN = ("{label: IMA,", "{label: E, method: early+fedavg}\n      - {label: IMA,")
 OTHERS = ("mu: 0.01", "mu: 0.1")
 

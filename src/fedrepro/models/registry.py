@@ -2,8 +2,8 @@
 
 Those of ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
 
-A model of your own is a file in a folder of your own (:mod:`fedrepro.support.own`): ``my_mlp.py``
-has the function ``my_mlp``, and it may say ``FAMILY = "mlp"``.
+A model of your own is a file in a folder of your own (:mod:`fedrepro.support.plugins`):
+``my_mlp.py`` has the function ``my_mlp``, and it may say ``FAMILY = "mlp"``.
 
 Nothing here imports torch until a model is built.
 """
@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class LearnedWeights(NamedTuple):
     content: bytes
 
 
-class Model(NamedTuple):
+class ModelEntry(NamedTuple):
     """Where a model is built.
 
     Attributes:
@@ -65,110 +65,120 @@ class Model(NamedTuple):
 INCEPTION = "inception_v3"
 
 MODELS = {
-    "logistic": Model("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
-    "twonn": Model("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
-    "mcmahan_cnn": Model(
+    "logistic": ModelEntry("mlp", "logistic", "linear", "AAggFF (ICML 2024), Heart and Berka"),
+    "twonn": ModelEntry("mlp", "twonn", "mlp", "McMahan et al., AISTATS 2017: 784-200-200-10"),
+    "mcmahan_cnn": ModelEntry(
         "cnn", "mcmahan_cnn", "convolutional", "McMahan et al., AISTATS 2017", channels_last=True
     ),
-    "ima_fmnist_cnn": Model(
+    "ima_fmnist_cnn": ModelEntry(
         "cnn", "ima_fmnist_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
     ),
-    "ima_cifar_cnn": Model(
+    "ima_cifar_cnn": ModelEntry(
         "cnn", "ima_cifar_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
     ),
-    "ima_digits_cnn": Model(
+    "ima_digits_cnn": ModelEntry(
         "cnn", "ima_digits_cnn", "convolutional", "IMA Table IV, B10", channels_last=True
     ),
-    "ima_vgg11": Model("vgg", "ima_vgg11", "convolutional", "IMA Table IV, B10"),
-    "ima_alexnet": Model("alexnet", "ima_alexnet", "convolutional", "IMA Table IV, B10"),
-    "ima_resnet18": Model(
+    "ima_vgg11": ModelEntry("vgg", "ima_vgg11", "convolutional", "IMA Table IV, B10"),
+    "ima_alexnet": ModelEntry("alexnet", "ima_alexnet", "convolutional", "IMA Table IV, B10"),
+    "ima_resnet18": ModelEntry(
         "resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10", channels_last=True
     ),
-    "celeba_cnn": Model(
+    "celeba_cnn": ModelEntry(
         "cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)", channels_last=True
     ),
-    "m5": Model("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
-    "stacked_lstm": Model("recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"),
-    "superfed_twonn": Model("superfed", "twonn", "mlp", "SuPerFed's released code"),
-    "superfed_twocnn": Model(
+    "m5": ModelEntry("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
+    "stacked_lstm": ModelEntry(
+        "recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"
+    ),
+    "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", "SuPerFed's released code"),
+    "superfed_twocnn": ModelEntry(
         "superfed", "twocnn", "convolutional", "SuPerFed's released code", channels_last=True
     ),
-    "superfed_resnet9": Model("superfed", "resnet9", "convolutional", "SuPerFed's released code"),
-    "superfed_mobilenet": Model(
+    "superfed_resnet9": ModelEntry(
+        "superfed", "resnet9", "convolutional", "SuPerFed's released code"
+    ),
+    "superfed_mobilenet": ModelEntry(
         "superfed", "mobilenet", "convolutional", "SuPerFed's released code"
     ),
-    "superfed_vgg9": Model("superfed", "vgg9", "convolutional", "SuPerFed's released code"),
-    "next_char_lstm": Model(
+    "superfed_vgg9": ModelEntry("superfed", "vgg9", "convolutional", "SuPerFed's released code"),
+    "next_char_lstm": ModelEntry(
         "recurrent", "next_char_lstm", "recurrent", "SuPerFed's released code; LEAF"
     ),
-    "resnet18": Model("batchnorm_resnet", "resnet18", "convolutional", "FedGO; kuangliu's code"),
-    "resnet50": Model("batchnorm_resnet", "resnet50", "convolutional", "FedGO; kuangliu's code"),
-    "vgg11": Model("batchnorm_cnn", "vgg11", "convolutional", "FedGO; chengyangfu's code"),
-    "small_bn_cnn": Model(
+    "resnet18": ModelEntry(
+        "batchnorm_resnet", "resnet18", "convolutional", "FedGO; kuangliu's code"
+    ),
+    "resnet50": ModelEntry(
+        "batchnorm_resnet", "resnet50", "convolutional", "FedGO; kuangliu's code"
+    ),
+    "vgg11": ModelEntry("batchnorm_cnn", "vgg11", "convolutional", "FedGO; chengyangfu's code"),
+    "small_bn_cnn": ModelEntry(
         "batchnorm_cnn", "small_bn_cnn", "convolutional", "demonstrations", channels_last=True
     ),
-    "discriminator_cnn": Model(
+    "discriminator_cnn": ModelEntry(
         "discriminators",
         "discriminator_cnn",
         "convolutional",
         "FedGO, Table 14; A5",
         channels_last=True,
     ),
-    "discriminator_cnn_mlp": Model(
+    "discriminator_cnn_mlp": ModelEntry(
         "discriminators", "discriminator_cnn_mlp", "convolutional", "FedGO, Table 14"
     ),
-    "discriminator_resnet8": Model(
+    "discriminator_resnet8": ModelEntry(
         "discriminators", "discriminator_resnet8", "convolutional", "FedGO, Table 14"
     ),
-    "discriminator_small": Model(
+    "discriminator_small": ModelEntry(
         "discriminators", "discriminator_small", "convolutional", "demonstrations"
     ),
-    "wgan_gp_resnet": Model(
+    "wgan_gp_resnet": ModelEntry(
         "wgan_gp", "wgan_gp_resnet", "convolutional", "Gulrajani et al., NeurIPS 2017; their code"
     ),
-    "wgan_gp_small": Model("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
-    "fedevg_resnet10": Model(
+    "wgan_gp_small": ModelEntry("wgan_gp", "wgan_gp_small", "convolutional", "demonstrations"),
+    "fedevg_resnet10": ModelEntry(
         "energy", "fedevg_resnet10", "convolutional", "FedEvg (thesis IV); its released code"
     ),
-    "fedevg_resnet10_power": Model(
+    "fedevg_resnet10_power": ModelEntry(
         "energy", "fedevg_resnet10_power", "convolutional", "FedEvg's released code"
     ),
-    "fedevg_resnet10_judge": Model(
+    "fedevg_resnet10_judge": ModelEntry(
         "energy", "fedevg_resnet10_judge", "convolutional", "FedEvg's released code"
     ),
-    "fedevg_small": Model("energy", "fedevg_small", "convolutional", "demonstrations"),
-    "fedevg_small_judge": Model("energy", "fedevg_small_judge", "convolutional", "demonstrations"),
-    "fedcgan": Model("conditional", "fedcgan", "convolutional", "FedEvg's released code"),
-    "fedcgan_small": Model("conditional", "fedcgan_small", "convolutional", "demonstrations"),
-    "fedcvae": Model("conditional", "fedcvae", "convolutional", "FedEvg's released code"),
-    "fedcvae_small": Model("conditional", "fedcvae_small", "convolutional", "demonstrations"),
-    "distilbert": Model(
+    "fedevg_small": ModelEntry("energy", "fedevg_small", "convolutional", "demonstrations"),
+    "fedevg_small_judge": ModelEntry(
+        "energy", "fedevg_small_judge", "convolutional", "demonstrations"
+    ),
+    "fedcgan": ModelEntry("conditional", "fedcgan", "convolutional", "FedEvg's released code"),
+    "fedcgan_small": ModelEntry("conditional", "fedcgan_small", "convolutional", "demonstrations"),
+    "fedcvae": ModelEntry("conditional", "fedcvae", "convolutional", "FedEvg's released code"),
+    "fedcvae_small": ModelEntry("conditional", "fedcvae_small", "convolutional", "demonstrations"),
+    "distilbert": ModelEntry(
         "pretrained", "distilbert", "transformer", "Sanh et al., 2019", "distilbert"
     ),
-    "distilbert_redrawn": Model(
+    "distilbert_redrawn": ModelEntry(
         "pretrained",
         "distilbert_redrawn",
         "transformer",
         "AAggFF's released code, item 14",
         "distilbert",
     ),
-    "efficientnet_b0": Model(
+    "efficientnet_b0": ModelEntry(
         "pretrained", "efficientnet_b0", "convolutional", "Tan and Le, ICML 2019", "efficientnet_b0"
     ),
-    "efficientnet_b0_redrawn": Model(
+    "efficientnet_b0_redrawn": ModelEntry(
         "pretrained",
         "efficientnet_b0_redrawn",
         "convolutional",
         "AAggFF's released code, item 14",
         "efficientnet_b0",
     ),
-    "mobilevit": Model(
+    "mobilevit": ModelEntry(
         "pretrained", "mobilevit", "transformer", "Mehta and Rastegari, ICLR 2022; from timm"
     ),
 }
 
 
-_given: dict[str, Model] = {}
+_given: dict[str, ModelEntry] = {}
 
 
 @contextmanager
@@ -178,7 +188,7 @@ def given(name: str, make: "Callable[[tuple[int, ...], int], nn.Module] | None")
         yield
         return
     before = dict(_given)
-    _given[name] = Model(name, name, "convolutional", "given as an object", make=make)
+    _given[name] = ModelEntry(name, name, "convolutional", "given as an object", make=make)
     try:
         yield
     finally:
@@ -189,14 +199,14 @@ def given(name: str, make: "Callable[[tuple[int, ...], int], nn.Module] | None")
 FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
 
 
-def known(folders: own.Folders = own.NONE) -> dict[str, Model]:
+def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
     """All models by name, those of one's own last."""
     mine = {name: _own(file) for name, file in folders.files("models").items()}
     return {**MODELS, **mine, **_given}
 
 
 @lru_cache
-def _own(file: Path) -> Model:
+def _own(file: Path) -> ModelEntry:
     """A model of one's own, read from its file's syntax tree.
 
     Raises:
@@ -209,17 +219,17 @@ def _own(file: Path) -> Model:
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     if file.stem not in functions:
         raise UserError(f"{file}: expected a function {file.stem}(input_shape, outputs)")
-    # Of unknown cost: run one client after another, and dealt out to processes early.
+    # Of unknown cost: run one client after another, and distributed over processes early.
     family = "convolutional"
     for node in nodes:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FAMILY":
             family = ast.unparse(node.value).strip("'\"")
     if family not in FAMILIES:
         raise bad_value(file, "FAMILY", family, f"one of {', '.join(FAMILIES)}", FAMILIES)
-    return Model(file.stem, file.stem, family, file.name, file=file)
+    return ModelEntry(file.stem, file.stem, family, file.name, file=file)
 
 
-def find(name: str, folders: own.Folders = own.NONE) -> Model:
+def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:
     """The model called ``name``.
 
     Raises:
@@ -231,7 +241,7 @@ def find(name: str, folders: own.Folders = own.NONE) -> Model:
     return models[name]
 
 
-def module_file(name: str, folders: own.Folders = own.NONE) -> Path:
+def module_file(name: str, folders: plugins.Folders = plugins.NONE) -> Path:
     """The source file that defines the model called ``name``."""
     model = find(name, folders)
     return model.file or Path(__file__).parent / f"{model.module}.py"
@@ -242,7 +252,7 @@ def build(
     input_shape: tuple[int, ...],
     outputs: int,
     weights: LearnedWeights | None = None,
-    folders: own.Folders = own.NONE,
+    folders: plugins.Folders = plugins.NONE,
 ) -> "nn.Module":
     """The model called ``name``, its weights not yet drawn but those that it starts from.
 
@@ -261,8 +271,9 @@ def build(
     if model.make:
         return model.make(tuple(input_shape), outputs)
     if model.file:
-        module = own.import_file("models", model.file)
+        module = plugins.import_file("models", model.file)
     else:
         module = import_module(f"fedrepro.models.{model.module}")
     given = (weights,) if model.weights else ()
-    return getattr(module, model.function)(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]
+    build = getattr(module, model.function)
+    return build(tuple(input_shape), outputs, *given)  # type: ignore[no-any-return]

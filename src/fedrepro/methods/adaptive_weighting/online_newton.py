@@ -6,8 +6,8 @@ remembered is sum g, sum g <g, p> and sum g g'.
 
 import numpy as np
 
-from fedrepro.methods.deciding.responses import Array
-from fedrepro.methods.deciding.simplex import minimise_quadratic
+from fedrepro.methods.adaptive_weighting.responses import Array
+from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 
 Memory = dict[str, Array]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.methods import _registry as registry
-from fedrepro.models import _registry as models
+from fedrepro.methods import registry
+from fedrepro.models import registry as models
 from fedrepro.run import assembly, fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -46,11 +46,11 @@ def test_the_examples_are_found_by_their_files(workbench: Path) -> None:
         "test_fraction": 0.0,
         "stratified": False,
     }
-    method, _ = registry.compose("ima+my_prox", {"my_prox": {"mu": 0.5}}, bench.own)
+    method, _ = registry.compose("ima+my_prox", {"my_prox": {"mu": 0.5}}, bench.plugins)
     assert method.inner.mu == 0.5
-    model = models.build("small_mlp", (1, 4, 4), 3, folders=bench.own)
+    model = models.build("small_mlp", (1, 4, 4), 3, folders=bench.plugins)
     assert sum(leaf.numel() for leaf in model.parameters()) == 17 * 32 + 33 * 3
-    assert models.find("small_mlp", bench.own).family == "mlp"
+    assert models.find("small_mlp", bench.plugins).family == "mlp"
 
 
 def test_two_workbenches_in_one_process_have_each_their_own(
@@ -67,14 +67,14 @@ def test_two_workbenches_in_one_process_have_each_their_own(
     for bench, wide, mu in ((first, 32, 0.01), (second, 8, 0.5), (first, 32, 0.01)):
         spec = bench.run_spec("mine/skewed", "my_prox", 1)
         method, _ = assembly.compose(replace(spec, hyperparameters={}))
-        model = models.build(spec.setting.model, (1, 4, 4), 3, folders=spec.own)
+        model = models.build(spec.setting.model, (1, 4, 4), 3, folders=spec.plugins)
         assert method.mu == mu
         assert sum(leaf.numel() for leaf in model.parameters()) == 17 * wide + (wide + 1) * 3
         assert hasattr(spec.setting.partition, "also") == (bench is second)
-        assert ("second" in registry.parts(bench.own)) == (bench is second)
-        documentation = registry.parts(bench.own)["my_prox"].documentation
+        assert ("second" in registry.parts(bench.plugins)) == (bench is second)
+        documentation = registry.parts(bench.plugins)["my_prox"].documentation
         assert ("The other one's" in documentation) == (bench is second)
-    assert "small_mlp" not in models.known(load(ROOT).own) and "my_prox" not in registry.parts()
+    assert "small_mlp" not in models.known(load(ROOT).plugins) and "my_prox" not in registry.parts()
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
             "config/config.yaml",
             "models: models",
             "models: nowhere",
-            "config/config.yaml: own.models: 'nowhere': expected a folder",
+            "config/config.yaml: plugins.models: 'nowhere': expected a folder",
         ),
         (
             "config/experiments/mine.yaml",
@@ -140,7 +140,12 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
         ("models/small_mlp.py", "def small_mlp", "def small", "expected a function small_mlp"),
         ("models/small_mlp.py", '"mlp"', '"mpl"', "FAMILY: 'mpl': expected one of .*'mlp'"),
         ("partitions/in_order.py", "(Scheme)", "", "expected exactly one class that extends"),
-        ("partitions/in_order.py", "def deal(", "def dealt(", "class that extends Scheme and has"),
+        (
+            "partitions/in_order.py",
+            "def assign(",
+            "def dealt(",
+            "class that extends Scheme and has",
+        ),
         ("partitions/in_order.py", "import numpy", "import numpi", "could not be imported"),
     ],
 )

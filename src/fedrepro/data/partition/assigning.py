@@ -36,8 +36,8 @@ def shards(
     """
     order = np.argsort(labels, kind="stable").astype(np.int64)
     size = len(labels) // (clients * classes_per_client)
-    dealt = random.permutation(clients * classes_per_client).reshape(clients, classes_per_client)
-    return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in dealt]
+    assigned = random.permutation(clients * classes_per_client).reshape(clients, classes_per_client)
+    return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in assigned]
 
 
 def paired_shards(labels: NDArray[Any], clients: int) -> list[Indices]:
@@ -178,7 +178,7 @@ def client_dirichlet(
     ]
     left = np.array([len(member) for member in order])
     share = left / left.sum()
-    dealt = []
+    assigned = []
     for _ in range(clients):
         proportions = _dirichlet_of_small(alpha * share, random)
         hand: list[Indices] = []
@@ -193,8 +193,8 @@ def client_dirichlet(
                 hand.append(order[label][start : start + take[label]])
             left -= take
             wanted -= int(take.sum())
-        dealt.append(np.concatenate(hand).astype(np.int64))
-    return dealt
+        assigned.append(np.concatenate(hand).astype(np.int64))
+    return assigned
 
 
 def reusing_dirichlet(
@@ -211,7 +211,7 @@ def reusing_dirichlet(
     """
     left = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     ideal = len(labels) // clients
-    dealt = []
+    assigned = []
     for _ in range(clients):
         hand: list[Indices] = []
         counted = tries = 0
@@ -229,8 +229,8 @@ def reusing_dirichlet(
                     left[label] = left[label][:count]
                     hand.append(left[label])
                     counted += count
-        dealt.append(np.concatenate(hand).astype(np.int64))
-    return dealt
+        assigned.append(np.concatenate(hand).astype(np.int64))
+    return assigned
 
 
 def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDArray[np.float64]:
@@ -268,7 +268,7 @@ def pachinko(
     classes = [np.unique(labels[superclasses == each]) for each in np.unique(superclasses)]
     there = [np.ones(len(own), np.bool_) for own in classes]
     open_classes = np.ones(len(classes), np.bool_)
-    dealt = []
+    assigned = []
     for _ in range(clients):
         coarse = _dirichlet_of_small(np.full(len(classes), alphas[0]), random)
         fine = [_dirichlet_of_small(np.full(len(own), alphas[1]), random) for own in classes]
@@ -280,8 +280,8 @@ def pachinko(
             hand.append(members.pop())
             there[above][below] = bool(members)
             open_classes[above] = there[above].any()
-        dealt.append(np.array(hand, np.int64))
-    return dealt
+        assigned.append(np.array(hand, np.int64))
+    return assigned
 
 
 def _drawn(proportions: NDArray[np.float64], there: NDArray[np.bool_], random: RandomState) -> int:
@@ -295,14 +295,14 @@ def _drawn(proportions: NDArray[np.float64], there: NDArray[np.bool_], random: R
 def domains(
     labels: NDArray[Any],
     groups: NDArray[Any],
-    deal: Callable[[NDArray[Any]], list[Indices]],
+    assign: Callable[[NDArray[Any]], list[Indices]],
 ) -> list[Indices]:
     """`deal` of the samples of one group after another, so that each client has a single one."""
-    dealt = []
+    assigned = []
     for group in np.unique(groups):
         rows = np.flatnonzero(groups == group)
-        dealt += [rows[hand] for hand in deal(labels[rows])]
-    return dealt
+        assigned += [rows[hand] for hand in assign(labels[rows])]
+    return assigned
 
 
 def natural(

@@ -1,21 +1,24 @@
 """From names to files: what a composition is made of, without importing any of it.
 
 A method is found by its file: ``methods/fedprox.py`` holds the method called fedprox. A folder of
-your own is searched too (:mod:`fedrepro.support.own`).
+your own is searched too (:mod:`fedrepro.support.plugins`).
 """
 
 from functools import cache
 from pathlib import Path
 
-from fedrepro.support import own
+from fedrepro.support import plugins
 from fedrepro.support.errors import bad_value
 
 METHODS = Path(__file__).parent
 SERVER_OPTIMIZERS = METHODS / "server"
-SHARED = {SERVER_OPTIMIZERS / "base.py", SERVER_OPTIMIZERS / "adaptive.py"}
+NO_PARTS = {
+    *(METHODS / f"{name}.py" for name in ("files", "registry")),
+    *(SERVER_OPTIMIZERS / f"{name}.py" for name in ("adaptive", "base")),
+}
 
 
-def part_files(folders: own.Folders = own.NONE) -> dict[str, Path]:
+def part_files(folders: plugins.Folders = plugins.NONE) -> dict[str, Path]:
     """Name -> file of everything that a composition can name, without importing any."""
     return {**_packaged(), **folders.files("methods")}
 
@@ -26,7 +29,7 @@ def _packaged() -> dict[str, Path]:
         file.stem: file
         for folder in (METHODS, SERVER_OPTIMIZERS)
         for file in sorted(folder.glob("*.py"))
-        if not file.stem.startswith("_") and file not in SHARED
+        if not file.stem.startswith("_") and file not in NO_PARTS
     }
 
 
@@ -52,7 +55,7 @@ def split(composition: str) -> list[tuple[str, bool]]:
     return parts
 
 
-def module_files(composition: str, folders: own.Folders = own.NONE) -> list[Path]:
+def module_files(composition: str, folders: plugins.Folders = plugins.NONE) -> list[Path]:
     """The source files that define a composition's parts."""
     files = part_files(folders)
     return [files[name] for name, _ in split(composition) if name in files]
