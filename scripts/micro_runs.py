@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ import torch
 import yaml
 from pydantic import TypeAdapter
 
+from fedrepro.analysis.studies import studies
+from fedrepro.cli.main import main as cli
 from fedrepro.cli.run import carry_out
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
@@ -69,6 +71,7 @@ CNN = {"model": "small_bn_cnn", "rounds": 2, "epochs": 1}
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "everyone": {"participation": 1.0},
+    "repeated": {"partition": {**LABEL_SKEW, "seed": 1}, "keep": {"fedavg": [ROUNDS]}},
     "generator": {
         **SERVER, "partition": {"scheme": "at_server", "share": 0.4}, "model": "wgan_gp_small",
         "methods": {"wgan_gp": {"critic_steps": 2}}, "rounds": 2, "participation": 1.0,
@@ -101,6 +104,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "energy": {
         "model": "fedevg_small", "scaling": "unit", "optimizer": ADAM, "rounds": 3,
         "methods": {"fedevg": {"per_class": 2}},
+        "judge": {"model": "fedevg_small_judge", "epochs": 2, "real_epochs": 1},
     },
     "conditional": {
         "model": "fedcgan_small", "scaling": "symmetric", "optimizer": ADAM, "rounds": 2,
@@ -161,6 +165,12 @@ SCHEMES: tuple[Mapping[str, Any], ...] = (
     {"scheme": "pachinko", "clients": 4},
     {"scheme": "domains", "within": {"scheme": "iid", "clients": 2}},
 )  # fmt: skip
+# By the module that is called: a run that it is about, and the command with what it writes.
+ANALYSES: dict[str, tuple[str, ...]] = {
+    "landscape_of_run": ("plain", "fedavg", "landscape", "landscapes"),
+    "quality_of_run": ("energy", "fedevg", "quality", "quality"),
+    "regret_of_run": ("everyone", "aaggff_s+fedavg", "regret", "regrets"),
+}
 SHAPES = ((1, 28, 28), (3, 32, 32), (3, 64, 64), (1, 8000), (12,), (2, 12))
 
 
@@ -301,6 +311,11 @@ def main() -> int:
             of_model = f"model {SETTINGS[setting].get('model', PLAIN['model'])}"
             of_paper = OF_PAPERS.get(setting, ())
             play(part, name, partial(run, setting, method, *executor), of_model, *of_paper)
+        for name, (setting, method, *words) in ANALYSES.items():
+            play(f"analysis {name}", f"analysis {name}", partial(analysis, setting, method, words))
+        play("analysis decomposition_of_runs", "decomposition", decomposition)
+        for name, file in studies().items():
+            play(f"analysis {file.stem}", f"study {name}", partial(study, name))
         for name in models.MODELS:
             play(f"model {name}", f"model {name}", partial(model, name))
         for scheme in SCHEMES:
@@ -311,18 +326,18 @@ def main() -> int:
     return 0
 
 
-_known: dict[tuple[str, str, str], list[str]] = {}
+_known: dict[tuple[str, str, str, int], list[str]] = {}
 
 
-def run(setting: str, method: str, executor: str = "sequential") -> list[str]:
+def run(setting: str, method: str, executor: str = "sequential", seed: int = SEED) -> list[str]:
     """The hashes of a run's state and record after each round, and of its files at the end."""
-    key = setting, method, executor
+    key = setting, method, executor, seed
     if key not in _known:
-        _known[key] = _run(setting, method, executor)
+        _known[key] = _run(*key)
     return _known[key]
 
 
-def _run(setting: str, method: str, executor: str) -> list[str]:
+def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
     from fedrepro.config.settings import Overrides
 
     bench = load(overrides=Overrides(executor=executor))
@@ -350,7 +365,7 @@ def _run(setting: str, method: str, executor: str) -> list[str]:
         )  # fmt: skip
 
     scoring.record = watched
-    which = RunKey(f"{SYSTEM}/{setting}", method, SEED)
+    which = RunKey(f"{SYSTEM}/{setting}", method, seed)
     try:
         carry_out(bench, which)
     finally:
@@ -364,6 +379,42 @@ def _run(setting: str, method: str, executor: str) -> list[str]:
         files.append(sorted(digest(column.to_pylist()) for column in table.columns))
     left = load_file(bench.root / which.folder / "model.safetensors")
     return [*found, digest([files, digest(left)])]
+
+
+def analysis(setting: str, method: str, words: Sequence[str]) -> list[str]:
+    """The hash of what an analysis of a run writes."""
+    command, folder = words
+    run(setting, method)
+    assert cli([command, f"{SYSTEM}/{setting}", method, "--seed", str(SEED)]) == 0
+    made = Path("results", folder, SYSTEM, setting, method, f"seed{SEED}.json")
+    return [digest(plain(json.loads(made.read_text(encoding="utf-8"))))]
+
+
+def decomposition() -> list[str]:
+    """The same of what is made of runs that differ in their seed."""
+    setting, method, seeds = "repeated", "fedavg", (SEED, SEED + 1)
+    for seed in seeds:
+        run(setting, method, seed=seed)
+    words = [f"{SYSTEM}/{setting}", method, "--seeds", *map(str, seeds), "--samples", "40"]
+    assert cli(["decompose", *words]) == 0
+    (made,) = Path("results/decompositions", SYSTEM, setting, method).glob("*.json")
+    return [digest(plain(json.loads(made.read_text(encoding="utf-8"))))]
+
+
+def study(name: str) -> list[str]:
+    """The same of what is computed without a run."""
+    assert cli(["study", name]) == 0
+    made = Path(f"results/studies/{name}.json")
+    return [digest(plain(json.loads(made.read_text(encoding="utf-8"))))]
+
+
+def plain(what: Any) -> Any:
+    """The numbers of some JSON, whatever they are called; texts may be hashes of code or names."""
+    if isinstance(what, Mapping):
+        return sorted(map(repr, map(plain, what.values())))
+    if isinstance(what, list):
+        return [plain(each) for each in what]
+    return what if isinstance(what, int | float) else None
 
 
 def learned(name: str) -> Any:

@@ -46,7 +46,7 @@ rule landscape:
     threads: GRAPH.bench.config.threads
     params:
         # Evaluated only if there is such a figure.
-        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape_of_run"),
     shell:
         "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"
         " --seed {wildcards.seed}"
@@ -65,7 +65,7 @@ rule landscape_through:
         "../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
     params:
-        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape", "fedrepro.engine.evaluate"),
+        code=lambda wildcards: GRAPH.code("fedrepro.analysis.landscape_of_run"),
         arguments=GRAPH.landscape_arguments,
     shell:
         "fedrepro --log {log} landscape {wildcards.setting} {wildcards.method}"

@@ -62,8 +62,11 @@ def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict
 
 def of_model(spec: RunSpec) -> str:
     """That of the model's module, and of what the registry says of it."""
-    name = spec.setting.model
-    return _id(f"model {name}", of_registered(name, spec.plugins))
+    return of_named_model(spec.setting.model, spec.plugins)
+
+
+def of_named_model(name: str, folders: Folders) -> str:
+    return _id(f"model {name}", of_registered(name, folders))
 
 
 def of_file(part: str, file: Path) -> str:
@@ -75,6 +78,43 @@ def of_partition(schemes: tuple[Path, ...] = ()) -> str:
     """That of the code which assigns samples to clients, with the files of plug-in schemes."""
     ids = [_id(PARTITION, _partition()), *(_of_plugin(file) for file in schemes)]
     return " ".join(ids)
+
+
+def of_analysis(module: str, composition: str = "", folders: Folders = NONE_OF_ITS_OWN) -> str:
+    """The ids of code that analyses runs, or computes without one, as a rule's parameter.
+
+    Args:
+        module: as ``fedrepro.analysis.landscape_of_run``: what the command calls.
+        composition: of a method whose hooks it calls.
+    """
+    file = fingerprint.module_path(module)
+    ids = {_of_analysis(file): _id(_of_analysis(file), of_analysing(file))}
+    if composition:
+        ids |= of_composition(composition, folders)
+    return in_words(ids)
+
+
+def in_words(ids: Numerics) -> str:
+    """Ids in one line."""
+    return " ".join(f"{part}: {each}" for part, each in ids.items())
+
+
+@cache
+def of_analysing(file: Path) -> str:
+    return _short(fingerprint.of_closure((file,), fingerprint.OUTSIDE_AN_ANALYSIS))
+
+
+def _of_analysis(file: Path) -> str:
+    return f"analysis {file.stem}"
+
+
+def _analyses() -> list[Path]:
+    """The modules that rules for analyses and studies call, by their files' names."""
+    found = [
+        *fingerprint.PACKAGE.glob("*/*_of_run*.py"),
+        *fingerprint.PACKAGE.glob("papers/*/*_of_run*.py"),
+    ]
+    return sorted({*found, *papers.files_of("study").values()})
 
 
 @cache
@@ -128,6 +168,7 @@ def today() -> dict[str, str]:
         PARTITION: _partition(),
         **{f"method {name}": of_sought(file) for name, file in files.items()},
         **{f"model {name}": of_registered(name) for name in models.MODELS},
+        **{_of_analysis(file): of_analysing(file) for file in _analyses()},
         **{
             _of_paper(file): of_sought(file)
             for role in ("given", "cohorts")

@@ -33,8 +33,8 @@ from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
-from fedrepro.methods.files import module_files, part_files
-from fedrepro.models.registry import INCEPTION, module_file
+from fedrepro.methods.files import part_files
+from fedrepro.models.registry import INCEPTION
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import papers
@@ -168,31 +168,32 @@ class Graph:
         """The methods' files, which the site shows, as a hash."""
         return fingerprint.of_files(part_files(self.bench.plugins).values())
 
-    def code(self, *modules: str) -> str:
-        return fingerprint.of_closure(map(fingerprint.module_path, modules), fingerprint.HANDLING)
+    def code(self, module: str) -> str:
+        """The ids of the code of an analysis."""
+        return numerics.of_analysis(module)
 
     def study_code(self, wildcards: Any) -> str:
         """The code of what is computed without a run."""
         with one_line():
-            return fingerprint.of_closure([file_of(wildcards.study)], fingerprint.HANDLING)
+            file = file_of(wildcards.study)
+        return numerics.of_analysis(f"fedrepro.papers.{file.parent.name}.{file.stem}")
 
     def code_with_method(self, module: str) -> Callable[[Any], str]:
         """What answers for the code of a module that calls a run's method, which counts as well."""
 
         def code(wildcards: Any) -> str:
-            files = module_files(self._run_spec(wildcards).composition, self.bench.plugins)
-            files = [fingerprint.module_path(module), *files]
-            return fingerprint.of_closure(files, fingerprint.HANDLING)
+            composition = self._run_spec(wildcards).composition
+            return numerics.of_analysis(module, composition, self.bench.plugins)
 
         return code
 
     def quality_code(self, wildcards: Any) -> str:
         """The code that judges a synthetic set, its classifier's included."""
         judge = self._run_spec(wildcards).setting.judge
-        files = [fingerprint.module_path("fedrepro.analysis.quality_of_run")]
-        if judge:
-            files.append(module_file(judge.model, self.bench.plugins))
-        return fingerprint.of_closure(files, fingerprint.OUTSIDE_AN_ANALYSIS)
+        code = numerics.of_analysis("fedrepro.analysis.quality_of_run")
+        if judge is None:
+            return code
+        return f"{code} {numerics.of_named_model(judge.model, self.bench.plugins)}"
 
     def judge(self, wildcards: Any) -> str:
         """What a setting says of how synthetic sets are judged.
@@ -271,7 +272,7 @@ class Graph:
     def run_code(self, wildcards: Any) -> str:
         """The ids of a run's code: a rule's parameter, at whose change it is made again."""
         ids = numerics.of_run(self._run_spec(wildcards))
-        return " ".join(f"{part}: {each}" for part, each in ids.items())
+        return numerics.in_words(ids)
 
     def run_definition(self, wildcards: Any) -> str:
         return fingerprint.of_config(self._run_spec(wildcards))

@@ -13,9 +13,7 @@ rule decompose:
         "../../envs/fedrepro.yaml"
     threads: GRAPH.bench.config.threads
     params:
-        code=lambda wildcards: GRAPH.code(
-            "fedrepro.papers.ima.decomposition", "fedrepro.papers.ima.similarity"
-        ),
+        code=lambda wildcards: GRAPH.code("fedrepro.papers.ima.decomposition_of_runs"),
         seeds=lambda wildcards: wildcards.seeds.replace("-", " "),
     shell:
         "fedrepro --log {log} decompose {wildcards.setting} {wildcards.method}"
