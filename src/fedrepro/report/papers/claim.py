@@ -1,4 +1,4 @@
-"""What a paper claims, as a comparison of its printed cells: the form of claims.yaml."""
+"""A paper's claim as a comparison of its printed cells: the format of claims.yaml."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ from fedrepro.support.typed_yaml import Typed
 
 
 class CellSelector(Typed):
-    """Printed cells, by some of their keys. A key may have several values.
+    """Selects printed cells by some of their keys. A key may have several values.
 
-    On the left ``*`` stands for any text; on the right it stands for what it stood for on the left,
-    and ``others`` for every value that the left does not name, the paper's references aside.
+    On the left, ``*`` matches any text; on the right it means the text that it matched on the left,
+    and ``others`` every value that the left does not name, except the paper's references.
     """
 
     dataset: str | list[str] | None = None
@@ -23,8 +23,8 @@ class CellSelector(Typed):
 class Claim(Typed):
     """An entry of claims.yaml; ``system`` is its folder's name.
 
-    Every cell of ``left`` is compared with every cell of ``right`` that is like it in the keys
-    which ``right`` does not name.
+    Every cell of ``left`` is compared with every cell of ``right`` that equals it in the keys that
+    ``right`` does not name.
     """
 
     system: str

@@ -1,4 +1,4 @@
-"""A sentence on what a table comes to, with numbers of the runs: the form of what_follows.yaml."""
+"""A sentence about a table's results, with the runs' numbers: the format of what_follows.yaml."""
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ class Address(Typed):
 
 
 class Bounds(Typed):
-    """Between which a number lies."""
+    """Lower and upper bound of a number."""
 
     above: float = float("-inf")
     below: float = float("inf")
@@ -23,10 +23,9 @@ class Bounds(Typed):
 class Insight(Typed):
     """An entry of what_follows.yaml; ``system`` is its folder's name.
 
-    A placeholder in ``says`` is a name of ``numbers``, for our number there: ``{name}``; or for
-    what is printed (``{name.printed}``), ours less printed (``{name.difference}``), how many seeds
-    ours is of (``{name.seeds}``); or one less another, ``{name - other}``. Without one of these
-    numbers the sentence is left out.
+    A placeholder in ``says`` is a key of ``numbers``: ``{name}`` is our number, ``{name.printed}``
+    the printed one, ``{name.difference}`` ours - printed, ``{name.seeds}`` our number of seeds, and
+    ``{name - other}`` a difference. If one of them is missing, the sentence is left out.
     """
 
     system: str
