@@ -222,7 +222,7 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     target = figure(bench, "figure_9")
     give_runs(bench, target, {"ima+mild"})
     drawn = content(bench, target)["drawn"]
-    assert "mean of the last 3 evaluated rounds" in drawn.caption
+    assert "mean over the last 3 evaluated rounds" in drawn.caption
     assert "t_s, the round at which averaging of models begins" in drawn.caption
     words = re.sub(r"<[^>]*>", "", drawn.panels[0].svg)
     assert "ts" in words  # where it begins

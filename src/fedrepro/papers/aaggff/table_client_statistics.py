@@ -1,4 +1,4 @@
-"""AAggFF's table of what clients hold, counted in data that have been prepared."""
+"""AAggFF's table of samples per client, counted in prepared data."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def _counted(cell: PrintedCell, sizes: list[int] | str) -> ComputedCell:
 
 
 def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
-    """Each client's samples, trained on or tested with; or why they are not known."""
+    """Each client's training or test samples; or why they are unknown."""
     path = workbench.histogram_of(setting)
     if not workbench.is_prepared(setting):
         return NOT_FETCHED
