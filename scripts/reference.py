@@ -91,7 +91,10 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
 
 
 def keep(run: RunKey) -> Path:
-    """Copy a finished run's files, except its model, to the committed reference results. This includes its synthetic set's evaluation, which needs the model."""
+    """Copy a finished run's files, except its model, to the committed reference results.
+
+    This includes its synthetic set's evaluation, which needs the model.
+    """
     folder, judged = reference_folder(run), run.analysis("quality")
     copies = {file: folder / file.name for file in sorted(run.folder.iterdir())}
     if judged.exists():
