@@ -279,7 +279,8 @@ def _without_delta(method: Method, update: Tree) -> tuple[str, str] | None:
         return None
     return (
         f"no `delta` in the update, which has {', '.join(update) or 'nothing'}",
-        "return the received parameters minus the trained ones as `delta`, or override server_update",
+        "return the received parameters minus the trained ones as `delta`, or override "
+        "server_update",
     )
 
 
