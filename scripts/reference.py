@@ -154,7 +154,7 @@ def main(arguments: argparse.Namespace) -> None:
     cost_model = CostModel(bench, [each.target(left) for each, left in groups])
     costs = cost_model.costs(measured(cost_model))
     for each, left in groups:
-        nothing = "its data are not there" if each.title in absent else "all there"
+        nothing = "data missing" if each.title in absent else "complete"
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else nothing}")
     print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:

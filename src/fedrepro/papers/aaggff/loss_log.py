@@ -89,7 +89,7 @@ def read_log(
     table = read_table(losses)
     if set(LONG) <= set(table.columns):
         if participants is not None:
-            raise UserError(f"{participants}: expected no such file, as {losses} names clients")
+            raise UserError(f"{participants}: not needed: {losses} names the clients; leave it out")
         rounds = _long(losses, table)
         named = 1 + max((int(cohort[-1]) for cohort, _ in rounds), default=-1)
     else:
@@ -98,7 +98,7 @@ def read_log(
     if not 0 < max(named, total) <= MOST_CLIENTS:
         raise bad_value(losses, "clients", max(named, total), f"1 to {MOST_CLIENTS}")
     if named > total:
-        raise bad_value(losses, "clients", total, f"at least {named}, as so many are named")
+        raise bad_value(losses, "clients", total, f"at least {named}, as the log names so many")
     if not rounds or not total:
         raise UserError(f"{losses}: expected at least one round and one client")
     return Log(total, rounds, _sizes(sizes, total))
@@ -113,7 +113,7 @@ def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Arra
     rounds = []
     for number, (label, rows) in enumerate(table.groupby("round", sort=True), start=1):
         if label != number:
-            raise UserError(f"{path}: round {number}: expected rounds 1, 2, ..., all of them there")
+            raise UserError(f"{path}: round {number}: expected every round from 1 on")
         rows = rows.sort_values("client", kind="stable")
         cohort = rows["client"].to_numpy().astype(np.int64)
         if len(np.unique(cohort)) < len(cohort):

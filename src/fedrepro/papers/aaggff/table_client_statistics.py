@@ -50,6 +50,6 @@ def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
         tested = counts[1] or [0.0] * len(counts[0])
         return [round(a + b) for a, b in zip(counts[0], tested, strict=True)]
     except FileNotFoundError:
-        return "data not shared out yet"
+        return "data not partitioned yet"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged: {error}") from None

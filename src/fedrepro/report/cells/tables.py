@@ -182,7 +182,7 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
         runs = {method: cell.runs(method) for method in methods}
         found = result_of(workbench, cell.setting, runs, metric.reading, summary)
         absent = found.hole == NOT_RUN and not cell.required
-        return replace(found, hole="its data are not there") if absent else found
+        return replace(found, hole="data missing") if absent else found
 
     if metric.of_both:
         return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))

@@ -93,7 +93,7 @@ def what_follows(
 def _readings(cells: Sequence[Both]) -> list[InReading]:
     answers = {
         "In the text's reading": [both.text for both in cells if both.text],
-        "With what the released code has otherwise, or some of it,": [
+        "In the released code's reading, at least in part,": [
             both.released for both in cells if both.released
         ],
     }

@@ -19,7 +19,7 @@ from fedrepro.run.results import RunRecord, find_run
 # For each measure of a set: its name and its column's head.
 NUMBERS = {
     "test_accuracy": "Accuracy",
-    "stand_in": "Stand-in distance, no FID",
+    "stand_in": "Surrogate distance, no FID",
     "diversity": "Diversity, pixels",
     "feature_diversity": "Diversity, features",
     "nearest": "Nearest training image",
