@@ -92,7 +92,8 @@ def plane_through(models: Sequence[Tree]) -> Directions:
     if len(models) < 3:
         raise UserError(f"landscape: {len(models)} models: expected at least three, for a plane")
     require_same_shape(models)
-    return plane(*models[:3])
+    origin, one, other = models[:3]
+    return plane(origin, one, other)
 
 
 def plane(first: Tree, second: Tree, third: Tree, unit: bool = True) -> Directions:

@@ -244,10 +244,14 @@ def composes(name: str) -> None:
         check(name)
 
 
+def _by_name(known: Mapping[int, Tree]) -> Tree:
+    return {str(client): state for client, state in known.items()}
+
+
 def _same(what: str, one: State, other: State, tolerance: float = 0.0) -> None:
     """Raises Failed unless two states are equal, to the bit where ``tolerance`` is 0."""
     _close(what, "the server's", one[0], other[0], tolerance)
-    _close(what, "clients'", dict(one[1].known), dict(other[1].known), tolerance)
+    _close(what, "clients'", _by_name(one[1].known), _by_name(other[1].known), tolerance)
 
 
 def _close(what: str, whose: str, one: Tree, other: Tree, tolerance: float) -> None:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch.func import vmap
@@ -38,7 +39,7 @@ def sequential(
     steps: Sequence[Steps],
 ) -> Outcome:
     """One client after another, each moved in place."""
-    updates: Tree = None
+    updates: Any = None
     after: list[Tree] = []
     for place, (client_state, each) in enumerate(zip(client_states, steps, strict=True)):
         update, moved = _local(method, ctx, message, client_state, each)

@@ -204,7 +204,8 @@ class Method(Faithful):
 
         ``client_state`` is also empty for a client that has never taken part.
         """
-        return server["params"]
+        params: Tree = server["params"]
+        return params
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
         """What the run is for: kept when it is over, and given to runs that need it."""

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from fedrepro.engine import internals, tree
 from fedrepro.engine.initialise import BatchNorm, initialise
-from fedrepro.engine.tree import Tree
+from fedrepro.engine.tree import Branch, Tree
 from fedrepro.support.errors import UserError, bad_value
 
 Dropout = nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d
@@ -257,7 +257,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-def differentiate(loss: Callable[[Tree], Tensor], params: Tree) -> Tree:
+def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:
     """The gradient of ``loss`` at ``params``, over those leaves that can have one.
 
     Plain tensors all have one: buffers, which have none, are left to what ``loss`` encloses.
@@ -266,7 +266,8 @@ def differentiate(loss: Callable[[Tree], Tensor], params: Tree) -> Tree:
     wanted = [leaf for leaf in every if leaf.requires_grad]
     if not wanted:
         if torch.compiler.is_compiling() or internals.is_mapped():  # clients side by side
-            return torch.func.grad(loss)(params)
+            whole: Branch = torch.func.grad(loss)(params)
+            return whole
         free = tree.apply(lambda leaf: leaf.detach().requires_grad_(), params)
         return differentiate(loss, free)
     if not torch.is_grad_enabled():  # on the server
@@ -277,7 +278,7 @@ def differentiate(loss: Callable[[Tree], Tensor], params: Tree) -> Tree:
         torch.zeros_like(leaf) if gradient is None else gradient
         for leaf, gradient in zip(wanted, found, strict=True)
     ]
-    if len(wanted) == len(every):
+    if len(wanted) == len(every) or not isinstance(params, dict):
         return tree.rebuild(params, iter(gradients))
     return _rebuild_trainable(params, dict(zip(map(id, wanted), gradients, strict=True)))
 

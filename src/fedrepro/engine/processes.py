@@ -11,7 +11,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -37,10 +37,10 @@ class Stacked:
 
     def __init__(self, places: int) -> None:
         self.places = places
-        self.tree: Tree = None
+        self.tree: Any = None
         self._file = os.memfd_create("fedrepro")
 
-    def put(self, place: int, what: Tree) -> None:
+    def put(self, place: int, what: Tree | torch.Tensor) -> None:
         """Copy a tree to its place."""
         if self.tree is None:
             self.tree = self._mapped(what)
@@ -54,7 +54,7 @@ class Stacked:
         """Let go of the file; what is mapped stays as long as its tensors."""
         os.close(self._file)
 
-    def _mapped(self, like: Tree) -> Tree:
+    def _mapped(self, like: Any) -> Any:
         # Every process that comes first, in its own eyes, lays the same memory out alike.
         sizes = [leaf.numel() * leaf.element_size() * self.places for leaf in tree.leaves(like)]
         starts = [0]

@@ -5,25 +5,29 @@ functions need trees of the same shape. Leaves are visited in the order of their
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-# A Tensor, or a dict[str, Tree]. A type checker that is told so asks at some 600 places which it
-# is, half of them look-ups by a name that the method itself has put there.
-Tree = Any
+# A dict of tensors and of trees. What a name stands for only the method knows that put it there, so
+# a type checker asks for a dict, and takes what is looked up in it as it is used.
+Tree = dict[str, Any]
+
+# A tree, or one of its tensors: what is asked of both gives the same kind back.
+Branch = TypeVar("Branch", Tree, Tensor)
 
 
-def apply(function: Callable[..., Any], *trees: Tree) -> Tree:
+def apply(function: Callable[..., Any], *trees: Branch) -> Branch:
     """``function`` of the corresponding leaves of one or more trees."""
     first = trees[0]
     if isinstance(first, dict):
         return {key: apply(function, *(tree[key] for tree in trees)) for key in first}
-    return function(*trees)
+    found: Branch = function(*trees)
+    return found
 
 
-def leaves(tree: Tree) -> list[Tensor]:
+def leaves(tree: Tree | Tensor) -> list[Tensor]:
     """The tensors of a tree."""
     if not isinstance(tree, dict):
         return [tree]
@@ -37,7 +41,7 @@ def leaves(tree: Tree) -> list[Tensor]:
     return found
 
 
-def ordered_as(tree: Tree, order: Tree) -> Tree:
+def ordered_as(tree: Branch, order: Tree) -> Branch:
     """``tree`` whose dicts of ``order``'s names have them in its order, at whatever depth."""
     if not isinstance(tree, dict):
         return tree
@@ -46,7 +50,7 @@ def ordered_as(tree: Tree, order: Tree) -> Tree:
     return {key: ordered_as(branch, order) for key, branch in tree.items()}
 
 
-def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
+def leaves_as(tree: Tree | Tensor, order: Tree) -> list[Tensor]:
     """The leaves of ``tree`` that ``order`` names, in its order, and then all others."""
     if not isinstance(tree, dict):
         return [tree]
@@ -60,7 +64,7 @@ def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
     return [*found, *others]
 
 
-def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+def named(tree: Tree | Tensor, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
     """Pairs of path (keys joined by ``/``) and tensor."""
     if isinstance(tree, dict):
         for key, branch in tree.items():
@@ -69,7 +73,7 @@ def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
         yield prefix, tree
 
 
-def rebuild(tree: Tree, values: Iterator[Tensor]) -> Tree:
+def rebuild(tree: Branch, values: Iterator[Tensor]) -> Branch:
     """A tree of the shape of ``tree`` whose leaves are taken from ``values`` in order."""
     if not isinstance(tree, dict):
         return next(values)
@@ -79,77 +83,77 @@ def rebuild(tree: Tree, values: Iterator[Tensor]) -> Tree:
     }
 
 
-def zeros(tree: Tree) -> Tree:
+def zeros(tree: Branch) -> Branch:
     return apply(torch.zeros_like, tree)
 
 
-def copy(tree: Tree) -> Tree:
+def copy(tree: Branch) -> Branch:
     """New tensors with the same values, cut off from any graph, in memory as they are in a file."""
     return apply(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), tree)
 
 
-def contiguous(tree: Tree) -> Tree:
+def contiguous(tree: Branch) -> Branch:
     """The same tensors in memory as they are in a file, copied where they are not."""
     return apply(torch.Tensor.contiguous, tree)
 
 
-def add(left: Tree, right: Tree) -> Tree:
+def add(left: Branch, right: Branch) -> Branch:
     return apply(torch.add, left, right)
 
 
-def subtract(left: Tree, right: Tree) -> Tree:
+def subtract(left: Branch, right: Branch) -> Branch:
     return apply(torch.sub, left, right)
 
 
-def scale(tree: Tree, factor: float | Tensor) -> Tree:
+def scale(tree: Branch, factor: float | Tensor) -> Branch:
     return apply(lambda leaf: leaf * factor, tree)
 
 
-def mix(left: Tree, right: Tree, weight: float | Tensor) -> Tree:
+def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
     """``left`` at weight 0, ``right`` at weight 1, the line between them elsewhere."""
     return apply(lambda a, b: a + weight * (b - a), left, right)
 
 
-def where(mask: Tensor, left: Tree, right: Tree) -> Tree:
+def where(mask: Tensor, left: Branch, right: Branch) -> Branch:
     """``left`` where ``mask`` (a scalar tensor) holds, else ``right``."""
     return apply(lambda a, b: torch.where(mask, a, b), left, right)
 
 
-def dot(left: Tree, right: Tree) -> Tensor:
+def dot(left: Tree | Tensor, right: Tree | Tensor) -> Tensor:
     """The inner product over all leaves, a scalar tensor."""
     products = [(a * b).sum() for a, b in zip(leaves(left), leaves(right), strict=True)]
     return torch.stack(products).sum()
 
 
-def square_norm(tree: Tree) -> Tensor:
+def square_norm(tree: Tree | Tensor) -> Tensor:
     return dot(tree, tree)
 
 
-def stack(trees: Sequence[Tree]) -> Tree:
+def stack(trees: Sequence[Branch]) -> Branch:
     """One tree whose leaves have a new leading axis."""
     return apply(lambda *leaf: torch.stack(leaf), *trees)
 
 
-def take(tree: Tree, index: int) -> Tree:
+def take(tree: Branch, index: int) -> Branch:
     """One entry of every leaf's leading axis."""
     return apply(lambda leaf: leaf[index], tree)
 
 
-def weighted_sum(tree: Tree, weights: Tensor) -> Tree:
+def weighted_sum(tree: Branch, weights: Tensor) -> Branch:
     """The sum over the leading (client) axis of every leaf, weighted by ``weights`` [clients]."""
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 
-def numel(tree: Tree) -> int:
+def numel(tree: Tree | Tensor) -> int:
     """How many numbers a tree holds."""
     return sum(leaf.numel() for leaf in leaves(tree))
 
 
-def size_in_bytes(tree: Tree) -> int:
+def size_in_bytes(tree: Tree | Tensor) -> int:
     """What the tensors of a tree occupy when sent over a wire, uncompressed."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 
-def norms(tree: Tree) -> Tensor:
+def norms(tree: Tree | Tensor) -> Tensor:
     """The Euclidean norm of every leaf [leaves]."""
     return torch.stack([torch.linalg.vector_norm(leaf) for leaf in leaves(tree)])

@@ -95,7 +95,7 @@ def _shape(what: Tree, path: str = "") -> Any:
     return path
 
 
-def _unflatten(shape: Any, tensors: Mapping[str, Tensor]) -> Tree:
+def _unflatten(shape: Any, tensors: Mapping[str, Tensor]) -> Any:
     if isinstance(shape, dict):
         return {key: _unflatten(part, tensors) for key, part in shape.items()}
     return tensors[shape]

@@ -388,7 +388,7 @@ def _is_tree(value: object) -> bool:
     return isinstance(value, Tensor | dict)
 
 
-def _marks(what: Tree) -> dict[str, tuple[int, int, int]]:
+def _marks(what: Tree | Tensor) -> dict[str, tuple[int, int, int]]:
     """Of every leaf what shows that it is another, or was written to, also past autograd's eyes."""
     return {key: (id(leaf), leaf._version, _sum_of(leaf)) for key, leaf in tree.named(what)}
 

@@ -40,4 +40,5 @@ class PersonalModel(Method):
         return pulled(ctx, loss, params, message["params"], self.mu, self.squared)
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
-        return client_state.get("personal", server["params"])
+        params: Tree = client_state["personal"] if "personal" in client_state else server["params"]
+        return params
