@@ -136,7 +136,7 @@ def _play_commit(commit: str) -> Played:
 
 def _play(tree: Path, parts: list[str]) -> Played:
     """The results of a checkout's micro-runs with its code."""
-    print(f"playing the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
+    print(f"running the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "played.json")
         environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}

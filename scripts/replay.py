@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> None:
         record for record in reference_runs(Path()) if _is_wanted(bench, record, arguments.only)
     ]
     left.sort(key=_cost)
-    print(f"{len(left)} to play, some {sum(map(_cost, left)) / 60:.0f} minutes of one core")
+    print(f"{len(left)} to replay, about {sum(map(_cost, left)) / 60:.0f} minutes of one core")
     if arguments.plan:
         return
     for record in left:
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> None:
         try:
             found = replay(bench, record)
         except UserError as error:
-            print(f"{name}: not played: {error}", flush=True)
+            print(f"{name}: not replayed: {error}", flush=True)
             continue
         file, key = place_of(run)
         replays = read_replays(file) | {key: found}

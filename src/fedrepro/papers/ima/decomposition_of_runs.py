@@ -53,8 +53,8 @@ def decomposition_of(
         seeds).
 
     Raises:
-        UserError: for fewer than two seeds, runs that are not finished or kept no models, share
-            no partition, no round or fewer than two clients, or do not tell classes apart.
+        UserError: for fewer than two seeds, runs that are unfinished, kept no models, or have no
+            common partition or round, fewer than two common clients, or no classes.
     """
     if len(set(seeds)) < 2:
         raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")

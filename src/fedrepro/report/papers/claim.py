@@ -29,16 +29,18 @@ class Claim(Typed):
 
     system: str
     name: str = Field(pattern=r"^[a-z0-9-]+$")
-    says: str = Field(description="The claim's sense, in our own words.")
+    says: str = Field(description="The claim in our own words.")
     source: str
     basis: Literal["abstract", "text", "table"] = Field(
-        description="Where the claim is made; table: in no sentence known here, but by the table."
+        description="Where the claim is made; table: we know no sentence, but the table implies it."
     )
     tables: list[str]
     left: CellSelector
     right: CellSelector
     expect: Literal["more", "less"]
-    by: float = Field(default=0.0, description="By at least so much; negative: it may lag so far.")
+    by: float = Field(
+        default=0.0, description="The least lead; if negative, the most that it may lag."
+    )
     over: Literal["each", "average"] = "each"
 
     @property

@@ -8,7 +8,9 @@ from fedrepro.support.typed_yaml import Typed
 class Address(Typed):
     """A cell of a table of the system's experiment file, by its labels."""
 
-    table: str | None = Field(default=None, description="Without it, the first of the sentence's.")
+    table: str | None = Field(
+        default=None, description="By default, the first of the sentence's tables."
+    )
     row: str
     column: str
 
@@ -29,9 +31,9 @@ class Insight(Typed):
     """
 
     system: str
-    tables: list[str] = Field(min_length=1, description="On whose pages it stands.")
+    tables: list[str] = Field(min_length=1, description="The tables whose pages show it.")
     says: str
     numbers: dict[str, Address]
     only_if: dict[str, Bounds] = Field(
-        default={}, description="By expression: what the sentence takes for granted."
+        default={}, description="By expression: the bounds that the sentence assumes."
     )

@@ -129,9 +129,11 @@ class System(Typed):
     proposes: list[str] = Field(
         default=[], description='The paper\'s own methods; "+IMA" is a plug-in of others.'
     )
-    references: list[str] = Field(default=[], description="Methods that are no rivals.")
+    references: list[str] = Field(
+        default=[], description="Methods that are references, not rivals."
+    )
     metrics: dict[str, PrintedMetric] = Field(
-        default={}, description="Of all numbers in cells.csv, how they are printed."
+        default={}, description="How the numbers in cells.csv are printed, by metric."
     )
 
 

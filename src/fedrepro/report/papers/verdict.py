@@ -2,8 +2,8 @@
 
 Only numbers from the published setting have a verdict. Its limit depends on what is known:
 
-- our seeds and splits are the authors' own: means over the same seeds are compared, so that what
-  the seeds share cancels (a randomised block design);
+- our seeds and splits are the authors' own: means over the same seeds are compared, so that effects
+  common to a seed cancel (a randomised block design);
 - the printed spread is over other seeds: Welch's joint standard error;
 - the printed spread is over clients, or missing: the printed number is one draw, so the 95 %
   prediction interval of one further seed of ours, or the tolerance if that is wider;
