@@ -1,10 +1,9 @@
-"""Show that changed code gives the same numbers, and say so in src/fedrepro/run/numerics.json.
+"""Check that changed code gives the same numbers, and record it in src/fedrepro/run/numerics.json.
 
-Plays the golden micro-runs (:mod:`micro_runs`) with the code that was blessed last, from a checkout
-of its commit, and with the code of the working tree, on this machine. A part whose code changed and
-whose micro-runs kept every bit keeps its numerics id. One whose bits changed gets a new id, and
-CHANGELOG.md has to say so. Run it after a change and before computing anything; it takes a minute
-or two, and commits nothing.
+Runs the golden micro-runs (:mod:`micro_runs`) on this machine with the last blessed code, from a
+checkout of its commit, and with the working tree. A changed part keeps its numerics id if its
+micro-runs keep every bit; otherwise it gets a new id, and CHANGELOG.md must say so. Run this after
+a change and before computing anything. It takes a minute or two and commits nothing.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from fedrepro.support.errors import UserError, one_line
 from fedrepro.support.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / ".bless"  # what the blessed code computed on this machine, by its commit
+KEPT = ROOT / ".bless"  # the blessed code's results on this machine, by commit
 MARK = "**numbers**"
 Played = dict[str, dict[str, Any]]
 
@@ -40,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def bless(check: bool) -> int:
-    """Compare and write. Returns the exit status: 1 where bits changed and CHANGELOG is silent."""
+    """Compare and write. Returns the exit status: 1 if bits changed and CHANGELOG is silent."""
     now, known = numerics.today(), numerics.blessed()
     changed = {part for part, code in now.items() if known.get(part, {}).get("code") != code}
     gone = known.keys() - now.keys()
@@ -73,7 +72,7 @@ def bless(check: bool) -> int:
 
 
 def _differing(parts: set[str], commit: str) -> dict[str, str]:
-    """Those of ``parts`` whose numbers are not shown to be the same, each with the reason."""
+    """Those of ``parts`` whose numbers differ or were not compared, each with the reason."""
     wanted = sorted(parts) if numerics.CORE not in parts else []
     before, after = _play_commit(commit), _play(ROOT, wanted)
     found = {}
@@ -89,7 +88,7 @@ def _differing(parts: set[str], commit: str) -> dict[str, str]:
 
 
 def _difference(name: str, before: Played, after: Played) -> str:
-    """Where a micro-run first differs, or nothing."""
+    """Where a micro-run first differs, or ""."""
     if name not in before:
         return f"{name} is new"
     one, other = before[name]["rounds"], after[name]["rounds"]
@@ -102,14 +101,14 @@ def _difference(name: str, before: Played, after: Played) -> str:
 
 
 def _files(commit: str) -> str:
-    """The files of code that changed since a commit, in brackets."""
+    """The code files that changed since a commit, in brackets."""
     listed = _git("diff", "--name-only", commit, "--", "src/fedrepro").split()
     names = ", ".join(Path(file).name for file in listed[:8])
     return f" (changed: {names}{' ...' * (len(listed) > 8)})"
 
 
 def _blessed_commit() -> str:
-    """The last commit that wrote the file of ids: its code is what they are of."""
+    """The last commit that wrote the file of ids, which describe its code."""
     place = numerics.FILE.relative_to(ROOT)
     found = _git("log", "-1", "--format=%H", "--follow", "--", str(place)).strip()
     if not found:
@@ -120,7 +119,7 @@ def _blessed_commit() -> str:
 
 
 def _play_commit(commit: str) -> Played:
-    """What the code of a commit computes on this machine; played once."""
+    """The results of a commit's code on this machine; computed once."""
     kept = KEPT / f"{commit}.json"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
@@ -136,8 +135,8 @@ def _play_commit(commit: str) -> Played:
 
 
 def _play(tree: Path, parts: list[str]) -> Played:
-    """What the micro-runs of a checkout compute with its code."""
-    print(f"playing the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
+    """The results of a checkout's micro-runs with its code."""
+    print(f"running the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "played.json")
         environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}

@@ -1,12 +1,12 @@
-"""Golden micro-runs: every part of the code that decides a number, played in a minute or two.
+"""Golden micro-runs: run every part of the code that determines a number, in a minute or two.
 
     python scripts/micro_runs.py FILE [PART ...]
 
-writes what each of them computed, round by round, as hashes that say nothing of how the code calls
-it: names of states and columns may change, no bit may. `make bless` plays them with the old and the
-new code (:mod:`bless`). Everything goes the way of `fedrepro run`: YAML, data, partition, rounds,
-files. A micro-run vouches for one part of the code, as :mod:`fedrepro.run.numerics` names them; a
-new method, model or server optimizer is played because it is there.
+writes hashes of what each of them computed in each round. Hashes leave out names: states and
+columns may be renamed, but every bit must stay. `make bless` runs them with the old and the new
+code (:mod:`bless`). They take the path of `fedrepro run`: YAML, data, partition, rounds, files.
+Each micro-run tests one part of the code, named as in :mod:`fedrepro.run.numerics`; new methods,
+models and server optimizers are included automatically.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
 
 SYSTEM, SEED, ROUNDS, CLASSES = "micro", 3, 4, 5
-OUTPUTS = 60  # of models that are played alone: classes, or words
+OUTPUTS = 60  # of models that run alone: classes, or words
 
 LABEL_SKEW = {"scheme": "client_dirichlet", "clients": 6, "alpha": 0.6, "test_fraction": 0.25}
 PLAIN = {
@@ -49,7 +49,7 @@ PLAIN = {
     "participation": 0.67, "epochs": 2, "batch_size": 8,
     "optimizer": {"lr": 0.05, "momentum": 0.5, "weight_decay": 0.001}, "lr_decay": 0.9,
     "evaluate": {"every": 1, "clients": True},
-    # So that four rounds reach what happens late in a run.
+    # Lets four rounds reach what happens late in a run.
     "methods": {
         "ima": {"start": 0.5, "window": 2}, "ditto": {"personal_epochs": 1},
         "fedrep": {"body_epochs": 1}, "fedtgp": {"server_epochs": 5},
@@ -66,8 +66,8 @@ GIVEN = {
 DISTILLED = {"server_epochs": 1}
 CNN = {"model": "small_bn_cnn", "rounds": 2, "epochs": 1}
 
-# Settings that a kind of method needs, and those in which one thing differs: these vouch for the
-# core. What is not said is as in PLAIN.
+# Settings that a kind of method needs, and variations of one key, which test the core. Other keys
+# are as in PLAIN.
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "everyone": {"participation": 1.0},
@@ -141,7 +141,7 @@ OF_PAPERS = {
     "legacy": ("paper superfed cohorts_numpy_legacy",),
     "byzantine": ("paper fedgo given_byzantine",),
 }
-VARIED = (  # setting, method: what of the core each reaches is in the setting
+VARIED = (  # setting, method; the setting shows which part of the core it reaches
     *((name, "fedavg") for name in (
         "plain", "everyone", "adam", "convolutional", "mirrored", "bfloat16", "noise", "steps",
         "legacy", "validation", "seldom", "table", "texts", "distilled",
@@ -178,11 +178,11 @@ OF_ANOTHER_SHAPE = (RuntimeError, ValueError, IndexError, TypeError)
 
 
 class NotPlayed(Exception):
-    """A part that nothing here plays: any change of it counts as one of its numbers."""
+    """A part that no micro-run covers: any change of its code counts as a change of numbers."""
 
 
 def digest(what: object) -> str:
-    """The hash of bits: of a tensor, of a tree of them under any names, of plain values."""
+    """A hash of the bits of a tensor, of a tree of tensors (without names), or of plain values."""
     if isinstance(what, torch.Tensor):
         flat = what.detach().cpu().contiguous().view(-1)
         content = flat.view(torch.uint8).numpy().tobytes()
@@ -195,7 +195,7 @@ def digest(what: object) -> str:
 
 
 def write_data() -> None:
-    """Small data of each kind, made of numpy's generator with a fixed seed."""
+    """Small data of each kind, from numpy's generator with a fixed seed."""
     random = np.random.RandomState(0)
     centres = random.randint(0, 256, (CLASSES, 1, 28, 28))
 
@@ -290,12 +290,12 @@ def main() -> int:
     played: dict[str, dict[str, Any]] = {}
 
     def play(part: str, name: str, what: Callable[[], list[str]], *also: str) -> None:
-        """``part`` is what it vouches for; ``also`` what else it is made of."""
+        """``part`` is the part that it tests; ``also`` lists others that it uses."""
         if wanted and not {part, *also} & {*wanted}:
             return
         try:
             rounds = what()
-        except (NotPlayed, ImportError) as error:  # or an extra that is not installed
+        except (NotPlayed, ImportError) as error:  # or an extra is not installed
             print(f"{name}: left out: {error}", file=sys.stderr)
             return
         played[name] = {"parts": [part, *also], "rounds": rounds}
@@ -439,7 +439,7 @@ def learned(name: str) -> Any:
 
 
 def model(name: str) -> list[str]:
-    """The hashes of a model's drawn weights, and of its outputs and gradients on fixed inputs."""
+    """Hashes of a model's initial weights, and of its outputs and gradients on fixed inputs."""
     entry = models.find(name)
     words = entry.family == "recurrent" or entry.weights == "distilbert"
     weights_of = (learned(entry.weights),) if entry.weights else ()
@@ -476,10 +476,10 @@ def model(name: str) -> list[str]:
 
 
 def partition(scheme: Mapping[str, Any]) -> list[str]:
-    """The hash of who holds which samples."""
+    """The hash of the assignment of samples to clients."""
     random = np.random.RandomState(1)
     labels, groups = random.randint(0, 12, 600), random.randint(0, 6, 600)
-    if scheme["scheme"] == "pachinko":  # classes of a group are no other's
+    if scheme["scheme"] == "pachinko":  # groups have disjoint classes
         groups = labels // 3
     spec = TypeAdapter(PartitionSpec).validate_python(scheme)
     found = []

@@ -1,17 +1,17 @@
-"""Mutation testing: change one thing in the package, see whether a test notices.
+"""Mutation testing: change one thing in the package and see whether a test notices.
 
     python scripts/mutants.py --report docs/mutants.md   # as `make mutants`, in some 30 minutes
     python scripts/mutants.py --count 20 --rooms run report
 
-What a call has tried is kept in `.mutants.jsonl`: a later one goes on, and tries only what is new,
-what stands in a file that has changed, and what no test noticed. Remove it to begin anew.
+Results are kept in `.mutants.jsonl`: a later call resumes, and tries only mutants that are new, in
+a changed file, or unnoticed so far. Delete it to start again.
 
-A script of our own, because neither tool of the package index fits. mutmut 3 keeps all mutants of a
-function beside it, behind a switch; but this package reads its own sources (a run is identified by
-the syntax trees of its code) and has torch compile them, and mutmut changes no class or module
-level code, of which configurations consist. cosmic-ray starts Python anew for every mutant, which
-is 4 s of imports each, and has no sampling. Here a process that has imported all but the package
-forks for every mutant; each fork works in a copy of the repository.
+This is our own script because no existing tool fits. mutmut 3 puts all mutants of a function next
+to it, behind a switch; but this package reads its own sources (a run is identified by the syntax
+trees of its code) and torch compiles them. mutmut also leaves class and module level code alone, of
+which configurations consist. cosmic-ray starts Python for every mutant, with 4 s of imports each,
+and can't sample. Here a process that has imported everything except the package forks for every
+mutant; each fork works in a copy of the repository.
 """
 
 import argparse
@@ -41,17 +41,17 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/fedrepro")
-REASONS = ROOT / "tests/mutants.yaml"  # of survivors, by how they are shown
-KEPT = ROOT / ".mutants.jsonl"  # what became of those tried so far
+REASONS = ROOT / "tests/mutants.yaml"  # why survivors survive, by their description
+KEPT = ROOT / ".mutants.jsonl"  # results so far
 NO_REASON = "**no reason known: a test is missing**"
 SAID = "said.txt"  # by the last tests, in each copy
 SEED = 1
-# Imported once, before anything is forked: all that is slow, and nothing of the package.
+# Slow imports, done once before the first fork; nothing of the package.
 WARM = (
     "torch", "torch._dynamo", "pandas", "pyarrow.parquet", "pydantic", "jinja2",
     "safetensors.torch", "scipy.stats", "sklearn.model_selection", "PIL.Image",
 )  # fmt: skip
-# What must notice a change in a room, the quickest first, but for what waits for the compiler.
+# The tests that must notice a change in a package, fastest first, without those that compile.
 SLOW = "not rounds_of_many_lengths and not vectorised_and_sequential_runs_agree"
 TESTS = {
     "engine": [
@@ -78,7 +78,7 @@ TESTS = {
         "tests/workflow/test_failures.py", "tests/unit/config/test_searches.py",
     ],
 }  # fmt: skip
-# Of a drawing, what can be right or wrong is looked for, and not how it looks.
+# In drawings, only what can be wrong is mutated, not the look.
 DRAWING = PACKAGE / "report/drawing"
 LOOKS = {
     "align", "axis", "background", "color", "domainColor", "dx", "filled", "font", "fontSize",
@@ -102,8 +102,8 @@ class Mutant:
     """One change: characters ``first`` to ``last`` of a file become ``now``.
 
     Attributes:
-        line: where that is, as it stands there.
-        identity: of the change and of the whole file in which it is made.
+        line: the source line, as written.
+        identity: a hash of the change and its whole file.
     """
 
     path: Path
@@ -135,7 +135,7 @@ def digest(text: str) -> str:
 
 
 class Finder(ast.NodeVisitor):
-    """All mutants of a file, but of annotations, decorators, docstrings and what is raised."""
+    """All mutants of a file, except in annotations, decorators, docstrings and raised errors."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.text = path, (ROOT / path).read_text(encoding="utf-8")
@@ -145,7 +145,7 @@ class Finder(ast.NodeVisitor):
         self.found: list[Mutant] = []
 
     def place(self, node: ast.AST) -> tuple[int, int]:
-        """First and last character; ast counts the bytes of a line."""
+        """First and last character of a node, for which ast counts bytes."""
         places = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
         first, last = (
             self.starts[line - 1]
@@ -159,7 +159,7 @@ class Finder(ast.NodeVisitor):
         mutated = replaced(self.text, first, last, now)
         identity = digest(f"{self.path} {mutated}")
         mutant = Mutant(self.path, line, first, last, self.text[first:last], now, identity)
-        with contextlib.suppress(SyntaxError):  # a keyword left out of the midst of a line
+        with contextlib.suppress(SyntaxError):  # a keyword removed in the middle of a line
             ast.parse(mutated)
             self.found.append(mutant)
 
@@ -213,7 +213,7 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def negate(self, test: ast.expr) -> None:
-        if not isinstance(test, ast.Compare | ast.BoolOp):  # those are swapped
+        if not isinstance(test, ast.Compare | ast.BoolOp):  # these are swapped instead
             first, last = self.place(test)
             self.add(first, last, f"not ({self.text[first:last]})")
 
@@ -230,7 +230,7 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):  # a docstring is none
+        if isinstance(node.value, ast.Call):  # skip docstrings
             self.add(*self.place(node), "pass")
             self.generic_visit(node)
 
@@ -256,7 +256,7 @@ class Finder(ast.NodeVisitor):
 
 
 def find(rooms: Iterable[str]) -> dict[str, list[Mutant]]:
-    """All mutants of each room, in an order drawn one by one: an edit moves no other mutant."""
+    """All mutants of each package, in a random order in which an edit moves no other mutant."""
     mutants = {}
     for room in rooms:
         drawn: list[tuple[str, Mutant]] = []
@@ -273,19 +273,19 @@ def find(rooms: Iterable[str]) -> dict[str, list[Mutant]]:
 
 # --- running ------------------------------------------------------------------------------------
 def end_of_tests(copy: Path, room: str, limit: int) -> tuple[str, float]:
-    """Run a room's tests in a fork, one file after the other, until one fails.
+    """Run a package's tests in a fork, file by file, until one fails.
 
     Returns "killed", "survived" or "endless" (more than ``limit`` seconds of CPU time, or twenty
-    times as long by the clock), and the seconds of CPU time that it took. The clock alone would
-    take a busy machine for a mutant that hangs.
+    times that in wall time), and the seconds of CPU time that it took. Wall time alone would
+    mistake a busy machine for a mutant that hangs.
     """
     child = os.fork()
     if not child:
-        os.setsid()  # what a test starts can then be ended with it
+        os.setsid()  # processes that a test starts can then be ended with it
         os.chdir(copy)
         sys.path.insert(0, str(copy / "src"))
         os.environ["PYTHONPATH"] = str(copy / "src")
-        # Bytecode of the copy is kept: most files are the same for every mutant.
+        # Keep the copy's bytecode: most files are the same for every mutant.
         sys.dont_write_bytecode, sys.pycache_prefix = False, str(copy / "bytecode")
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         said = os.open(copy / SAID, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -312,7 +312,7 @@ def end_of_tests(copy: Path, room: str, limit: int) -> tuple[str, float]:
 
 
 class Worker:
-    """What a process of the pool has: a copy of the repository of its own."""
+    """Give a process of the pool its own copy of the repository."""
 
     copy: ClassVar[Path]
     tried: ClassVar[int] = 0
@@ -333,7 +333,7 @@ class Worker:
 
     @classmethod
     def unchanged(cls, room: str) -> float:
-        """Seconds of CPU time that a room's tests take when all is well."""
+        """Seconds of CPU time that a package's tests take without mutants."""
         end, seconds = end_of_tests(cls.copy, room, 3600)
         if end != "survived":
             said = (cls.copy / SAID).read_text(encoding="utf-8")
@@ -346,7 +346,7 @@ class Worker:
         file = cls.copy / mutant.path
         text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime
         file.write_text(mutant.mutated(text), encoding="utf-8")
-        # Bytecode is told by its source's second and size, which two mutants may have in common.
+        # Python checks bytecode by its source's time in seconds and size, which mutants may share.
         cls.tried += 1
         os.utime(file, (written + cls.tried,) * 2)
         end, _ = end_of_tests(cls.copy, mutant.room, limit)
@@ -356,19 +356,19 @@ class Worker:
 
 
 def kept(first: bool = False) -> dict[str, str]:
-    """What earlier calls found, by the mutants' identities: the last word, or the ``first``."""
+    """Results of earlier calls, by the mutants' identities: the last, or the ``first``."""
     lines = KEPT.read_text(encoding="utf-8").splitlines() if KEPT.exists() else []
     found = [json.loads(line) for line in lines]
     return {each["mutant"]: each["end"] for each in (reversed(found) if first else found)}
 
 
 def judge(mutants: list[Mutant], jobs: int) -> None:
-    """Try mutants; each end is kept as soon as it is known."""
+    """Try mutants; each result is saved at once."""
     rooms = sorted({mutant.room for mutant in mutants})
     fork = multiprocessing.get_context("fork")
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        # Not multiprocessing's own pool: what it starts may have no processes, as tests have.
+        # Not multiprocessing's pool: its processes may not start others, as tests do.
         ProcessPoolExecutor(jobs, fork, Worker.begin, (folder,)) as pool,
     ):
         limits = {
@@ -417,10 +417,10 @@ def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=25, help="mutants of each room")
+    parser.add_argument("--count", type=int, default=25, help="mutants per package")
     parser.add_argument("--rooms", nargs="+", choices=TESTS, default=list(TESTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--report", type=Path, help="where to write what came out")
+    parser.add_argument("--report", type=Path, help="where to write the report")
     given = parser.parse_args()
     every = find(given.rooms)
     for name in WARM:

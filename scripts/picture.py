@@ -1,7 +1,7 @@
 """Make docs/site.png, the README's picture: a page of reference results as Chromium shows it.
 
-The page is made of committed files only. A hash of what it says is kept in the picture, so that a
-test can tell whether that is what today's page says (`made_from`).
+The page is rendered from committed files only. The picture stores a hash of the page's text
+(`made_from`), by which a test sees whether the picture is up to date.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ KEY = "made-from"
 
 
 def write_page(folder: Path) -> Path:
-    """The page in an empty folder, which becomes a workbench without runs of its own."""
+    """Render the page in an empty folder, as a workbench without runs."""
     (folder / "reports").mkdir()
     for name in ("config", "reports/papers", "reports/templates"):
         (folder / name).symlink_to(ROOT / name)
@@ -45,7 +45,7 @@ def write_page(folder: Path) -> Path:
 
 
 def made_from(page: Path) -> str:
-    """What can be read in the picture: the words of the page up to its first row, in any style."""
+    """The text in the picture: the page's words up to its first row, without style."""
     seen = page.read_text(encoding="utf-8").partition('<section id="row-1"')[0]
     words = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", seen, flags=re.DOTALL)
     return hashlib.sha256(" ".join(words.split()).encode()).hexdigest()

@@ -1,8 +1,8 @@
 """Compute the runs that reports/papers/reference.yaml lists, and keep them as reference results.
 
-What is missing is planned, at the cost that `fedrepro plan` would say; then Snakemake makes it, in
-the list's order. What was broken off goes on where it stopped. Finished runs are copied, without
-their models, into reports/papers/<system>/reference/.
+Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them
+in the list's order. Interrupted runs resume. Finished runs are copied, without their models, into
+reports/papers/<system>/reference/.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Wanted(Typed):
     seeds: tuple[Seed, ...] = Field(min_length=1)
 
     def target(self, missing: Iterable[RunKey]) -> "Rows":
-        """They as what is planned."""
+        """Its runs, as planned."""
         return Rows(*self.table.split("/", 1), "paper", tuple(missing))
 
     @property
@@ -61,10 +61,10 @@ class List(Typed):
 
 
 def runs_of(bench: Workbench, wanted: Wanted) -> list[RunKey]:
-    """All runs of some rows and columns, by seed, then row by row, each once.
+    """All runs of some rows and columns, each once, by seed, then by row.
 
     Raises:
-        UserError: for a table, rows or columns that are not there.
+        UserError: for an unknown table, row or column.
     """
     cells = list(bench.table(*wanted.table.split("/", 1), "paper").cells)
     for key in ("row", "column"):
@@ -84,16 +84,16 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[RunKey]:
 
 
 def is_current(bench: Workbench, record: RunRecord) -> bool:
-    """Whether a result is there, of today's configuration."""
+    """Whether there is a reference result of the current configuration."""
     run = record.run
     today = bench.run_spec(run.setting, run.method, run.seed).description()
     return bool(record.manifest) and record.manifest["run"] == json.loads(json.dumps(today))
 
 
 def keep(run: RunKey) -> Path:
-    """Copy a finished run's files, but for its model, to where reference results are committed.
+    """Copy a finished run's files, except its model, to the committed reference results.
 
-    What judged its synthetic set goes with them, as it can't be judged without the model.
+    This includes its synthetic set's evaluation, which needs the model.
     """
     folder, judged = reference_folder(run), run.analysis("quality")
     copies = {file: folder / file.name for file in sorted(run.folder.iterdir())}
@@ -107,7 +107,7 @@ def keep(run: RunKey) -> Path:
 
 
 def keep_finished(bench: Workbench, runs: Iterable[RunKey]) -> Iterator[RunKey]:
-    """Keep those that are finished and not kept yet; yields the others."""
+    """Keep finished runs that are not kept yet; yields the others."""
     for run in runs:
         if is_current(bench, read_run(Path(), run, reference=True)):
             continue
@@ -119,7 +119,7 @@ def keep_finished(bench: Workbench, runs: Iterable[RunKey]) -> Iterator[RunKey]:
 
 @dataclass(frozen=True)
 class Rows(Target):
-    """Rows and columns of a table as a target, with those of their runs that are missing."""
+    """Rows and columns of a table as a target, with their missing runs."""
 
     missing: tuple[RunKey, ...]
 
@@ -129,7 +129,7 @@ class Rows(Target):
 
 
 def in_words(costs: Iterable[RunCost]) -> str:
-    """How many runs, and what they will cost."""
+    """The number of runs and their cost estimate."""
     left = [cost for cost in costs if not cost.done]
     known = [cost.seconds for cost in left if cost.seconds is not None]
     text = f"{len(left)} runs to make" if len(left) != 1 else "1 run to make"
@@ -154,13 +154,13 @@ def main(arguments: argparse.Namespace) -> None:
     cost_model = CostModel(bench, [each.target(left) for each, left in groups])
     costs = cost_model.costs(measured(cost_model))
     for each, left in groups:
-        nothing = "its data are not there" if each.title in absent else "all there"
+        nothing = "data missing" if each.title in absent else "complete"
         print(f"{each.title}: {in_words(costs[run] for run in left) if left else nothing}")
-    print(f"All of it, with the runs that these go on from: {in_words(costs.values())}.")
+    print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:
         return
     os.nice(19)
-    # Where Linux shares out time by terminal first, the above counts inside of this one only.
+    # If Linux schedules by terminal session first, niceness counts only within this session.
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     for _, left in groups:
@@ -173,14 +173,14 @@ def main(arguments: argparse.Namespace) -> None:
         missing = list(keep_finished(bench, left))
         for run in missing:
             print(f"missing: {run.folder}", flush=True)
-        # One method's failure is no other's; but where nothing could be made, nothing else can be.
+        # One method's failure does not stop the others, unless Snakemake made nothing at all.
         if called.returncode and missing == left:
             raise UserError(f"snakemake made nothing (status {called.returncode}); see above")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plan", action="store_true", help="say what is missing, and stop")
+    parser.add_argument("--plan", action="store_true", help="print what is missing and stop")
     parser.add_argument("--cores", type=int, default=1)
     try:
         main(parser.parse_args())

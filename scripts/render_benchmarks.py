@@ -1,4 +1,4 @@
-"""Render docs/benchmarks.md from what `make bench` measured, and print its tables."""
+"""Render docs/benchmarks.md from the measurements of `make bench`, and print its tables."""
 
 import json
 import statistics
@@ -172,7 +172,7 @@ def ratio_table(measured: list[dict[str, Any]]) -> str:
 
 
 def detail_table(measured: list[dict[str, Any]]) -> str:
-    """What the ratios are made of."""
+    """The measurements behind the ratios."""
     head = ["", "executor", "ratio", "lowest to highest", "steps per CPU second", "bare loop"]
     rows = [
         [
@@ -189,7 +189,7 @@ def detail_table(measured: list[dict[str, Any]]) -> str:
 
 
 def machine_line(measured: list[dict[str, Any]]) -> str:
-    """Where and with what the newest measurement was made."""
+    """Machine, packages and date of the newest measurement."""
     newest = max(measured, key=lambda one: one["measured"])
     machine, versions = newest["machine"], newest["versions"]
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -212,7 +212,7 @@ def start_line() -> str:
 
 
 def parallel_section() -> str:
-    """What several processes gain; nothing where it is not measured."""
+    """The speed-up by several processes; "" if not measured."""
     if not PARALLEL.exists():
         return ""
     measured = json.loads(PARALLEL.read_text())
@@ -233,7 +233,7 @@ def parallel_section() -> str:
 
 
 def peers_section() -> str:
-    """Other simulators on the same workloads; says so where they are not measured."""
+    """Other simulators on the same workloads, or a note that they were not measured."""
     if not PEERS.exists():
         return (
             "\n## Comparison with other simulators\n\nNot measured here: run `make bench-peers`.\n"
@@ -268,7 +268,7 @@ def peers_section() -> str:
 
 
 def precision_section() -> str:
-    """What bfloat16 does to an accuracy; nothing where it is not measured."""
+    """The effect of bfloat16 on accuracy; "" if not measured."""
     if not PRECISION.exists():
         return ""
     one = json.loads(PRECISION.read_text())
@@ -295,7 +295,7 @@ def precision_section() -> str:
 
 
 def stacking_section() -> str:
-    """What stacking gains by method and momentum; nothing where it is not measured."""
+    """The speed-up by stacking, by method and momentum; "" if not measured."""
     if not STACKING.exists():
         return ""
     measured = json.loads(STACKING.read_text())
@@ -314,7 +314,7 @@ def stacking_section() -> str:
 
 
 def shares_section() -> str:
-    """What the CPU time of whole runs goes into; nothing where it is not measured."""
+    """The shares of whole runs' CPU time; "" if not measured."""
     if not SHARES.exists():
         return ""
     measured = json.loads(SHARES.read_text())
@@ -332,7 +332,7 @@ def shares_section() -> str:
 
 
 def reproduce_lines() -> str:
-    """What the time of `make reproduce` goes into; says so where it has not been."""
+    """The shares of `make reproduce`'s time, or a note that it was not run."""
     one = json.loads(REPRODUCE.read_text()) if REPRODUCE.exists() else {}
     if not one.get("jobs") or not one["training"]:
         return "The shares of `make reproduce` are missing: it has not been run in this folder."
@@ -351,7 +351,7 @@ def reproduce_lines() -> str:
 
 
 def store_section() -> str:
-    """What it takes to keep clients' personal models; nothing where it is not measured."""
+    """The cost of storing clients' personal models; "" if not measured."""
     if not STORE.exists():
         return ""
     (one,) = json.loads(STORE.read_text())
@@ -367,7 +367,7 @@ def store_section() -> str:
 
 
 def aggregation_section() -> str:
-    """What AAggFF's two rules take, by the number of clients; nothing where it is not measured."""
+    """The cost of AAggFF's two rules, by number of clients; "" if not measured."""
     if not AGGREGATION.exists():
         return ""
     measured = json.loads(AGGREGATION.read_text())

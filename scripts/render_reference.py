@@ -1,4 +1,4 @@
-"""Render the tables of reports/papers/<system>/reference/README.md from the results beside it."""
+"""Render the tables of reports/papers/<system>/reference/README.md from the results there."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
-    """Each seed's number, from the committed runs alone."""
+    """Each seed's number, from the committed runs only."""
     measure = target.table.metric_of(cell.row).reading
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
     found = (tables.value_of(record, measure, target.table.summary) for record in records)
@@ -26,7 +26,7 @@ def values(target: TableTarget, cell: Cell) -> list[float]:
 
 
 def render(target: TableTarget, papers: published.Published) -> str:
-    """A row for each column of the table, and what they come to."""
+    """A row for each column of the table, and a summary."""
     lines = [
         "| method | average, ours | printed | worst, ours | printed | within the printed spread |",
         "|---|---|---|---|---|---|",
@@ -43,7 +43,7 @@ def render(target: TableTarget, papers: published.Published) -> str:
             off = abs(np.mean(ours) - printed.mean)
             within.append(bool(off <= printed.std))
             distance[reading].append(float(off))
-            # One printed spread is ten times smaller than all others and doubted.
+            # One printed spread is ten times smaller than all others, and doubtful.
             for ddof in ratios if not printed.doubt else ():
                 ratios[ddof].append(float(np.std(ours, ddof=ddof)) / printed.std)
             line += [f"{np.mean(ours):.2f} ({np.std(ours):.2f})", printed.text]
@@ -69,7 +69,7 @@ def render(target: TableTarget, papers: published.Published) -> str:
 
 
 def render_personal(target: TableTarget, papers: published.Published) -> str:
-    """A row for each cell that has results: over clients in each seed, then over seeds."""
+    """A row for each cell with results: first over clients per seed, then over seeds."""
     lines = [
         "| setting | method | seeds | ours | printed | difference | between seeds |",
         "|---|---|---|---|---|---|---|",
@@ -99,7 +99,7 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
 
 
 def spread_over_clients(record: RunRecord, cell: Cell) -> float:
-    """The standard deviation of clients' accuracies, in percent, of the last round."""
+    """The standard deviation of clients' accuracies in the last round, in percent."""
     mix = cell.column.mix or "fixed"
     if mix != "fixed" and record.mixtures:
         accuracies, _ = mixed(record.mixtures, "accuracy", mix)
@@ -109,7 +109,7 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
 
 
 def pages() -> dict[Path, str]:
-    """The pages with the tables of today's results in them."""
+    """The pages with tables of the current results."""
     bench, papers = load(), published.load()
     found: dict[Path, str] = {}
     for system, item in (HEART, *PERSONAL):

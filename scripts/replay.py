@@ -1,9 +1,9 @@
-"""Play the first rounds of every reference result again, and write down which come out the same.
+"""Repeat the first rounds of every reference result, and record which give the same numbers.
 
-Up to the first evaluated round, with today's code, in the executor that the result was made with.
-Bits are compared where the machine and PyTorch are those of the result, else numbers to 1e-6 (of
-shares) and 1e-4 (of losses, relative). What was played with the code of today's ids is not played
-again. Data and partitions are made first if they are missing.
+Runs up to the first evaluated round, with the current code and the result's executor. Compares bits
+if machine and PyTorch are the result's, else numbers to 1e-6 (shares) and 1e-4 (losses, relative).
+Skips results already replayed with the current numerics ids. Makes missing data and partitions
+first.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SHARE, LOSS = 1e-6, 1e-4
 
 def main(arguments: argparse.Namespace) -> None:
     os.nice(19)
-    with suppress(OSError):  # where Linux shares out time by terminal first
+    with suppress(OSError):  # where Linux schedules by terminal session first
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     torch.set_num_threads(1)
     bench = load()
@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> None:
         record for record in reference_runs(Path()) if _is_wanted(bench, record, arguments.only)
     ]
     left.sort(key=_cost)
-    print(f"{len(left)} to play, some {sum(map(_cost, left)) / 60:.0f} minutes of one core")
+    print(f"{len(left)} to replay, about {sum(map(_cost, left)) / 60:.0f} minutes of one core")
     if arguments.plan:
         return
     for record in left:
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> None:
         try:
             found = replay(bench, record)
         except UserError as error:
-            print(f"{name}: not played: {error}", flush=True)
+            print(f"{name}: not replayed: {error}", flush=True)
             continue
         file, key = place_of(run)
         replays = read_replays(file) | {key: found}
@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def _is_wanted(bench: Workbench, record: RunRecord, only: str) -> bool:
-    """Whether a result is of today's configuration, and not yet played with today's code."""
+    """Whether a result has the current configuration and was not replayed with the current code."""
     run = record.run
     if record.state != "finished" or only not in f"{run.setting}/{run.method}":
         return False
@@ -77,16 +77,16 @@ def _is_wanted(bench: Workbench, record: RunRecord, only: str) -> bool:
 
 
 def _cost(record: RunRecord) -> float:
-    """CPU seconds of the rounds that are played, by what the result took."""
+    """CPU seconds of the rounds to replay, from the result's own time."""
     done = record.manifest["rounds_done"] - record.manifest.get("went_on_from", {}).get("round", 0)
     return float(record.timing.get("cpu_seconds", 0.0) / done * record.rounds["round"][0])
 
 
 def replay(bench: Workbench, record: RunRecord) -> Replay:
-    """Play and compare.
+    """Replay and compare.
 
     Raises:
-        UserError: when data are missing or other data.
+        UserError: if data are missing or have changed.
     """
     run, recorded = record.run, record.rounds
     rounds = int(recorded["round"][0])
@@ -119,7 +119,7 @@ def replay(bench: Workbench, record: RunRecord) -> Replay:
 
 
 def _same_machine(record: RunRecord) -> bool:
-    """Whether this machine is one of the kind that gives the same bits."""
+    """Whether this kind of machine gives the same bits."""
     here, there = manifest.hardware("cpu"), record.manifest["hardware"]
     keys = ("machine", "processor", "vector_instructions")
     same = all(here[key] == there.get(key) for key in keys)
@@ -127,7 +127,7 @@ def _same_machine(record: RunRecord) -> bool:
 
 
 def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tuple[str, bool]:
-    """In words how two rows of a record differ, and whether they count as the same."""
+    """How two rows of a record differ, in words, and whether they count as the same."""
     missing = then.keys() ^ now.keys()
     if missing:
         return f"columns {', '.join(sorted(missing))} are in one of them only", False
@@ -152,11 +152,11 @@ def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tu
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--plan", action="store_true", help="say what is left, and stop")
-    parser.add_argument("--only", default="", help="those whose setting and method have this in it")
+    parser.add_argument("--plan", action="store_true", help="print what is left and stop")
+    parser.add_argument("--only", default="", help="those whose setting and method contain this")
     try:
         main(parser.parse_args())
     except UserError as error:
         sys.exit(f"replay: {error}")
     except KeyboardInterrupt:
-        sys.exit(130)  # what is written down stays
+        sys.exit(130)  # the record is kept

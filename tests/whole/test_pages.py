@@ -200,7 +200,7 @@ def test_accuracy_is_the_mean_of_the_last_ten_over_seeds_of_the_better_method(si
     # The printed number is one draw, which lies as far as this from three of ours: too far to tell.
     assert cell["verdict"]["limit"] == pytest.approx(T_2 * 2 * (1 + 1 / 3) ** 0.5)
     assert (cell["verdict"]["word"], cell["verdict"]["basis"]) == ("weak", "draw")
-    assert cell["selection"] == "the best of 2 is chosen by this very number"
+    assert cell["selection"] == "the best of 2 methods is selected by this number itself"
 
 
 def test_of_losses_the_least_is_the_best(site: Path) -> None:
@@ -243,7 +243,7 @@ def test_the_page_shows_these_numbers(site: Path) -> None:
     assert matrix[0][2] == "70.0 60.0 ≠ differs limit 1.00, one seed"
     assert matrix[2][1:] == ["– 0.25", "0.200 0.250 ≠ differs limit 0.010, one seed"]
     row = tables_of(site, "ima/table_1.html").of("stack cells")[0][0]
-    chosen = "Chosen on test data: the best of 2 is chosen by this very number."
+    chosen = "Chosen on test data: the best of 2 methods is selected by this number itself."
     assert row[:4] == ["Best", row[1], f"82.00 ± 4.97 best of 2: fedavg {chosen}", "+0.80"]
     last = tables_of(site, "ima/table_1.html").of("stack cells")[4][1]
     assert last[1:4] == ["55.0", "not run", "–"]

@@ -1,1 +1,1 @@
-"""What finished runs are looked at with, beyond their tables."""
+"""Analyses of finished runs beyond their tables."""

@@ -1,4 +1,4 @@
-"""A finished run, opened once more with its data, to be looked at."""
+"""Open a finished run with its data, for analysis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ from fedrepro.support.errors import UserError
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run was made of, and what it left.
+    """A run's inputs and its artifact.
 
     Attributes:
-        left: its product, on the run's device.
-        facts: what the product says of itself.
+        left: its artifact, on the run's device.
+        facts: the artifact's metadata.
     """
 
     spec: RunSpec
@@ -42,7 +42,7 @@ class Finished:
 
     @property
     def tested_on(self) -> TensorSamples:
-        """The data set's test samples, or all that clients hold out."""
+        """The data set's test samples, or all samples that clients hold out."""
         if self.plan.test is not None:
             return self.plan.test
         held = self.plan.client_tests
@@ -54,10 +54,10 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     """Open a finished run of this machine.
 
     Raises:
-        UserError: when the run, its data or its partition is not there, or not as it was.
+        UserError: if the run, its data or its partition is missing or has changed.
     """
     spec = workbench.run_spec(run.setting, run.method, run.seed)
-    compose(spec)  # whether the method is one
+    compose(spec)  # raises UserError for an unknown method
     setting = workbench.setting(run.setting)
     again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     record = read_run(workbench.root, run)

@@ -1,4 +1,4 @@
-"""Classifiers that judge synthetic sets: trained on one of these, or on real samples."""
+"""Classifiers that evaluate synthetic sets, trained on such a set or on real samples."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import number, stream
 
 ENOUGH = 0.01  # the mean loss of an epoch at which training has converged
-PATIENCE = 50  # epochs in which it must have fallen by a hundredth
-BATCH = 500  # samples at a time, in testing
+PATIENCE = 50  # epochs in which it must fall by a hundredth
+BATCH = 500  # batch size in testing
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A classifier, and how its training ended.
+    """A classifier and how its training ended.
 
     Attributes:
         loss: the mean over the last epoch.
-        converged: whether it stopped by itself.
+        converged: whether training converged before the last allowed epoch.
     """
 
     module: nn.Module
@@ -54,7 +54,7 @@ def train(
     net = Net(models.build(judge.model, shape, classes, folders=folders).to(device))
     net.init(stream(seed, "judge", "weights"))
     params = list(net.module.parameters())
-    # The same memory outside the graph.
+    # The same memory, outside the graph.
     moved = [leaf.detach() for leaf in params]
     optimizer = adam()
     assert optimizer.advance is not None
@@ -78,7 +78,7 @@ def train(
 def _epoch(
     step: Callable[[Tensor, Tensor], float], samples: TensorSamples, batches: Sequence[Tensor]
 ) -> float:
-    """One pass over mini-batches, given as rows. Returns the mean loss."""
+    """Train for one epoch on mini-batches, given as row indices. Returns the mean loss."""
     total = sum(step(*samples.at(rows)) * len(rows) for rows in batches)
     return total / sum(map(len, batches))
 
@@ -91,13 +91,13 @@ def _converged(losses: list[float]) -> bool:
 
 
 def accuracy(module: nn.Module, samples: TensorSamples) -> float:
-    """The share of right predictions; NaN without samples."""
+    """The share of correct predictions; NaN without samples."""
     hits = [(module(x).argmax(1) == y).double() for x, y in _batches(module, samples)]
     return float(torch.cat(hits).mean()) if hits else float("nan")
 
 
 def features(module: nn.Module, samples: TensorSamples) -> Tensor:
-    """What the classifier's body makes of samples, [n, features]."""
+    """The features [n, features] of samples in the classifier's body."""
     body = module.get_submodule("body")
     return torch.cat([body(x).flatten(1) for x, _ in _batches(module, samples)])
 

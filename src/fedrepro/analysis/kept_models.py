@@ -1,4 +1,4 @@
-"""The models that a finished run kept, and the samples that it is tested on."""
+"""The models that a finished run kept, and its test samples."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,11 @@ WORDS = (
 
 @dataclass(frozen=True)
 class KeptModel:
-    """A model and how it is called in a figure.
+    """A model and its name in a figure.
 
     Attributes:
-        round: after which it was kept; 0 for any other.
-        client: whose it is; None: the server's, or a mean.
+        round: the round after which it was kept; 0 for any other model.
+        client: its client; None for the server's model or a mean.
     """
 
     name: str
@@ -50,7 +50,7 @@ class KeptModel:
 
 @dataclass(frozen=True)
 class KeptModels:
-    """A finished run and what it kept."""
+    """A finished run and its kept models."""
 
     root: Path
     run: RunKey
@@ -70,7 +70,7 @@ class KeptModels:
 
     @cached_property
     def clients(self) -> Mapping[int, tuple[int, ...]]:
-        """Round -> the clients whose models were kept after it, in order."""
+        """Each round -> the clients whose models were kept after it, in order."""
         found: dict[int, list[int]] = {}
         for name in self.record.manifest["files"]:
             kept = KEPT.fullmatch(name)
@@ -89,7 +89,7 @@ class KeptModels:
         return sizes.double() / sizes.sum()
 
     def require_kept(self) -> None:
-        """Raises UserError, which says how models are kept, if the run kept none."""
+        """Raises UserError, with how to keep models, if the run kept none."""
         if not self.clients:
             run = self.run
             raise UserError(
@@ -99,15 +99,15 @@ class KeptModels:
             )
 
     def client(self, number: int, client: int) -> KeptModel:
-        """A client's model after round ``number``, which is kept."""
+        """A client's kept model after round ``number``."""
         params = self._load(f"round{number}-client{client}.safetensors")
         return KeptModel(f"client {client}", params, number, client)
 
     def model(self, word: str) -> KeptModel:
-        """What one word of the command line names.
+        """The model that a word of the command line names.
 
         Raises:
-            UserError: for a word that names none, or a model that was not kept.
+            UserError: for an unknown word, or a model that was not kept.
         """
         if word == "last":
             return KeptModel("last", self._load("model.safetensors"))
@@ -147,9 +147,9 @@ class KeptModels:
         return self.client(number, clients[int(which) - 1])
 
     def samples(self, most: int) -> tuple[Tensor, Tensor]:
-        """At most so many of the samples that it is tested on, inputs and targets.
+        """At most ``samples`` test samples: inputs and targets.
 
-        Which ones follows from how many there are alone: all runs share them.
+        The choice depends on their number only, so all runs share it.
         """
         every = self.opened.tested_on
         order = torch.randperm(len(every), generator=stream(0, "samples of an analysis"))
@@ -182,7 +182,7 @@ def open_kept(workbench: Workbench, run: RunKey) -> KeptModels:
     """The models of a finished run.
 
     Raises:
-        UserError: when the run, its data or its partition is not there, or not as it was.
+        UserError: if the run, its data or its partition is missing or has changed.
     """
     opened = open_run(workbench, run)
     return KeptModels(workbench.root, run, opened)

@@ -1,10 +1,10 @@
-"""How loss and accuracy change around a model, over two directions among all models.
+"""Loss and accuracy around a model, along two directions in parameter space.
 
-Which directions is up to the question. Around one model (SuPerFed, thesis Figure 2.4) they are
+The directions depend on the question. Around one model (SuPerFed, thesis Figure 2.4) they are
 random and filter-normalised, after Li et al. (NeurIPS 2018): neither the thesis nor its released
-code says which it drew, and without the normalisation a landscape's width only shows how large the
-weights are. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018), as
-in IMA's Figure 1; between two lies the :func:`line` of Goodfellow et al. (ICLR 2015).
+code says which it used, and without normalisation a landscape's width only reflects the size of the
+weights. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018), as in
+IMA's Figure 1; two models define the :func:`line` of Goodfellow et al. (ICLR 2015).
 """
 
 import math
@@ -20,24 +20,24 @@ from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
 
-# How a run's landscape is sampled.
+# How to sample a run's landscape.
 DIRECTIONS = "two random directions, filter-normalised"
 POINTS, REACH = 21, 1.0  # along each direction, from -REACH to REACH
 
 Directions = tuple[Tree, Tree]
-# The parameters -> loss and accuracy there
+# parameters -> loss and accuracy
 Scorer = Callable[[Tree], tuple[float, float]]
-# Along a line; None where the number is not finite
+# along a line; None for a number that is not finite
 Row = list[float | None]
 Surface = list[Row]  # [y][x]
-BATCH = 200  # samples at a time: what they make of a small network then stays in the cache
+BATCH = 200  # batch size: a small network's activations then stay in the cache
 
 
 def random_directions(centre: Tree, rngs: tuple[torch.Generator, torch.Generator]) -> Directions:
-    """Two Gaussian directions, each filter as long as the filter of ``centre`` that it moves.
+    """Two Gaussian directions, each filter scaled to the norm of the same filter of ``centre``.
 
-    A filter is what makes one output of a layer: a row of a matrix, a convolution's kernels for one
-    channel. Biases, BatchNorm's parameters and statistics stay where they are.
+    A filter produces one output of a layer: a row of a matrix, a convolution's kernels for one
+    channel. Directions are zero for biases and for BatchNorm's parameters and statistics.
     """
     first, second = rngs
     return (
@@ -87,7 +87,7 @@ def plane_through(models: Sequence[Tree]) -> Directions:
     """:func:`plane` of the first three models.
 
     Raises:
-        UserError: if there are fewer, their shapes differ, or they lie on a line.
+        UserError: if there are fewer, their shapes differ, or they are collinear.
     """
     if len(models) < 3:
         raise UserError(f"landscape: {len(models)} models: expected at least three, for a plane")
@@ -97,14 +97,14 @@ def plane_through(models: Sequence[Tree]) -> Directions:
 
 
 def plane(first: Tree, second: Tree, third: Tree, unit: bool = True) -> Directions:
-    """Two orthogonal directions of the plane through three models, seen from ``first``.
+    """Two orthogonal directions of the plane through three models, from ``first``.
 
     Args:
-        unit: of length 1; else divided by their squared lengths, as IMA's text has it, which are no
-            unit vectors and stretch the figure (discrepancy B15).
+        unit: whether to normalise to length 1; else they are divided by their squared lengths, as
+            in IMA's text, which gives no unit vectors and stretches the figure (discrepancy B15).
 
     Raises:
-        UserError: if the three lie on a line.
+        UserError: if the three are collinear.
     """
     one = tree.subtract(second, first)
     other = tree.subtract(third, first)
@@ -118,7 +118,7 @@ def plane(first: Tree, second: Tree, third: Tree, unit: bool = True) -> Directio
 
 
 def coordinates(model: Tree, centre: Tree, directions: Directions) -> tuple[float, float]:
-    """Where ``model`` stands over two orthogonal directions from ``centre``: its projection."""
+    """The coordinates of ``model``'s projection on two orthogonal directions from ``centre``."""
     away = tree.subtract(model, centre)
     x, y = (float(tree.dot(away, each) / tree.square_norm(each)) for each in directions)
     return x, y
@@ -135,7 +135,7 @@ def axes(
     """Coordinates x and y of a grid around ``places``, evenly spaced.
 
     Args:
-        margin: how far it reaches beyond them, as a share of their larger extent.
+        margin: how far the grid extends beyond them, as a share of their larger extent.
     """
     found = torch.tensor(places, dtype=torch.float64)
     low, high = found.amin(0), found.amax(0)
@@ -148,9 +148,9 @@ def axes(
 
 
 class _Pool(nn.Module):
-    """Max-pooling of 2 x 2 by the maximum of strided views: the same numbers.
+    """Max-pooling of 2 x 2 by the maximum of strided views, with the same results.
 
-    PyTorch's own finds where each maximum stood, too, which takes as long as a small convolution.
+    PyTorch's also finds the index of each maximum, which takes as long as a small convolution.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -160,9 +160,9 @@ class _Pool(nn.Module):
 
 
 def _pools_quickly(net: Net) -> Net:
-    """A copy of the net for evaluation only, with the same parameters' names.
+    """A copy of the net for evaluation only, with the same parameter names.
 
-    A ReLU before pooling comes after it, on a quarter of the numbers: the two commute.
+    ReLU is moved after pooling, where it has a quarter of the numbers: the two commute.
     """
     copied = deepcopy(net.module)
     for parent in list(copied.modules()):
@@ -187,12 +187,12 @@ def _is_plain(pool: nn.MaxPool2d) -> bool:
 def scorer(net: Net, task: Task, x: Tensor, y: Tensor, bfloat16: bool = False) -> Scorer:
     """Mean loss and accuracy on fixed inputs ``x`` [n, ...] and targets ``y`` [n].
 
-    For many models on the same samples: images are put channels last once, and pooling keeps no
-    indices, which makes small convolutional networks two to three times as fast on a CPU.
+    For many models on the same samples: converting images to channels-last once and pooling without
+    indices make small convolutional networks two to three times as fast on a CPU.
 
     Args:
-        bfloat16: convolve and multiply in 8 bits of precision, some 2.5 times as fast again on a
-            CPU with AMX: losses then differ by some thousandths, which no figure shows.
+        bfloat16: convolve and multiply with 8 bits of precision, about 2.5 times faster still on a
+            CPU with AMX; losses change by some thousandths, which is invisible in figures.
     """
     inputs = x.to(torch.bfloat16) if bfloat16 and x.is_floating_point() else x
     inputs = inputs.to(memory_format=torch.channels_last) if x.dim() == 4 else inputs
@@ -231,7 +231,7 @@ def rows(
 ) -> Iterator[tuple[Row, Row]]:
     """Loss and accuracy at every x, for one y after another.
 
-    Rows do not depend on each other: who keeps those that are done goes on with the other ys.
+    Rows are independent: a caller that saved finished ones can continue with the other ys.
     """
     for y in ys:
         row = [score(point(centre, directions, x, y)) for x in xs]
@@ -249,7 +249,7 @@ def surfaces(
     """Loss and accuracy at every (x, y), in rows of equal y.
 
     Args:
-        progress: told the share of points that are done.
+        progress: called with the share of finished points.
     """
     losses: Surface = []
     accuracies: Surface = []

@@ -1,4 +1,4 @@
-"""Loss and accuracy around the model of a finished run, and through models that it kept."""
+"""Loss and accuracy around a finished run's model, and through models that it kept."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +38,15 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 from fedrepro.support.rng import stream
 
-Progress = Callable[[float], None]  # told the share that is done
-BEYOND = 0.5  # how far a line goes on behind its two models, as a share of their distance
+Progress = Callable[[float], None]  # called with the finished share
+BEYOND = 0.5  # how far a line extends beyond its two models, as a share of their distance
 
 
 def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[str, Any]:
     """The landscape around a finished run's global model.
 
-    Directions come from the run's seed: those of two methods differ by their filters' lengths only.
+    Directions depend on the run's seed: two methods' directions differ in their filters' norms
+    only.
 
     Returns:
         directions (in words), x, y, and loss and accuracy [y][x], None where not finite.
@@ -80,11 +81,11 @@ def landscape_through(
     """Loss and accuracy on the line through two models, or on the plane through three.
 
     Args:
-        words: what names them (:data:`fedrepro.analysis.kept_models.WORDS`).
+        words: their names (:data:`fedrepro.analysis.kept_models.WORDS`).
         points: along the line, or along each axis of the plane.
-        samples: at most so many of those that the run is tested on.
+        samples: at most so many of the run's test samples.
         bfloat16: see :func:`fedrepro.analysis.landscape.scorer`.
-        partial: where a plane's finished rows stand, for a call that goes on with the others.
+        partial: the file of a plane's finished rows, from which a later call continues.
 
     Returns:
         models, samples, precision; x and (of a plane) y; loss and accuracy [x] or [y][x], None
@@ -94,8 +95,8 @@ def landscape_through(
         the first model, over two orthogonal unit vectors (discrepancy B15).
 
     Raises:
-        UserError: for a word that names no model, models of different shape, three that lie on a
-            line.
+        UserError: for a word that names no model, models of different shape, three that are
+            collinear.
     """
     if len(words) not in (2, 3):
         raise UserError(
@@ -132,7 +133,7 @@ def landscape_through(
 
 
 def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel]:
-    """What is marked beside the models: their average, and the server's of the latest round."""
+    """Further marks: the models' average, and the server's model of the latest round."""
     latest = max(each.round for each in models)
     clients = [each.client for each in models]
     of_one = all(each.round == latest for each in models)
@@ -142,7 +143,7 @@ def _beside(finished: KeptModels, models: Sequence[KeptModel]) -> list[KeptModel
     else:
         weights = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
         name = "mean"
-    # Clients count as they do in averaging models; models of several rounds alike, as in IMA.
+    # Clients have their aggregation weights; models of several rounds equal ones, as in IMA.
     found = [KeptModel(name, average_of([each.params for each in models], weights))]
     taken = {each.round for each in models if each.name.startswith(("IMA", "global"))}
     with_global = f"round{latest}-global.safetensors" in finished.record.manifest["files"]
@@ -193,7 +194,7 @@ def _resumed(
     make: Callable[[Sequence[float]], Iterator[tuple[Row, Row]]],
     progress: Progress,
 ) -> tuple[list[Row], list[Row]]:
-    """All rows, of which those in ``partial`` are not made again if they are of the same plane."""
+    """All rows; reuses those in ``partial`` if they are of the same plane."""
     done: list[tuple[Row, Row]] = []
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads(partial.read_text(encoding="utf-8"))

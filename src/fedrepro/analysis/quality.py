@@ -1,6 +1,6 @@
-"""How good a set of made samples is beside real ones: numbers of two sets, and of nothing else.
+"""How good generated samples are compared with real ones: functions of the two sets only.
 
-Samples are [n, ...], features [n, d]; every distance is Euclidean, of all that a sample has.
+Samples are [n, ...], features [n, d]; every distance is Euclidean, over all entries of a sample.
 """
 
 import math
@@ -13,15 +13,15 @@ from torch import Tensor
 from fedrepro.engine.metrics import auroc
 
 NEIGHBOURS = 3  # Kynkäänniemi et al.
-CHUNK = 2**27  # differences of samples in memory at a time
+CHUNK = 2**27  # sample differences in memory at a time
 
 
 def frechet(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """The Fréchet distance of two sets of features, taken for normal (Heusel et al., NIPS 2017).
+    """The Fréchet distance of two feature sets, assumed normal (Heusel et al., NIPS 2017).
 
     |m1 - m2|^2 + Tr(S1 + S2 - 2 (S1 S2)^(1/2)). The last trace is the sum of the singular values of
-    X1 X2' for centred features X / sqrt(n - 1), which is exact also where there are fewer samples
-    than features, and a square root of S1 S2 is not. NaN for less than two samples.
+    X1 X2' for centred features X / sqrt(n - 1), which is exact even with fewer samples than
+    features, unlike a matrix square root of S1 S2. NaN for fewer than two samples.
     """
     if min(len(one), len(other)) < 2:
         return math.nan
@@ -43,9 +43,9 @@ def precision_and_recall(
 ) -> tuple[float, float]:
     """Improved precision and recall (Kynkäänniemi et al., NeurIPS 2019), of features [n, d].
 
-    The share of made samples that lie no farther from some real one than its third nearest real
-    neighbour does; and the share of real samples that so lie by a made one. NaN for sets that are
-    too small to have such neighbours.
+    Precision is the share of generated samples that are no farther from some real sample than that
+    sample's third nearest real neighbour; recall is the same with the roles of the two sets
+    swapped. NaN for sets too small to have such neighbours.
     """
     return _inside(made, real, neighbours), _inside(real, made, neighbours)
 
@@ -59,7 +59,7 @@ def _inside(samples: Tensor, around: Tensor, neighbours: int) -> float:
 
 
 def diversity(samples: Tensor, labels: Tensor) -> dict[int, float]:
-    """Class -> the mean distance of two different samples of it; of classes with at least two."""
+    """Class -> mean distance of two different samples, for classes with at least two."""
     found = {}
     for label in labels.unique().tolist():
         own = samples[labels == label].flatten(1)
@@ -69,16 +69,16 @@ def diversity(samples: Tensor, labels: Tensor) -> dict[int, float]:
 
 
 def nearest(samples: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """The distance of each sample [n] to the nearest of others, and which that is [n]."""
+    """Each sample's distance to its nearest neighbour in ``others``, and its index, [n]."""
     found = distances(samples, among).min(1)
     return found.values, found.indices
 
 
 def membership(made: Tensor, members: Tensor, others: Tensor) -> float:
-    """The area under the ROC curve of the simplest attack: by nearness to what was made.
+    """The area under the ROC curve of the simplest membership attack, by nearest distance.
 
-    Members are samples that the set was made from; at 0.5 the attack knows nothing of them (Chen et
-    al., GAN-Leaks, CCS 2020, whose full black-box attack it is).
+    Members are the samples behind the set; 0.5 means that the attack is no better than guessing
+    (Chen et al., GAN-Leaks, CCS 2020, whose full black-box attack it is).
     """
     scores = torch.cat([-nearest(each, made)[0] for each in (members, others)])
     targets = torch.cat([torch.ones(len(members)), torch.zeros(len(others))]).long()
@@ -86,9 +86,9 @@ def membership(made: Tensor, members: Tensor, others: Tensor) -> float:
 
 
 def distances(one: Tensor, other: Tensor) -> Tensor:
-    """Between all samples of two sets, [n, m].
+    """Distances between all samples of two sets, [n, m].
 
-    From differences, not from norms and products: the latter would say that a copy is not one.
+    From differences, not from norms and products, which would give copies a distance above 0.
     """
     one, other = one.flatten(1), other.flatten(1)
     step = max(1, CHUNK // max(1, len(other) * one.shape[1]))

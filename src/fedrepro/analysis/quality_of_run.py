@@ -1,4 +1,4 @@
-"""What a finished run's synthetic set is worth: for training, to the eye, and for privacy."""
+"""Evaluate a finished run's synthetic set: for training, visually, and for privacy."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -26,13 +26,13 @@ from fedrepro.run.given import MODEL
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream
 
-ATTACKED = 1000  # members, and as many others, that the attack is tried on
-PAIRS = 10  # nearest ones that are kept
-SLACK = 1e-3  # by which an input may leave its range, of the range's width
+ATTACKED = 1000  # members, and as many non-members, in the attack
+PAIRS = 10  # nearest pairs to keep
+SLACK = 1e-3  # how far an input may leave its range, as a share of the range
 STAND_IN = "Fréchet distance in the features of a classifier trained here on real samples: no FID"
 NO_FID = "Inception's weights are not there"
 
-# What the accuracy over clients, its spread and that on test samples are called.
+# The names of the accuracy over clients, its spread, and the accuracy on test samples.
 CONVERGED = ("accuracy", "accuracy_std", "test_accuracy")
 ONE_EPOCH = ("one_epoch", "one_epoch_std", "test_one_epoch")
 
@@ -42,40 +42,40 @@ Progress = Callable[[float], None]
 def quality_of(
     workbench: Workbench, run: RunKey, progress: Progress = lambda share: None
 ) -> tuple[dict[str, Any], Tree]:
-    """Judge the synthetic set that a finished run left, as its setting's ``judge`` says.
+    """Evaluate the synthetic set of a finished run, as its setting's ``judge`` requests.
 
     Args:
-        progress: told the share that is done.
+        progress: called with the finished share.
 
     Returns:
-        First, as JSON can hold it: ``of`` (the run's configuration and model as hashes), ``judge``,
+        First, as JSON values: ``of`` (the run's configuration and model as hashes), ``judge``,
         ``samples``, ``classes``, ``numbers`` by the names of
-        :class:`fedrepro.config.tables.Quality` (shares from 0 to 1, None for what is none),
+        :class:`fedrepro.config.tables.Quality` (shares from 0 to 1, None if undefined),
         ``training``, ``clients``, ``by_class``, ``pairs``, ``stand_in`` and ``no_fid`` in words.
-        Then the nearest pairs as images: ``made`` and ``real``, uint8 [pairs, channels, h, w].
+        Second, the nearest pairs as images: ``made`` and ``real``, uint8 [pairs, channels, h, w].
 
     Raises:
-        UserError: when the run is not there, is no generator of samples, or its setting says
-            nothing of a judge or lets clients hold nothing out.
+        UserError: if the run is missing or generates no samples, or if its setting has no judge or
+            no held-out client samples.
     """
     opened = open_run(workbench, run)
     judge = opened.spec.setting.judge
     if judge is None:
         raise UserError(f"{run.setting}: judge: missing: expected how a synthetic set is judged")
-    # As bytes in [0, 1], whatever the setting's scaling is: what is exported is what is judged, and
-    # methods that need another scaling are judged like the others (item 43).
+    # As bytes in [0, 1], whatever the setting's scaling: the evaluated set is then the exported
+    # one, and methods with another scaling are evaluated like the rest (item 43).
     made, test = _in_unit(synthetic_of(opened)), _in_unit(opened.tested_on)
     held = [_in_unit(each) for each in _held_out(opened)]
     training, everything = _in_unit(_training(opened)), _in_unit(_clients(opened).samples)
     classes = opened.dataset.classes
     real = _as_many(test, made.y, classes, run.seed)
-    fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be another
+    fid, no_fid = _fid(workbench, judge, made, test)  # first, as the file may be of another kind
     progress(0.05)
 
     once = judging.train(made, classes, judge, run.seed, 1, workbench.plugins)
     whole = judging.train(made, classes, judge, run.seed, judge.epochs, workbench.plugins)
     progress(0.4)
-    # The same for every run on these data, so that their distances can be compared.
+    # The same for every run on these data, so that distances are comparable.
     eye = judging.train(everything, classes, judge, 0, judge.real_epochs, workbench.plugins)
     progress(0.8)
     numbers = {
@@ -119,10 +119,10 @@ def quality_of(
 
 
 def synthetic_of(opened: Finished) -> TensorSamples:
-    """The labelled set that a run left.
+    """A run's labelled set.
 
     Raises:
-        UserError: when it left something else, or its set is not one of this data set.
+        UserError: if its artifact is something else, or not a set for this data set.
     """
     where = f"{opened.record.folder}/{MODEL}"
     if opened.facts.get("part") != SAMPLES or "y" not in opened.left:
@@ -139,7 +139,7 @@ def synthetic_of(opened: Finished) -> TensorSamples:
     scaling = opened.plan.scaling
     ends = scaling(torch.tensor([0, 255], dtype=torch.uint8, device=x.device).view(2, 1, 1, 1))
     slack = SLACK * (ends[1] - ends[0])
-    if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also for what is no number
+    if not ((x >= ends[0] - slack) & (x <= ends[1] + slack)).all():  # also true of NaN
         raise UserError(f"{where}: a value is outside the range of images as the setting scales it")
     return TensorSamples(x, y, scaling)
 
@@ -151,12 +151,12 @@ def _clients(opened: Finished) -> ClientData:
 
 
 def _training(opened: Finished) -> TensorSamples:
-    """What the clients trained on, each sample once."""
+    """The clients' training samples, each once."""
     return _clients(opened).samples.some(_rows(opened))
 
 
 def _rows(opened: Finished) -> NDArray[np.int64]:
-    """Of the clients' training samples in the data set's training split."""
+    """Rows of the clients' training samples in the data set's training split."""
     return np.unique(np.concatenate(opened.partition.train))
 
 
@@ -177,7 +177,7 @@ def _held_out(opened: Finished) -> list[TensorSamples]:
 
 
 def _as_many(test: TensorSamples, like: Tensor, classes: int, seed: int) -> TensorSamples:
-    """As many real samples of each class as ``like`` has labels, or all that there are."""
+    """As many real samples of each class as ``like`` has labels, or all available ones."""
     random = numpy_stream(seed, "quality", "real")
     labels, chosen = test.y.cpu().numpy(), []
     for label, wanted in enumerate(np.bincount(like.cpu().numpy(), minlength=classes)):
@@ -192,7 +192,7 @@ def _accuracies(
     test: TensorSamples,
     names: tuple[str, str, str],
 ) -> dict[str, float]:
-    """The mean over clients by samples, its spread unweighted, as is printed (item 41)."""
+    """The mean over clients weighted by samples, its spread unweighted, as printed (item 41)."""
     values = np.array([judging.accuracy(trained.module, each) for each in held])
     sizes = np.array([len(each) for each in held], dtype=np.float64)
     return {
@@ -209,7 +209,7 @@ def _seen_by(
     precision, recall = quality.precision_and_recall(ours, theirs)
     return {
         "stand_in": quality.frechet(_wide(ours), _wide(all_theirs)),
-        # What as many real samples come to: a perfect set of this size could do no better.
+        # The result for equally many real samples: the best that a set of this size can reach.
         "stand_in_of_real": quality.frechet(_wide(theirs), _wide(all_theirs)),
         "precision": precision,
         "recall": recall,
@@ -238,14 +238,14 @@ def _privacy(
     away, _ = quality.nearest(shown, inputs)
     usual, _ = quality.nearest(_inputs(real)[0], inputs)
     return {
-        # Beside real samples that nobody trained on: 1 is as far as these are, 0 a copy.
+        # Relative to real samples outside training: 1 is their distance, 0 a copy.
         "nearest": float(away.mean() / usual.mean()),
         "membership": quality.membership(shown, members, others),
     }
 
 
 def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
-    """Megabytes of a round, both ways; and what FedAvg's would be for the judge's classifier."""
+    """Megabytes per round, both directions; and FedAvg's, for the judge's classifier."""
     manifest, cohort = opened.record.manifest, opened.plan.federation.cohort_size
     total = manifest["bytes_down"] + manifest["bytes_up"]
     leaves = (*classifier.module.parameters(), *classifier.module.buffers())
@@ -259,7 +259,7 @@ def _traffic(opened: Finished, classifier: judging.Trained) -> dict[str, float]:
 def _fid(
     workbench: Workbench, judge: Judge, made: TensorSamples, test: TensorSamples
 ) -> tuple[float, str]:
-    """The distance over the whole test set, all images as bytes; or NaN and why."""
+    """The distance over the whole test set, all images as bytes; or NaN and the reason."""
     entry: Weights | None = workbench.catalogue_weights.get(INCEPTION)
     if not judge.fid:
         return math.nan, "not asked for"
@@ -274,7 +274,7 @@ def _fid(
 def _pairs(
     opened: Finished, made: TensorSamples, training: TensorSamples
 ) -> tuple[list[dict[str, float]], Tree]:
-    """The made samples nearest to training samples, and these, by their rows in the data set."""
+    """The generated samples nearest to training samples, and the latter's rows in the data set."""
     away, which = quality.nearest(_inputs(made)[0], _inputs(training)[0])
     order = away.argsort(stable=True)[:PAIRS]
     rows = which[order]  # of `training`

@@ -1,7 +1,7 @@
-"""What is computed for a paper without a run, by name: ``results/studies/<paper>_<name>.json``.
+"""Studies, computed for a paper without a run: ``results/studies/<paper>_<name>.json``.
 
-Each is a module ``study_<name>`` of its paper's package, whose function ``study`` makes all of it,
-from its own seeds.
+Each is a module ``study_<name>`` of its paper's package, whose function ``study`` returns the
+complete result, from its own seeds.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from fedrepro.support.errors import bad_value
 
 
 def studies() -> Mapping[str, Path]:
-    """The file of every study, without importing any."""
+    """The result file of every study, without importing any."""
     found = papers.files_of("study")
     return {f"{file.parent.name}_{name}": file for name, file in found.items()}
 
 
 def file_of(name: str) -> Path:
-    """The file that makes a study.
+    """The module file of a study.
 
     Raises:
         UserError: when there is no such study, with the nearest name.
@@ -31,7 +31,7 @@ def file_of(name: str) -> Path:
 
 
 def make(name: str) -> dict[str, Any]:
-    """A study, as what JSON can hold.
+    """Run a study. Returns JSON values.
 
     Raises:
         UserError: when there is no such study.

@@ -1,1 +1,1 @@
-"""What serves one paper only: a package for each, of which the rest knows nothing."""
+"""Code that serves only one paper: a package per paper, which nothing else imports."""

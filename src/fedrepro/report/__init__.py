@@ -1,1 +1,1 @@
-"""From run directories to tables, verdicts and the site; reads and never computes."""
+"""From run folders to tables, verdicts and the site; reads results and never trains."""

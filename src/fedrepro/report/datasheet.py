@@ -1,4 +1,4 @@
-"""A synthetic set as a folder of its own: images, labels, a sheet to look at, and a datasheet.
+"""Export a synthetic data set as a folder: images, labels, a preview sheet and a datasheet.
 
 The folder is what the data set kind ``synthetic`` reads.
 """
@@ -19,10 +19,10 @@ from fedrepro.run.results import RunRecord
 from fedrepro.support.files import sha256_of
 
 SHEET, README = "sheet.png", "README.md"
-PER_ROW = 20  # images of a class that the sheet shows, at most
+PER_ROW = 20  # images per class on the sheet, at most
 CAVEAT = (
-    "The images were made from clients' data without a guarantee of privacy: nothing bounds "
-    "what they tell of a single sample. A membership attack that fails, where one was tried, "
+    "The images were made from clients' data without a privacy guarantee: nothing bounds "
+    "what they reveal about a single sample. A failed membership attack "
     "proves nothing."
 )
 
@@ -34,11 +34,11 @@ def write_export(
     record: RunRecord,
     source: Mapping[str, Any],
 ) -> None:
-    """Fill an empty folder with ``images.npz``, ``sheet.png``, ``datasheet.json``, ``README.md``.
+    """Write to an empty folder: ``images.npz``, ``sheet.png``, ``datasheet.json``, ``README.md``.
 
     Args:
         images: [n, 1 or 3, height, width], labels: [n], from 0.
-        source: meta.json of the data that the clients hold.
+        source: meta.json of the clients' data.
     """
     np.savez_compressed(folder / IMAGES, x=images, y=labels)
     (folder / SHEET).write_bytes(_sheet(images, labels))
@@ -50,7 +50,7 @@ def write_export(
 
 
 def _sheet(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> bytes:
-    """A row of images for each class, as wide as the class with the most of them."""
+    """A row of images for each class, as wide as the largest class."""
     classes = np.unique(labels)
     rows = [np.flatnonzero(labels == label)[:PER_ROW] for label in classes]
     wide = max(len(each) for each in rows)
@@ -103,20 +103,20 @@ def _in_words(about: Mapping[str, Any]) -> str:
         f"{about['samples']} synthetic images ({shape}), labelled, made by `{run['method']}` in "
         f"{run['rounds']} federated rounds from {source['title']}.",
         f"- Run: `{run['setting']} {run['method']}`, seed {run['seed']}, configuration "
-        f"`{run['config_hash'][:12]}`; all of it stands in `{DATASHEET}`.",
+        f"`{run['config_hash'][:12]}`; `{DATASHEET}` has all of it.",
         f"- Images of each class: {', '.join(f'{name} {count}' for name, count in counts)}.",
-        f"- Licence of the data that it was made from: {source['licence']}. {source['citation']}",
+        f"- Licence of the source data: {source['licence']}. {source['citation']}",
         "## Files",
         f"- `{IMAGES}`: `x`, uint8 [n, channels, height, width], and `y`, int64 [n], which numpy "
         "reads with `allow_pickle=False`.\n"
         f"- `{SHEET}`: a row for each class.\n"
-        f"- `{DATASHEET}`: this, for programs, with the files' SHA-256.",
+        f"- `{DATASHEET}`: the same for programs, with the files' SHA-256.",
         "## Quality",
-        "\n".join(_lines_of(found)) or "It has not been judged: `fedrepro quality` does so.",
+        "\n".join(_lines_of(found)) or "Not evaluated yet: run `fedrepro quality`.",
         "## Privacy",
         about["privacy"],
         "## Use",
-        "As a data set of fedrepro, in config/datasets.yaml:",
+        "To use it in fedrepro, add to config/datasets.yaml:",
         "```yaml\n  my_synthetic_set:\n    kind: synthetic\n    title: "
         f"{json.dumps(about['title'], ensure_ascii=False)}\n    licence: "
         f"{json.dumps(source['licence'], ensure_ascii=False)}\n"
@@ -126,7 +126,7 @@ def _in_words(about: Mapping[str, Any]) -> str:
 
 
 def _lines_of(found: Mapping[str, float | None]) -> list[str]:
-    """The numbers that there are, in the units of tables."""
+    """The available measures, in the units of tables."""
     lines = []
     for name, value in found.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""The site: static pages that open from disk, without network and without scripts."""
+"""The site: static pages that open from disk and need neither network nor scripts."""
 
 import json
 import sys
@@ -50,14 +50,14 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
     """The page of a table, figure or search, and the pages of its runs.
 
     Raises:
-        UserError: when a table was not computed yet, or a file is damaged.
+        UserError: if a table has not been computed yet or a file is damaged.
     """
     renderer = Renderer(workbench.root)
     page = target.page.relative_to(SITE)
     if isinstance(target, TableTarget):
         table = read_table(workbench.root, target)
         if table is None:
-            raise UserError(f"{target.path}: there is no such table yet; `fedrepro table` makes it")
+            raise UserError(f"{target.path}: not computed yet: run `fedrepro table`")
         content = table_page(workbench, target, table, published)
         _write_downloads(renderer, page, table, content, published)
         records, template = runs_of(workbench.root, table), "table.html.j2"
@@ -103,14 +103,14 @@ def _write_downloads(
 
 
 def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:
-    """A figure's panels as files of their own, and its numbers, beside its page."""
+    """A figure's panels as separate files, and its numbers, beside its page."""
     if not png:
-        line = "drawn as SVG; PNG files take `pip install fedrepro[png]`"
+        line = "drawn as SVG only; for PNG, `pip install fedrepro[png]`"
         print(f"fedrepro: {SITE / page}: {line}", file=sys.stderr)
     sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
     colours = light_colours(sheet)
     for number, panel in enumerate(drawn.panels, start=1):
-        if panel.svg.startswith("<svg"):  # and no images
+        if panel.svg.startswith("<svg"):  # without images
             svg = standalone(panel.svg, colours)
             place = page.with_name(f"{page.stem}-{number}.svg")
             renderer.write_text(place, svg)
@@ -130,7 +130,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
     """Every run that a table's JSON links to.
 
     Raises:
-        UserError: when one of them was deleted after the table was computed.
+        UserError: if one of them was deleted after the table was computed.
     """
     found = {}
     results = (result for cell in table.cells for result in (cell.paper, cell.demo) if result)
@@ -140,7 +140,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
                 record = read_run(root, result.run_of(run), reference=run.reference)
                 if not record.manifest:
                     raise UserError(
-                        f"{record.folder}: gone since its table was computed: run "
+                        f"{record.folder}: deleted since its table was computed: run "
                         f"`fedrepro table {table.system} {table.item}` again"
                     )
                 found[run.page] = record
@@ -148,7 +148,7 @@ def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
 
 
 def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """What this machine's runs among some were given: it is made again before they are."""
+    """The inputs of this machine's runs: they are made before these runs."""
     own = [record.run for record in records if not record.reference]
     runs = with_given(workbench, own)[len(own) :]
     return [record for run in runs if (record := read_run(workbench.root, run)).manifest]
@@ -157,7 +157,7 @@ def _given(workbench: Workbench, records: Sequence[RunRecord]) -> list[RunRecord
 def write_runs(
     workbench: Workbench, published: Published, renderer: Renderer, records: Sequence[RunRecord]
 ) -> None:
-    """A page for each run. The partition's picture is drawn once for all runs that share it."""
+    """A page for each run. Runs with the same partition share its picture."""
     drawn: dict[Path, PartitionMap | None] = {}
     wanted = {record.run for record in records}
     uses = overview.tables_of_runs(workbench, published, wanted)
@@ -187,10 +187,10 @@ def write_site(
     methods: Sequence[MethodText],
     scale: str | None = None,
 ) -> Path:
-    """Everything that is not a table's: start page, methods, ledger, cost, uncovered tables.
+    """All pages that belong to no table: start, methods, discrepancies, cost, uncovered tables.
 
     Args:
-        methods: what the pages of methods show.
+        methods: the descriptions for the pages of methods.
     """
     renderer = Renderer(workbench.root)
     renderer.write_assets()
@@ -208,7 +208,7 @@ def write_site(
             _write_bibliography(renderer, published, system)
     reference = reference_runs(workbench.root)
     own = overview.runs_with_cost(workbench)
-    # Pages of this machine's runs come with their tables' pages; the rest are made here.
+    # Pages of this machine's runs are made with their tables' pages; the rest are made here.
     without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
     write_runs(workbench, published, renderer, [*reference, *without])
     _write_methods(workbench, published, renderer, methods)
@@ -227,7 +227,7 @@ def write_site(
     listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
     renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
-    # The start page is what the workflow waits for: it comes last.
+    # The workflow waits for the start page, so write it last.
     content = overview.start_page(workbench, published, targets, tables, counts, claims["summary"])
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
@@ -238,7 +238,7 @@ def _write_methods(
     renderer: Renderer,
     methods: Sequence[MethodText],
 ) -> None:
-    """A page for each method, wrapper and server optimizer, and their list."""
+    """A page for each method, wrapper and server optimizer, and the list of them."""
     used = overview.tables_of_parts(workbench, published)
     for method in methods:
         name = method.facts["name"]

@@ -40,9 +40,7 @@ def test_the_folder_holds_what_the_run_left(world: Path) -> None:
     assert about["source"]["licence"].startswith("CC BY-SA") and "guarantee" in about["privacy"]
     assert about["sha256"]["images.npz"] == sha256_of(folder / "images.npz")
     text = (folder / "README.md").read_text(encoding="utf-8")
-    assert (
-        "It has not been judged" in text and about["privacy"] in text and "kind: synthetic" in text
-    )
+    assert "Not evaluated yet" in text and about["privacy"] in text and "kind: synthetic" in text
 
 
 def test_the_datasheet_has_the_quality_if_there_is_one(world: Path) -> None:

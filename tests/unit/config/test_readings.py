@@ -102,7 +102,7 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
     standing_in = [cell for cell in cells if cell.surrogate_for]
     assert len(standing_in) == len(table.table.columns)
     assert {cell.surrogate_for for cell in standing_in} == {"cifar10_28"}
-    assert {cell.paper.hole for cell in standing_in} == {"its data are not there"}
+    assert {cell.paper.hole for cell in standing_in} == {"data missing"}
     cost_model = CostModel(bench, [table])
     assert cost_model.absent == {"cifar10_jpeg_28": len(left_out)}
     assert cost_model.runs and not left_out.intersection(cost_model.runs)

@@ -130,7 +130,7 @@ def test_effects_are_what_a_paper_claims_at_a_cell(papers: Published) -> None:
 def test_a_claim_that_compares_nothing_is_named(papers: Published) -> None:
     claim = claim_of(papers, "fedevg-accuracy")
     empty = claim.model_copy(update={"tables": ["table_9"]})
-    with pytest.raises(UserError, match=r"fedevg/claims\.yaml: accuracy: compares no"):
+    with pytest.raises(UserError, match=r"fedevg/claims\.yaml: accuracy: matches no"):
         pairs_of(empty, papers)
 
 

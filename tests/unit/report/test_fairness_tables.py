@@ -92,7 +92,7 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
     (tmp_path / "results/data/berka").mkdir(parents=True)
     (tmp_path / "results/data/berka/meta.json").write_text("{}")
     holes = {cell.hole for cell in computed.compute(world, target, papers)}
-    assert holes == {"data not fetched", "data not shared out yet"}
+    assert holes == {"data not fetched", "data not partitioned yet"}
     histogram = tmp_path / world.histogram_of("aaggff/berka")
     histogram.parent.mkdir(parents=True)
     regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out

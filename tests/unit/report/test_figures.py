@@ -186,7 +186,7 @@ def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
     best = 100 * read_run(bench.root, target.runs[0]).rounds["test_accuracy"][-1]
     assert drawn.rows[0][4] == f"{best:.2f}"
     (panel,) = drawn.panels
-    assert ">α</text>" in panel.svg and "of a single seed" in drawn.caption
+    assert ">α</text>" in panel.svg and "a single seed" in drawn.caption
 
 
 def test_what_new_kinds_refuse(bench: Workbench) -> None:
@@ -222,8 +222,8 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     target = figure(bench, "figure_9")
     give_runs(bench, target, {"ima+mild"})
     drawn = content(bench, target)["drawn"]
-    assert "mean of the last 3 evaluated rounds" in drawn.caption
-    assert "t_s, the round from which on the model is averaged" in drawn.caption
+    assert "mean over the last 3 evaluated rounds" in drawn.caption
+    assert "t_s, the round at which averaging of models begins" in drawn.caption
     words = re.sub(r"<[^>]*>", "", drawn.panels[0].svg)
     assert "ts" in words  # where it begins
     lines = re.findall(r' d="M([\d.,L]+)" fill="none"', drawn.panels[0].svg)

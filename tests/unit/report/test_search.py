@@ -105,6 +105,6 @@ def test_the_page_shows_the_three_choices(tmp_path: Path) -> None:
     assert "mu 0.0" in selected and "85.00" in selected and "65.11" in selected
     assert "95.22" not in selected
     (added,) = [row for _, row in rows if row.startswith("qfedavg Published")]
-    assert "added: the grid has it not" in added and "q 1.0" in added and "not run" in added
+    assert "added: it is not in the grid" in added and "q 1.0" in added and "not run" in added
     assert "20 % of its training samples" in text and 'class="tag demo"' in text
     assert "runs/own/s@validation0.2/fedprox_mu0.0/seed2.html" in text

@@ -183,7 +183,7 @@ def test_pages_are_the_same_twice(bench: Workbench) -> None:
 
 def test_a_page_needs_its_table(tmp_path: Path) -> None:
     bench = load(make_world(tmp_path))
-    with pytest.raises(UserError, match="there is no such table yet"):
+    with pytest.raises(UserError, match="not computed yet"):
         site.write_page(bench, bench.table("ima", "table_1", "demo"), published.load(tmp_path))
 
 
@@ -193,7 +193,9 @@ def test_a_run_that_was_deleted_after_its_table_is_named(tmp_path: Path) -> None
     fill(bench, target)
     tables.write(bench, target, papers)
     shutil.rmtree(bench.root / target.cells[0].runs("fedavg")[0].folder)
-    with pytest.raises(UserError, match=r"gone since its table .* `fedrepro table ima table_1` ag"):
+    with pytest.raises(
+        UserError, match=r"deleted since its table .* `fedrepro table ima table_1` ag"
+    ):
         site.write_page(bench, target, papers)
 
 

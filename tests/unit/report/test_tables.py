@@ -421,7 +421,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert first.printed.mean == 81.17 and first.answered is None
     assert first.difference == pytest.approx(-0.17)
     assert (first.verdict.word, first.verdict.limit) == ("not comparable", None)
-    assert first.verdict.why == "Trained on data that stand in for mnist."
+    assert first.verdict.why == "Trained on a surrogate for mnist."
     assert not [*answers_of(bench, target, table, ())]
     assert not index_of([table])
     write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.81, 40))

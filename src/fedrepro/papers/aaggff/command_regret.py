@@ -1,4 +1,4 @@
-"""``fedrepro regret``: what AAggFF's decisions in a finished run have cost."""
+"""``fedrepro regret``: the regret of AAggFF's decisions in a finished run."""
 
 import argparse
 
@@ -9,8 +9,8 @@ from fedrepro.cli.run import add_run, requested
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "regret",
-        help="the regret of a finished run's decisions beside its proven bound",
-        description="Play the losses that a finished run recorded once more through its own rule. "
+        help="the regret of a finished run's decisions and its proven bound",
+        description="Replay the recorded losses of a finished run through its rule. "
         "Writes results/regrets/SETTING/METHOD/seedSEED.json: clients, linearised (whether the "
         "regret is that of the linearised losses), and round, regret and bound of every round.",
         epilog="Example: fedrepro regret aaggff/heart aaggff+fedavg --seed 2",

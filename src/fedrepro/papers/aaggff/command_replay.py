@@ -1,4 +1,4 @@
-"""``fedrepro replay``: a log of losses through an aggregation rule, without training."""
+"""``fedrepro replay``: replay a log of losses through an aggregation rule, without training."""
 
 import argparse
 import sys
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
     from fedrepro.papers.aaggff.replay import Replay
 
-SHOWN = 12  # rows of the table for people
+SHOWN = 12  # rows of the printed table
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "replay",
-        help="play a log of losses through a rule that decides on mixing coefficients",
-        description="Play a log of losses through a rule such as aaggff_s, aaggff_d, afl, term or "
-        "qfedavg; nothing is trained. FILEs are CSV, Parquet or npy. LOSSES has one row per round "
-        "and one column per client, or columns round (from 1), client (from 0) and loss.",
+        help="replay a log of losses through an adaptive weighting rule",
+        description="Replay a log of losses through a rule such as aaggff_s, aaggff_d, afl, term "
+        "or qfedavg; nothing is trained. FILEs are CSV, Parquet or npy. LOSSES has one row per "
+        "round and one column per client, or columns round (from 1), client (from 0) and loss.",
         epilog="Example: fedrepro replay aaggff_s --losses losses.csv --cdf gumbel --out replayed",
     )
     parser.add_argument("rule", metavar="RULE", help="such as aaggff_s or aaggff_d@released")
@@ -30,13 +30,13 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--participants",
         type=Path,
         metavar="FILE",
-        help="one row per round, the numbers of the clients that took part (default: all)",
+        help="one row per round, the ids of the clients that took part (default: all)",
     )
     parser.add_argument(
         "--sizes", type=Path, metavar="FILE", help="training samples per client (default: equal)"
     )
     parser.add_argument(
-        "--clients", type=int, metavar="K", help="how many there are, if the log does not name all"
+        "--clients", type=int, metavar="K", help="number of clients, if the log does not name all"
     )
     parser.add_argument("--cdf", help="distribution function of aaggff_s and aaggff_d")
     parser.add_argument("--fidelity", default="paper", choices=("paper", "released"))

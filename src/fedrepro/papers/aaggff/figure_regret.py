@@ -1,4 +1,4 @@
-"""Regret: what decisions have cost beside the best fixed one, and the bound that is proven."""
+"""Regret: the cost of decisions over the best fixed one, and its proven bound."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from fedrepro.report.pages.figures.panel import Panel
 
 @dataclass(frozen=True)
 class Account:
-    """What ``fedrepro regret`` found: numbers after each round, NaN where there is none."""
+    """The result of ``fedrepro regret``: numbers after each round, NaN if missing."""
 
     clients: int
     rounds: list[float]
@@ -31,16 +31,16 @@ class Account:
 
     @property
     def rounds_above(self) -> int:
-        """How many rounds the regret lies above its bound."""
+        """The number of rounds in which the regret exceeds its bound."""
         return sum(ours > bound for ours, bound in zip(self.regret, self.bound, strict=True))
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
     names = ("cumulative regret", "bound")
     drawn = Drawn(
-        "What the decisions of all rounds so far have cost more than the best fixed one, beside "
-        "the bound that the theorem gives for that many rounds. Where clients are sampled, it is "
-        "the regret of the linearised decision losses. The band goes from the lowest to the "
+        "The cost of all decisions so far over the best fixed one, with "
+        "the theorem's bound for that many rounds. If clients are sampled, it is "
+        "the regret of the linearised decision losses. The band spans the lowest to the "
         "highest seed.",
         ("Setting", "Clients", "Rounds", "Regret", "Bound", "Rounds above the bound"),
         key=key_of(names),

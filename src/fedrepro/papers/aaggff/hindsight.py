@@ -1,4 +1,4 @@
-"""What decisions cost, beside the best fixed one in hindsight (Hahn et al., ICML 2024, eq. 5)."""
+"""The loss of decisions and of the best fixed one in hindsight (Hahn et al., ICML 2024, eq. 5)."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 
 TOLERANCE = 1e-10  # of the best fixed decision's total loss
-# What is added to a Hessian that may be singular, as a share of its mean diagonal entry. It only
-# shortens steps: the point where they end is the same.
+# Added to a Hessian that may be singular, as a share of its mean diagonal entry. It only shortens
+# steps; they converge to the same point.
 PROXIMITY = 1e-6
 
 
@@ -17,20 +17,20 @@ def decision_losses(decision: Array, responses: Array) -> Array:
 
 
 def best_fixed(responses: Array, start: Array | None = None) -> tuple[Array, float]:
-    """The fixed decision with the least total loss, and that loss up to 1e-10.
+    """The fixed decision with the least total loss, and that loss to 1e-10.
 
-    Newton's method, every step a quadratic programme over the simplex.
+    Newton's method; each step solves a quadratic programme over the simplex.
 
     Args:
         responses: [T, K], at least 0.
-        start: where to begin, [K] in the simplex; best when it is near.
+        start: the first iterate, [K] in the simplex; fastest near the solution.
     """
     clients = responses.shape[1]
     p = np.full(clients, 1 / clients) if start is None else start
     for _ in range(200):
         weighted = responses / (1 + responses @ p)[:, None]
         gradient = -weighted.sum(0)
-        if gradient @ p - gradient.min() <= TOLERANCE:  # bounds how far p is from the best
+        if gradient @ p - gradient.min() <= TOLERANCE:  # bounds the gap to the optimum
             break
         hessian = weighted.T @ weighted
         hessian.flat[:: clients + 1] += PROXIMITY * max(hessian.trace() / clients, 1e-300)
@@ -40,7 +40,7 @@ def best_fixed(responses: Array, start: Array | None = None) -> tuple[Array, flo
 
 
 def _towards(p: Array, target: Array, gradient: Array, responses: Array) -> Array:
-    """As far from ``p`` to ``target`` as lowers the loss by a fair part of what is promised."""
+    """Backtrack from ``target`` towards ``p`` until the loss decreases sufficiently."""
     now, promised, part = decision_losses(p, responses).sum(), gradient @ (target - p), 1.0
     while part > 1e-10:
         moved = p + part * (target - p)

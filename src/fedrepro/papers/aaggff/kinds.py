@@ -1,4 +1,4 @@
-"""What AAggFF's experiment file has that no other needs."""
+"""Kinds of figures and tables that only AAggFF's experiment file uses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -11,7 +11,7 @@ from fedrepro.config.values import Composition, Scale, SettingName
 
 
 class Regret(FigureSpec):
-    """A panel for each setting: the regret of a method's decisions, and its proven bound."""
+    """A panel per setting: the regret of a method's decisions, and its proven bound."""
 
     kind: Literal["regret"]
     analysis = "regrets"
@@ -26,13 +26,13 @@ class Regret(FigureSpec):
 
 
 class Responses(ComputedSpec):
-    """A table of responses of distribution functions to losses: computed, nothing is run."""
+    """A table of responses of distribution functions to losses, computed without runs."""
 
     kind: Literal["responses"]
 
 
 class ClientStatistics(ComputedSpec):
-    """A table of what clients hold, counted in data that have been prepared."""
+    """A table of samples per client, counted in prepared data."""
 
     kind: Literal["client_statistics"]
     heading = "What clients hold"

@@ -34,11 +34,11 @@ READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
 
 @dataclass(frozen=True)
 class Log:
-    """What was observed, round by round.
+    """Observed losses by round.
 
     Attributes:
-        clients: how many there are, K.
-        rounds: ids of the participants, rising [m], and their losses [m], for every round.
+        clients: their number, K.
+        rounds: for every round, the participants' ids in ascending order [m] and their losses [m].
         sizes: numbers of training samples [K].
     """
 
@@ -55,7 +55,7 @@ def read_table(path: Path) -> pd.DataFrame:
     """A table of numbers.
 
     Raises:
-        UserError: for a file that is missing, damaged, of another kind, or not of numbers.
+        UserError: for a file that is missing, damaged, of another kind, or not numeric.
     """
     if path.suffix not in READERS:
         raise bad_value(path, "name", path.name, f"one that ends in {', '.join(READERS)}")
@@ -64,7 +64,7 @@ def read_table(path: Path) -> pd.DataFrame:
         return table.astype(np.float64)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except Exception as error:  # whatever pandas, pyarrow and numpy make of a damaged file
+    except Exception as error:  # any error of pandas, pyarrow or numpy for a damaged file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: expected a table of numbers: {reason}") from None
 
@@ -75,13 +75,13 @@ def read_log(
     sizes: Path | None = None,
     clients: int | None = None,
 ) -> Log:
-    """A log from its files.
+    """Read a log from its files.
 
     Args:
-        participants: one row per round, the ids of those that took part (empty cells where they
-            were fewer); None: all, or those that the log names.
+        participants: one row per round with the ids of those that took part (empty cells if fewer
+            did); None: all, or those that the log names.
         sizes: one number per client; None: all equal.
-        clients: K where the log does not show it; None: as many as are named.
+        clients: K, if the log does not show it; None: as many as are named.
 
     Raises:
         UserError: one line naming file, row and what was expected.
@@ -89,7 +89,7 @@ def read_log(
     table = read_table(losses)
     if set(LONG) <= set(table.columns):
         if participants is not None:
-            raise UserError(f"{participants}: expected no such file, as {losses} names clients")
+            raise UserError(f"{participants}: not needed: {losses} names the clients; leave it out")
         rounds = _long(losses, table)
         named = 1 + max((int(cohort[-1]) for cohort, _ in rounds), default=-1)
     else:
@@ -98,7 +98,7 @@ def read_log(
     if not 0 < max(named, total) <= MOST_CLIENTS:
         raise bad_value(losses, "clients", max(named, total), f"1 to {MOST_CLIENTS}")
     if named > total:
-        raise bad_value(losses, "clients", total, f"at least {named}, as so many are named")
+        raise bad_value(losses, "clients", total, f"at least {named}, as the log names so many")
     if not rounds or not total:
         raise UserError(f"{losses}: expected at least one round and one client")
     return Log(total, rounds, _sizes(sizes, total))
@@ -113,7 +113,7 @@ def _long(path: Path, table: pd.DataFrame) -> list[tuple[NDArray[np.int64], Arra
     rounds = []
     for number, (label, rows) in enumerate(table.groupby("round", sort=True), start=1):
         if label != number:
-            raise UserError(f"{path}: round {number}: expected rounds 1, 2, ..., all of them there")
+            raise UserError(f"{path}: round {number}: expected every round from 1 on")
         rows = rows.sort_values("client", kind="stable")
         cohort = rows["client"].to_numpy().astype(np.int64)
         if len(np.unique(cohort)) < len(cohort):

@@ -1,4 +1,4 @@
-"""The regret of a run's decisions beside its proven bound, from the losses that it recorded."""
+"""The regret of a run's decisions and its proven bound, from the recorded losses."""
 
 import math
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
 
     Returns:
         clients; linearised, as in :class:`fedrepro.papers.aaggff.replay.Replay`; and round, regret
-        and bound after every round that taught the rule something, None where there is no number.
-        The lists are empty for a run that recorded no losses.
+        and bound after every round that updated the rule, None if undefined. The lists are empty if
+        the run recorded no losses.
 
     Raises:
-        UserError: when the run is not there, or its method's regret has no bound.
+        UserError: if the run is missing, or its method's regret has no bound.
     """
     record = find_run(root, run)
     if record.state != "finished":
@@ -45,10 +45,10 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
 
 
 def regret_of(record: RunRecord, own: Folders = NONE) -> Replay | None:
-    """The recorded losses, played once more through the run's own rule; None without any.
+    """The recorded losses, replayed through the run's rule; None without losses.
 
     Raises:
-        UserError: when the run's method decides by no rule whose regret has a bound.
+        UserError: if the run's method has no rule whose regret has a bound.
     """
     rounds = list(_observed(record))
     rule = _rule_of(record, own)
@@ -70,7 +70,7 @@ def _rule_of(record: RunRecord, own: Folders) -> Decider:
 
 
 def _observed(record: RunRecord) -> Iterator[Observed]:
-    """The rounds that taught the rule something; in the others a loss was no finite number."""
+    """The rounds that updated the rule; in the others a loss was not finite."""
     table = {name: np.array(values) for name, values in record.decisions.items()}
     if not table:
         return
@@ -80,6 +80,6 @@ def _observed(record: RunRecord) -> Iterator[Observed]:
         if np.isfinite(losses).all():
             number = int(table["round"][part[0]]) - 1
             cohort = table["client"][part].astype(np.int64)
-            # Rules with a bound look at losses only, not at sizes.
+            # Rules with a bound use losses only, not sizes.
             everyone = int(record.manifest["clients"])
             yield Observed(number, everyone, cohort, losses, np.ones(len(part)))

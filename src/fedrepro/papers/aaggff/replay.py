@@ -1,7 +1,7 @@
-"""A log of losses played through a rule that decides on mixing coefficients; nothing is trained.
+"""Replay a log of losses through an adaptive weighting rule, without training.
 
-:func:`play` takes rounds one by one and keeps nothing, so that a million clients and thousands of
-rounds pass through it; :func:`replay` takes a whole log and adds regret and its bound.
+:func:`play` processes rounds one by one and stores none, so it handles a million clients and
+thousands of rounds; :func:`replay` takes a whole log and adds regret and its bound.
 """
 
 import math
@@ -19,7 +19,8 @@ from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
 from fedrepro.papers.aaggff.hindsight import best_fixed, decision_losses
 from fedrepro.support.errors import UserError, bad_value
 
-# Up to so many clients the best fixed decision is sought; its cost grows with their cube.
+# The best fixed decision is computed for at most so many clients, as its cost grows with their
+# cube.
 HINDSIGHT = 500
 
 
@@ -31,7 +32,7 @@ class Bounded(Protocol):
 
 
 class Played(NamedTuple):
-    """A round: what was seen, the rule's memory before it, and what it decided."""
+    """A round: the observed losses, the rule's memory before it, and its decision."""
 
     seen: Observed
     before: dict[str, Array]
@@ -40,16 +41,16 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """A whole log, replayed.
+    """A replayed log.
 
     Attributes:
         clients: one row per round and client that took part: round (from 1), client, loss,
-            response (NaN for rules without), weight (what it is mixed with, the eq. 95 of AAggFF),
+            response (NaN for rules without), weight (its mixing coefficient, AAggFF's eq. 95),
             coefficient (its entry in the decision over all clients; NaN for rules without memory).
         rounds: one row per round: round, participants, decision_loss, regret, bound.
         decision: the last decision over all clients [K], or None.
         linearised: whether the regret is that of the linearised losses, because clients were
-            sampled or are more than :data:`HINDSIGHT`; else it is that of -log(1 + <p, r>).
+            sampled or number more than :data:`HINDSIGHT`; else it is that of -log(1 + <p, r>).
     """
 
     clients: pd.DataFrame
@@ -79,7 +80,7 @@ def rule_of(
 
 
 def play(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Iterator[Played]:
-    """The decisions of ``rule`` on rounds that are asked for one at a time.
+    """Yield the decisions of ``rule`` on rounds, which are read one at a time.
 
     Raises:
         UserError: for a loss that is negative or not finite, naming round and client.
@@ -111,7 +112,7 @@ def _check(rule: Decider, seen: Observed) -> None:
 
 
 def replay(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Replay:
-    """Play a log and reckon the regret after every round.
+    """Replay a log and compute the regret after every round.
 
     Raises:
         UserError: as :func:`play`, and for a log without rounds.
@@ -142,7 +143,7 @@ def replay(rule: Decider, clients: int, rounds: Iterable[Observed]) -> Replay:
 
 
 class _Accounts:
-    """Keeps two regrets: of the decision losses, as long as all is seen, and linearised."""
+    """Tracks two regrets: of the decision losses, if all clients are observed, and linearised."""
 
     def __init__(self, rule: Decider, clients: int) -> None:
         self.rule = rule
@@ -161,7 +162,7 @@ class _Accounts:
             return row
         self.linear = self.linear or share < 1
         sampled, elsewhere = p[seen.cohort], p.sum() - p[seen.cohort].sum()
-        # What was not observed is taken for the mean response, as eq. 10 does.
+        # Unobserved responses are replaced by the mean response, as in eq. 10.
         expected = sampled @ made.response + elsewhere * made.response.mean()
         row["decision_loss"] = -math.log1p(expected)
         self.linear_paid += float(sampled @ made.gradient + elsewhere * made.elsewhere)
@@ -184,5 +185,5 @@ class _Accounts:
 
 
 def _as_in_the_paper(rule: Decider) -> bool:
-    """The theorems say nothing of the released code."""
+    """The theorems do not cover the released code."""
     return all(getattr(rule, each.name) == each.default for each in rule.deviations())

@@ -1,4 +1,4 @@
-"""AAggFF's table of what clients hold, counted in data that have been prepared."""
+"""AAggFF's table of samples per client, counted in prepared data."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def _counted(cell: PrintedCell, sizes: list[int] | str) -> ComputedCell:
 
 
 def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
-    """Each client's samples, trained on or tested with; or why they are not known."""
+    """Each client's training or test samples; or why they are unknown."""
     path = workbench.histogram_of(setting)
     if not workbench.is_prepared(setting):
         return NOT_FETCHED
@@ -50,6 +50,6 @@ def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
         tested = counts[1] or [0.0] * len(counts[0])
         return [round(a + b) for a, b in zip(counts[0], tested, strict=True)]
     except FileNotFoundError:
-        return "data not shared out yet"
+        return "data not partitioned yet"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: damaged: {error}") from None

@@ -1,4 +1,4 @@
-"""AAggFF's table of responses of distribution functions to losses: computed from its formulas."""
+"""AAggFF's table of responses of distribution functions to losses, from its formulas."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[Prin
 
 
 def _response(cell: PrintedCell) -> float:
-    """The response to a loss in [0, 1], as the printed setting gives it."""
+    """The response to a loss in [0, 1] in the printed setting."""
     given = dict(part.split("=") for part in cell.setting.split(","))
     losses = [float(loss) for loss in given["losses"].split("|")]
     values = responses(np.array(losses), cell.method, 0.0, 1.0)

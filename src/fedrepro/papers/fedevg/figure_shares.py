@@ -1,4 +1,4 @@
-"""Shares: how much of what a server samples is each client's, as assumed and as found."""
+"""Shares: each client's share of the server's samples, as assumed and as measured."""
 
 import statistics
 from typing import Any
@@ -16,7 +16,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
     assert target.study is not None
     found = read_analysis(workbench.root, target.study)
     drawn = Drawn(
-        "Shares in percent. What is sampled is the mean over seeds, with a thin line from the "
+        "Shares in percent. Sampled shares are means over seeds, with a thin line from the "
         "lowest to the highest.",
         ("Constants", "Client", "Weight, %", "Follows from the constants, %", "Sampled, %"),
     )

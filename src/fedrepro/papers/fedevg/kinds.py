@@ -1,4 +1,4 @@
-"""What FedEvg's experiment file has that no other needs."""
+"""Kinds of figures that only FedEvg's experiment file uses."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -8,9 +8,9 @@ from fedrepro.config.values import Scale
 
 
 class Shares(FigureSpec):
-    """Clients' shares of what a server samples from their energies: the same at both scales.
+    """Clients' shares of a server's samples from their energies; the same at both scales.
 
-    They are found by :mod:`fedrepro.papers.fedevg.study_assumption`.
+    :mod:`fedrepro.papers.fedevg.study_assumption` computes them.
     """
 
     kind: Literal["shares"]

@@ -1,4 +1,4 @@
-"""What FedEvg's server samples when clients' energies are exact: its assumption made visible.
+"""What FedEvg's server samples when clients' energies are exact: tests its assumption.
 
 Each client's density is a normal one in two dimensions, with the energy
 E_k = |x - m_k|^2 / (2 s_k^2) and the normalising constant Z_k = 2 pi s_k^2, which no client knows.
@@ -38,27 +38,27 @@ class Normals:
         return shares / shares.sum()
 
     def draw(self, samples: int, shares: Tensor, seed: int) -> Tensor:
-        """Exact samples of the mixture with these ``shares`` of clients [samples, 2]."""
+        """Exact samples of the mixture with clients' ``shares`` [samples, 2]."""
         rng = stream(seed, "normals")
         which = torch.multinomial(shares, samples, replacement=True, generator=rng)
         noise = torch.randn(samples, 2, generator=rng, dtype=self.means.dtype)
         return self.means[which] + self.deviations[which, None] * noise
 
     def energies(self, x: Tensor) -> Tensor:
-        """Of every client at ``x`` [n, 2]: [clients, n]."""
+        """Every client's energy at ``x`` [n, 2]: [clients, n]."""
         squares = (x - self.means[:, None]).square().sum(-1)
         return squares / (2 * self.deviations[:, None].square())
 
     def gradients(self, x: Tensor) -> Tensor:
-        """Of these energies, [clients, n, 2]."""
+        """The gradients of these energies, [clients, n, 2]."""
         return (x - self.means[:, None]) / self.deviations[:, None, None].square()
 
 
 def sampled(normals: Normals, samples: int, steps: int, length: float, seed: int) -> Tensor:
-    """Where the server's Langevin chains end, [samples, 2].
+    """The end points of the server's Langevin chains, [samples, 2].
 
-    They start from a wide normal density; the noise has scale sqrt(2 length), with which chains of
-    short steps have the mixture's density in the end.
+    They start from a wide normal density; with noise of scale sqrt(2 length), chains of short steps
+    converge to the mixture's density.
     """
     rng = stream(seed, "chains")
     x = 4 * torch.randn(samples, 2, generator=rng, dtype=normals.means.dtype)
@@ -71,7 +71,7 @@ def sampled(normals: Normals, samples: int, steps: int, length: float, seed: int
 
 
 def shares_of(normals: Normals, x: Tensor) -> Tensor:
-    """How many of ``x`` [n, 2] lie nearest to each client's mean, as shares [clients]."""
+    """The shares [clients] of ``x`` [n, 2] that are nearest to each client's mean."""
     nearest = torch.cdist(x, normals.means).argmin(1)
     return torch.bincount(nearest, minlength=len(normals.weights)).to(x.dtype) / len(x)
 
@@ -89,9 +89,10 @@ def energy_distance(one: Tensor, other: Tensor) -> float:
 
 
 def p_value(one: Tensor, other: Tensor, permutations: int, seed: int) -> float:
-    """The two-sample test by permutation of :func:`energy_distance`: how likely equal densities.
+    """The p value of the two-sample permutation test with :func:`energy_distance`.
 
-    The share of random divisions of all items, the given one included, whose distance is as large.
+    The share of random divisions of all items, including the given one, with at least this
+    distance.
     """
     rng = stream(seed, "permutations")
     found, everything = energy_distance(one, other), torch.cat([one, other])
@@ -108,10 +109,11 @@ ITEMS, STEPS, LENGTH, PERMUTATIONS = 400, 2_000, 0.02, 99
 
 
 def study() -> dict[str, Any]:
-    """Two clients of weights .6 and .4 with constants that are equal, and that are not, as JSON.
+    """Two clients with weights .6 and .4, with equal and with unequal constants, as JSON.
 
     By case: ``weights`` [clients], ``followed`` (the shares that follow from the constants),
-    ``sampled`` [seeds, clients], and ``p``: by seed, how likely the items are the mixture's.
+    ``sampled`` [seeds, clients], and ``p``: by seed, the p value of the test that the items have
+    the mixture's density.
     """
     means = torch.tensor([[-3.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
     weights = torch.tensor([0.6, 0.4], dtype=torch.float64)

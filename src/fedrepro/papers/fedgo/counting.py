@@ -1,4 +1,4 @@
-"""How large a network is and what one sample costs it."""
+"""The size of a network and its cost per sample."""
 
 import torch
 from torch import nn
@@ -7,21 +7,21 @@ MIB = 2**20  # bytes
 
 
 def weights(module: nn.Module) -> int:
-    """Weights of linear and convolutional layers: no biases, nothing of BatchNorm.
+    """Weights of linear and convolutional layers, without biases and BatchNorm.
 
-    What FedGO's Table 14 calls parameters.
+    FedGO's Table 14 calls these parameters.
     """
     layers = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d
     return sum(layer.weight.numel() for layer in module.modules() if isinstance(layer, layers))
 
 
 def parameters(module: nn.Module) -> int:
-    """All that is trained."""
+    """All trained parameters."""
     return sum(leaf.numel() for leaf in module.parameters())
 
 
 def sent_bytes(module: nn.Module) -> int:
-    """What one copy of a network occupies on a wire, uncompressed.
+    """Bytes of an uncompressed copy of a network in transmission.
 
     Its parameters and its float buffers, BatchNorm's running statistics.
     """
@@ -30,16 +30,16 @@ def sent_bytes(module: nn.Module) -> int:
 
 
 def multiply_adds(module: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """Multiply-adds (MACs) of one sample going forward once.
+    """Multiply-adds (MACs) of one forward pass of one sample.
 
-    Counted by torch.utils.flop_counter, which sees convolutions and matrix products and takes each
-    multiply-add for two operations (FLOPs). FedGO's Table 14 calls MACs what Table 17 counts
+    Counted by torch.utils.flop_counter, which covers convolutions and matrix products and counts
+    each multiply-add as two operations (FLOPs). FedGO's Table 14 gives MACs, which Table 17 counts
     twice (A2).
 
     Args:
         input_shape: of one sample.
     """
-    # It imports triton, which costs every process of the warm start memory and says so at the end.
+    # It imports triton, which costs memory in every process of the warm start and prints messages.
     from torch.utils.flop_counter import FlopCounterMode
 
     training = module.training

@@ -1,4 +1,4 @@
-"""Regions: what a toy example's aggregations make of every point of a square."""
+"""Regions: how a toy example's aggregations classify every point of a square."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from fedrepro.report.drawing import regions
 from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
 from fedrepro.report.pages.figures.panel import Panel
 
-DRAWN = 8  # every so many points
+DRAWN = 8  # draws every n-th point
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
     assert target.study is not None
     found = read_analysis(workbench.root, target.study)
     drawn = Drawn(
-        "Colours are the class that the server's model gives every point of the square, of the "
-        "first seed; marks are an eighth of the clients' points, with their true class. In the "
-        "table every number is the mean over seeds, with the lowest and the highest.",
+        "Colours show the class that the server's model predicts at every point of the square, "
+        "for the first seed; marks are an eighth of the clients' points with their true class. "
+        "In the table every number is the mean over seeds, with the lowest and the highest.",
         (
             "Aggregation",
             "Accuracy on fresh points, %",
@@ -39,7 +39,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
 
 
 def _add(drawn: Drawn, found: dict[str, Any]) -> None:
-    """A panel and a row for each aggregation."""
+    """A panel and a row per aggregation."""
     points = [(float(x), float(y), int(each)) for x, y, each in found["points"][::DRAWN]]
     for name, grid in found["regions"].items():
         shares = [found[key].get(name) for key in ("accuracy", "nearest", "right")]
@@ -61,7 +61,7 @@ def _add(drawn: Drawn, found: dict[str, Any]) -> None:
 
 
 def _spread(shares: Sequence[float] | None) -> str:
-    """In percent; a dash where all clients weigh the same, or nobody weighs."""
+    """In percent; a dash if all clients have the same weight, or none."""
     if not shares:
         return "–"
     low, mean, high = (100 * f(shares) for f in (min, statistics.fmean, max))

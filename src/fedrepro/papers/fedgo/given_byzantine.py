@@ -1,6 +1,6 @@
-"""FedGO's Byzantine clients (Appendix F.8): their discriminators say 1 of everything.
+"""FedGO's Byzantine clients (Appendix F.8), whose discriminators output 1 for every sample.
 
-A setting's key ``byzantine`` says how many there are; the run's seed draws which.
+A setting's key ``byzantine`` gives their number; the run's seed selects them.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from fedrepro.support.rng import stream
 
 @dataclass(frozen=True)
 class Lying(LoadedArtifact):
-    """One network of each client, of which some give 1 of everything.
+    """One network per client; some output 1 for every sample.
 
     Attributes:
-        liars: whose.
+        liars: the Byzantine clients.
     """
 
     liars: frozenset[int] = frozenset()
@@ -30,21 +30,21 @@ class Lying(LoadedArtifact):
 
 
 def with_liars(given: LoadedArtifact, liars: frozenset[int]) -> Lying:
-    """What is given, with the networks of some clients made to lie."""
+    """The input, with the networks of Byzantine clients replaced."""
     return Lying(**{each.name: getattr(given, each.name) for each in fields(given)}, liars=liars)
 
 
 def changed(
     given: Mapping[str, LoadedArtifact], wanted: int, clients: int, seed: int, where: str
 ) -> Mapping[str, LoadedArtifact]:
-    """What is given, with discriminators of ``wanted`` Byzantine clients.
+    """The input, with ``wanted`` clients' discriminators made Byzantine.
 
     Args:
-        seed: of the run.
+        seed: the run's seed.
         where: the setting, in words.
 
     Raises:
-        UserError: for more of them than there are clients.
+        UserError: if ``wanted`` exceeds the number of clients.
     """
     if wanted > clients:
         expectation = f"at most {clients}, the number of clients"

@@ -1,4 +1,4 @@
-"""What FedGO's experiment file has that no other needs."""
+"""Kinds of figures and tables that only FedGO's experiment file uses."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,9 +9,9 @@ from fedrepro.config.values import Scale
 
 
 class Regions(FigureSpec):
-    """The regions of a toy example's classes under several aggregations: the same at both scales.
+    """A toy example's class regions under several aggregations; the same at both scales.
 
-    They are found by :mod:`fedrepro.papers.fedgo.study_toy`.
+    :mod:`fedrepro.papers.fedgo.study_toy` computes them.
     """
 
     kind: Literal["regions"]
@@ -25,7 +25,7 @@ class Regions(FigureSpec):
 
 
 class Costs(ComputedSpec):
-    """A table of what a paper's methods cost and disclose: counted in networks, nothing is run."""
+    """A table of the methods' costs and disclosures, counted in networks without runs."""
 
     kind: Literal["costs"]
     study = "fedgo_cost"

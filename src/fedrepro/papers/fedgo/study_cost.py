@@ -1,22 +1,22 @@
-"""What FedGO and its baselines cost and disclose: its Tables 2, 14, 16, 17 and Appendix G.
+"""Costs and disclosures of FedGO and its baselines: its Tables 2, 14, 16, 17 and Appendix G.
 
-Nothing is trained: networks are built and counted, and the rest is arithmetic. As in Table 17,
-operations are FLOPs, two a multiply-add (Table 14 calls multiply-adds MFLOPs, A2), and of training
-only the forward passes are counted.
+This builds networks and counts; nothing is trained, and the rest is arithmetic. As in Table 17,
+operations are FLOPs, two per multiply-add (Table 14 calls multiply-adds MFLOPs, A2), and only the
+forward passes of training count.
 
-Where our numbers leave the printed ones:
+Where our numbers differ from the printed ones:
 
 - A discriminator is counted once for a real and a generated sample together, as in the printed
-  3.29e7, which is 3.298e7 cut off; twice would be 3.43e7.
-- G1 takes 8.81e10 (A21: batches of 64 for both networks), where 8.83e10 is printed.
-- (G3): FedGAN's clients take 3.50e10, where 3.52e10 is printed. How often they train the
-  generator is not said; here it is once in five steps of the critic, with the penalty, as in G1
-  (A23).
-- What DaFKD's clients train in a round is not said, and the printed 8.81e11 fits no reading tried
-  (A24).
-- The printed (G2)+(D2) has 376 GFLOPs an image for StyleGAN-XL, which can't be counted without it;
-  (G2)'s clients are printed with the cost of (G1)'s generator, as if theirs were that one (A17).
-- Sizes are of what is sent: 4.60 MiB for the generator, whose file, with its names, has 4.62; the
+  3.29e7, which is 3.298e7 truncated; counting twice would give 3.43e7.
+- G1 takes 8.81e10 (A21: batches of 64 for both networks), printed: 8.83e10.
+- (G3): FedGAN's clients take 3.50e10, printed: 3.52e10. The paper does not say how often they train
+  the generator; here it is once per five steps of the critic, with the penalty, as in G1 (A23).
+- The paper does not say what DaFKD's clients train in a round, and the printed 8.81e11 fits no
+  reading that we tried (A24).
+- The printed (G2)+(D2) assumes 376 GFLOPs per image for StyleGAN-XL, which we can't count without
+  that network; (G2)'s clients are printed with the cost of (G1)'s generator, as if they had it
+  (A17).
+- Sizes are those of messages: 4.60 MiB for the generator, whose file, with names, has 4.62; the
   paper prints 4.61. ResNet-18 has 42.7, and the printed 90 are ResNet-50's (A3).
 """
 
@@ -36,7 +36,7 @@ from fedrepro.models.wgan_gp import wgan_gp_resnet
 from fedrepro.papers.fedgo.counting import MIB, multiply_adds, parameters, sent_bytes, weights
 
 IMAGE = (3, 32, 32)
-NEGLIGIBLE = 0.1  # of what FedAvg has already; Table 2 says the word without a limit
+NEGLIGIBLE = 0.1  # relative to FedAvg's; Table 2 uses the word without a limit
 MILLION = 10**6
 
 
@@ -45,9 +45,9 @@ class Size:
     """One network.
 
     Attributes:
-        flops: of a sample going forward once.
-        sent: bytes of a copy.
-        parameters: all that is trained.
+        flops: of one forward pass of a sample.
+        sent: bytes of a transmitted copy.
+        parameters: number of trained parameters.
     """
 
     flops: int
@@ -57,7 +57,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Networks:
-    """What the parties of FedGO train on CIFAR-10."""
+    """The networks that FedGO's parties train on CIFAR-10."""
 
     classifier: Size
     discriminator: Size
@@ -67,14 +67,14 @@ class Networks:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often they do so (FedGO, Appendix E.2), on half of CIFAR-10 each.
+    """The schedule of their training (FedGO, Appendix E.2), on half of CIFAR-10 each.
 
     Attributes:
-        cohort: clients of a round.
-        samples: of a client; ``images`` of the server, generated or not.
-        client_epochs, server_epochs: of a round.
+        cohort: clients per round.
+        samples: per client; the server's are ``images``, generated or not.
+        client_epochs, server_epochs: per round.
         discriminator_epochs: once, before the first round.
-        generator_steps, critic_steps: of WGAN-GP, the latter for each of the former.
+        generator_steps, critic_steps: of WGAN-GP; the latter per generator step.
         batch: of WGAN-GP.
         gan_rounds, gan_epochs: of FedGAN.
     """
@@ -109,7 +109,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """As the paper's tables call it."""
+        """Its name in the paper's tables."""
         return f"({self.generator})+({self.images})" if self.generator else "-"
 
     @property
@@ -151,7 +151,7 @@ def client_update(networks: Networks, schedule: Schedule) -> int:
 
 
 def discriminator_training(networks: Networks, schedule: Schedule) -> int:
-    """FLOPs of training one client's discriminator, with fresh fakes all along."""
+    """FLOPs of training one client's discriminator, with new fakes in every step."""
     each = networks.generator.flops + networks.discriminator.flops
     return schedule.samples * schedule.discriminator_epochs * each
 
@@ -159,8 +159,8 @@ def discriminator_training(networks: Networks, schedule: Schedule) -> int:
 def gan_training(networks: Networks, schedule: Schedule, seen: int) -> int:
     """FLOPs of WGAN-GP whose critic sees ``seen`` real images.
 
-    A step of the critic makes fakes and scores reals, fakes and what lies between (the penalty); a
-    step of the generator makes and scores fakes.
+    A critic step generates fakes and scores reals, fakes and interpolations (the penalty); a
+    generator step generates and scores fakes.
     """
     critic = networks.generator.flops + 3 * networks.critic.flops
     generator = networks.generator.flops + networks.critic.flops
@@ -168,12 +168,12 @@ def gan_training(networks: Networks, schedule: Schedule, seen: int) -> int:
 
 
 def clients_operations(variant: Variant, networks: Networks, schedule: Schedule) -> int | None:
-    """FLOPs of all clients in a run, or None where the paper does not say what they do."""
+    """FLOPs of all clients in a run, or None if the paper does not say what they train."""
     if variant.method == "DaFKD":
         return None
     total = schedule.rounds * schedule.cohort * client_update(networks, schedule)
     if variant.method == "FedGKD+":
-        total *= 2  # the mean of the server's last models sees every mini-batch, too
+        total *= 2  # the mean of the server's last models also processes every mini-batch
     if variant.generator:
         total += schedule.clients * discriminator_training(networks, schedule)
     if variant.generator == "G3":
@@ -183,10 +183,10 @@ def clients_operations(variant: Variant, networks: Networks, schedule: Schedule)
 
 
 def labelling_and_distilling(networks: Networks, schedule: Schedule, judged: bool) -> int:
-    """FLOPs of the server in a run: teachers see its images once a round (A1).
+    """FLOPs of the server in a run: teachers process its images once per round (A1).
 
     Args:
-        judged: whether every teacher's discriminator sees them, too, once a round.
+        judged: whether every teacher's discriminator also processes them once per round.
     """
     passes = schedule.cohort + schedule.server_epochs
     each = passes * networks.classifier.flops
@@ -196,7 +196,7 @@ def labelling_and_distilling(networks: Networks, schedule: Schedule, judged: boo
 
 
 def server_operations(variant: Variant, networks: Networks, schedule: Schedule) -> int | None:
-    """FLOPs of the server in a run, or None where they hang on a network that is not here."""
+    """FLOPs of the server in a run, or None if they depend on a network that we do not have."""
     if (variant.generator, variant.images) == ("G2", "D2"):
         return None
     if not variant.distils:  # it adds up the cohort's models
@@ -205,7 +205,7 @@ def server_operations(variant: Variant, networks: Networks, schedule: Schedule) 
     total = labelling_and_distilling(networks, schedule, judged)
     making = schedule.images * networks.generator.flops
     if variant.method == "DaFKD":
-        total += schedule.rounds * making  # its generator is trained on, and its images made anew
+        total += schedule.rounds * making  # retrain the generator, redo its images
     if variant.images == "D2":
         total += making
     if variant.generator == "G1":
@@ -219,10 +219,10 @@ def server_operations(variant: Variant, networks: Networks, schedule: Schedule) 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client.
+    """Bytes that one client transfers.
 
     Attributes:
-        down, up: in every round that it takes part in.
+        down, up: in every round in which it takes part.
         once_down, once_up: before the first round.
     """
 
@@ -236,7 +236,7 @@ def traffic(variant: Variant, networks: Networks, schedule: Schedule) -> Traffic
     """What a client receives and sends.
 
     Raises:
-        ValueError: for DaFKD, of which the paper does not say what travels.
+        ValueError: for DaFKD, whose messages the paper does not specify.
     """
     if variant.method == "DaFKD":
         raise ValueError(variant.method)
@@ -254,14 +254,14 @@ def traffic(variant: Variant, networks: Networks, schedule: Schedule) -> Traffic
 
 
 def clients_leak(variant: Variant) -> str:
-    """What clients disclose in all (Table 16): an epsilon for each thing that they send."""
+    """What clients disclose in total (Table 16): an epsilon per kind of message."""
     gan = ["T'*(eps_D+eps_G)"] if variant.generator == "G3" else []
     discriminator = ["eps_D"] if variant.generator else []
     return " + ".join([*gan, "T*eps_M", *discriminator])
 
 
 def server_leaks(variant: Variant) -> str:
-    """What the server's images give away through what it sends; "--" where it has none."""
+    """What the server's messages reveal about its images; "--" if it has none."""
     if variant.images != "D1":
         return "--"
     generator = ["epshat_G"] if variant.generator == "G1" else []
@@ -273,11 +273,11 @@ def server_leaks(variant: Variant) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed cell, by its keys in reports/papers/fedgo, and what we have for it.
+    """A printed cell, by its keys in reports/papers/fedgo, and our content for it.
 
     Attributes:
-        value: a number or the cell's words; None where there is none, and ``hole`` says why.
-        entry: of the ledger, which says why it is not as printed; or "".
+        value: a number or the cell's words; None if missing, with the reason in ``hole``.
+        entry: the discrepancy that explains a difference from print; or "".
     """
 
     table: str
@@ -294,16 +294,16 @@ def _word(extra: float, whole: float) -> str:
 
 
 def table_2(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
-    """FedGO's overheads over FedAvg, in words; the server's leak is absent where it has no data."""
+    """FedGO's overheads over FedAvg, in words; a server without data leaks nothing."""
     plain = Variant("FedAvg")
-    rounds = schedule.rounds * schedule.cohort / schedule.clients  # that a client takes part in
+    rounds = schedule.rounds * schedule.cohort / schedule.clients  # in which a client takes part
     usual = traffic(plain, networks, schedule)
     burden = clients_operations(plain, networks, schedule)
     for variant in FEDGO:
         sent = traffic(variant, networks, schedule)
         worked = clients_operations(variant, networks, schedule)
         assert worked is not None and burden is not None
-        # Rounds in which a client sends something made of its data, beyond the T of FedAvg.
+        # Rounds beyond FedAvg's T in which a client sends something derived from its data.
         extra = 1 + (schedule.gan_rounds if variant.generator == "G3" else 0)
         words = {
             "communication_cost": _word(
@@ -322,7 +322,7 @@ def table_2(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
 
 
 def table_14() -> Iterator[Cell]:
-    """Discriminators: weights, and multiply-adds of a sample in millions."""
+    """Discriminators: weights, and millions of multiply-adds per sample."""
     builders = {
         "CNN": discriminator_cnn,
         "CNN+MLP": discriminator_cnn_mlp,
@@ -337,14 +337,14 @@ def table_14() -> Iterator[Cell]:
 
 
 def table_16() -> Iterator[Cell]:
-    """What is disclosed, as expressions."""
+    """Disclosures, as expressions."""
     for variant in (Variant("FedAVG"), *FEDGO):
         for side, text in (("client", clients_leak(variant)), ("server", server_leaks(variant))):
             metric = f"{side}_side_total_privacy_leakage (expression)"
             yield Cell("16", variant.label, variant.method, metric, text)
 
 
-# By the side, the ledger's entry on what is not as Table 17 prints it.
+# By side, the discrepancy that explains a difference from Table 17.
 OPEN = {
     Variant("DaFKD"): {"client-side": "A24", "total": "A24"},
     Variant("FedGO", "G2", "D2"): {"server-side": "A17", "total": "A17"},
@@ -353,7 +353,7 @@ OPEN = {
 
 
 def table_17(networks: Networks, schedule: Schedule) -> Iterator[Cell]:
-    """Millions of FLOPs of a run, of clients and server."""
+    """Millions of FLOPs of a run, for clients and server."""
     for variant in VARIANTS:
         setting = f"{schedule.rounds} rounds, {schedule.clients} clients; {variant.label}"
         client = clients_operations(variant, networks, schedule)
@@ -402,7 +402,7 @@ def study() -> dict[str, Any]:
 
 
 def tables() -> list[Cell]:
-    """Every cell of FedGO's tables that follows from its networks and its schedule alone."""
+    """Every cell of FedGO's tables that its networks and schedule determine."""
     networks, schedule = measure(), Schedule()
     return [
         *table_2(networks, schedule),

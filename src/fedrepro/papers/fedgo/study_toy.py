@@ -1,14 +1,14 @@
-"""FedGO's toy example (its Figures 1 and 4, Appendix E.1): what six aggregations make of clients.
+"""FedGO's toy example (its Figures 1 and 4, Appendix E.1): six aggregations of four clients.
 
 Four classes, each a Gaussian around a corner of a square, and four clients, each with most of one
 class. There is one round: clients train a classifier on their points, and a discriminator that
-tells these from the server's, which are uniform. The server averages the models and, but for the
-first aggregation, distils the clients' ensemble into the average under one of five weightings.
+tells these from the server's, which are uniform. The server averages the models and, except in the
+first aggregation, distils the clients' ensemble into the average with one of five weightings.
 
-Where the paper is silent or says two things (A13): the distillation set is all clients' points, as
-in Appendix E.1; networks have 256 units a layer, as with 64 one epoch leaves them untrained; what a
-client has not of its own class it has of the others in equal parts. Discriminators end in FedGO's
-additional sigmoid, so that odds go from 1 to e.
+Where the paper is silent or contradicts itself (A13): the distillation set is all clients' points,
+as in Appendix E.1; networks have 256 units per layer, as one epoch is too little to train 64; the
+rest of a client's points are from the other classes in equal parts. Discriminators end in FedGO's
+additional sigmoid, so odds range from 1 to e.
 """
 
 import statistics
@@ -28,7 +28,7 @@ from fedrepro.support.rng import stream
 
 CENTRES = ((4.0, 4.0), (-4.0, 4.0), (-4.0, -4.0), (4.0, -4.0))
 SEEDS = (1, 2, 3, 4, 5)
-CELLS = 60  # of the drawn square along each side
+CELLS = 60  # along each side of the drawn square
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
@@ -38,10 +38,10 @@ class Toy:
     """The example's settings.
 
     Attributes:
-        points: of a class; ``server_points`` lie on a square of twice the ``reach``.
+        points: per class; ``server_points`` are in a square of twice the ``reach``.
         variance: of a class along each axis.
-        kept: how many in a hundred of a class are at its own client.
-        width: units of a layer.
+        kept: percentage of a class at its own client.
+        width: units per layer.
     """
 
     points: int = 300
@@ -60,10 +60,10 @@ class Toy:
 
 @dataclass(frozen=True)
 class Played:
-    """What a seed comes to.
+    """The result of one seed.
 
     Attributes:
-        servers: by aggregation, the server's model.
+        servers: the server's model, by aggregation.
         weights: by weighting, [clients, n] at the clients' points.
         points, classes: of all clients, [n, 2] and [n].
     """
@@ -91,7 +91,7 @@ def holders(toy: Toy) -> Tensor:
 
 
 def play(toy: Toy, seed: int) -> Played:
-    """One round, all of it drawn from ``seed``."""
+    """One round, with all randomness from ``seed``."""
     points, classes = sample(toy, stream(seed, "toy", "points"))
     uniform = torch.rand(toy.server_points, 2, generator=stream(seed, "toy", "server"))
     given = toy.reach * (2 * uniform - 1)
@@ -120,7 +120,7 @@ def play(toy: Toy, seed: int) -> Played:
 
 
 def regions(model: nn.Module, toy: Toy) -> Tensor:
-    """The class [rows, columns] of every cell's middle, from the square's lower left corner."""
+    """The predicted class [rows, columns] at every cell's centre, from the lower left corner."""
     middles = (torch.arange(CELLS) + 0.5) / CELLS * 2 * toy.reach - toy.reach
     y, x = torch.meshgrid(middles, middles, indexing="ij")
     with torch.no_grad():
@@ -129,17 +129,17 @@ def regions(model: nn.Module, toy: Toy) -> Tensor:
 
 
 def nearest(toy: Toy) -> Tensor:
-    """The best regions, as those of :func:`regions`: classes are alike but for their centres."""
+    """The Bayes-optimal regions, like :func:`regions`: classes differ in their centres only."""
     return regions(_Nearest(), toy)
 
 
 def study() -> dict[str, Any]:
-    """What the figure draws: one seed's points and regions, and numbers of every seed.
+    """The figure's content: one seed's points and regions, and every seed's numbers.
 
     Returns:
         reach; points, each [x, y, class], and regions by aggregation, of the first seed; and by
         aggregation for every seed: accuracy on as many fresh points, and the share of the square
-        that goes to the nearest centre. ``right`` is, by weighting, the share of the points at
+            assigned to the nearest centre. ``right`` is, by weighting, the share of the points at
         which the client with most of their class has the largest weight.
     """
     toy = Toy()
@@ -170,7 +170,7 @@ def study() -> dict[str, Any]:
 
 
 class _Nearest(nn.Module):
-    """Scores that are highest for the nearest centre."""
+    """Scores, highest for the nearest centre."""
 
     def forward(self, points: Tensor) -> Tensor:
         return -torch.cdist(points, torch.tensor(CENTRES))
@@ -192,7 +192,8 @@ def _share(hits: Tensor) -> float:
 
 def _mlp(toy: Toy, outputs: int, rng: torch.Generator) -> nn.Sequential:
     """Three layers."""
-    with torch.random.fork_rng(devices=[]):  # layers draw from it before they are drawn from ours
+    # Creating layers uses the global generator; ours draws their weights afterwards.
+    with torch.random.fork_rng(devices=[]):
         model = nn.Sequential(
             nn.Linear(2, toy.width),
             nn.ReLU(),
@@ -206,7 +207,7 @@ def _mlp(toy: Toy, outputs: int, rng: torch.Generator) -> nn.Sequential:
 
 
 def _classifier(toy: Toy, seed: int, client: int, points: Tensor, classes: Tensor) -> nn.Module:
-    """All clients' start from the same weights."""
+    """All clients' discriminators start from the same weights."""
     model = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
     optimizer = torch.optim.Adam(model.parameters(), toy.rate)
     rng = stream(seed, "toy", "client", client)
@@ -219,7 +220,7 @@ def _classifier(toy: Toy, seed: int, client: int, points: Tensor, classes: Tenso
 
 
 def _discriminator(toy: Toy, seed: int, client: int, points: Tensor, given: Tensor) -> nn.Module:
-    """Real are the client's points; against each mini-batch stand as many of the server's."""
+    """Each mini-batch of the client's (real) points is paired with as many of the server's."""
     start = _mlp(toy, 1, stream(seed, "toy", "discriminator"))
     model = nn.Sequential(start, nn.Sigmoid())
     optimizer = torch.optim.RMSprop(model.parameters(), toy.discriminator_rate)
@@ -269,7 +270,7 @@ def _train(
     batch: int,
     rng: torch.Generator,
 ) -> None:
-    """Mini-batches in an order drawn anew in every epoch."""
+    """Mini-batches in a new random order per epoch."""
     for _ in range(epochs):
         for rows in torch.randperm(len(inputs), generator=rng).split(batch):
             optimizer.zero_grad()

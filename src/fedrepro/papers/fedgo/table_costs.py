@@ -1,4 +1,4 @@
-"""FedGO's tables of costs, as :mod:`fedrepro.papers.fedgo.study_cost` counted them."""
+"""FedGO's tables of costs, from :mod:`fedrepro.papers.fedgo.study_cost`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def compute(workbench: Workbench, target: ComputedTarget, printed: Sequence[Prin
 
 
 def _is_trained(cell: PrintedCell) -> bool:
-    """Whether a cell of a table of costs is an accuracy, which runs answer."""
+    """Whether a cell of a table of costs is an accuracy, which comes from runs."""
     return cell.unit == "percent"
 
 
@@ -61,7 +61,7 @@ def _costing(cell: PrintedCell, cost: Cost) -> ComputedCell:
 
 
 def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str], Cost]:
-    """What ``fedrepro study`` counted; empty where it did not yet."""
+    """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None
     try:

@@ -14,11 +14,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "decompose",
         help="why averaging works: five terms of the expected loss, over several seeds",
         description="The expected loss of the clients' averaged model in the five terms of IMA's "
-        "Theorem 1, after every round whose models all runs kept (`keep` in the setting): training "
-        "and heterogeneous bias, variance, covariance, locality; the ensemble beside the average "
-        "(Lemma 1), and how alike the clients' outputs are (CKA). The runs differ in their seed "
-        "and share clients: `partition: { ..., seed: 1 }` in the setting. Writes "
-        "results/decompositions/SETTING/METHOD/seedsSEEDS_SAMPLES.json.",
+        "Theorem 1, after every round whose models all runs kept (`keep` in the setting): "
+        "training and heterogeneous bias, variance, covariance, locality; the ensemble compared "
+        "with the average (Lemma 1), and the similarity of the clients' outputs (CKA). The runs "
+        "differ in their seed and share clients: `partition: { ..., seed: 1 }` in the setting. "
+        "Writes results/decompositions/SETTING/METHOD/seedsSEEDS_SAMPLES.json.",
         epilog="Example: fedrepro decompose ima/silo-demo fedavg --seeds 1 2",
     )
     parser.add_argument("setting", metavar="SETTING", help="such as ima/silo-demo")

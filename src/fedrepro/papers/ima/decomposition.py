@@ -1,15 +1,15 @@
-"""Why averaging models works: the expected loss of their average in five terms (IMA, Theorem 1).
+"""The expected loss of averaged models in five terms (IMA, Theorem 1).
 
-K clients' models f_k, of weights n_k / n, are random: they come from training with other seeds. On
+K clients' models f_k, of weights n_k / n, are random: each repeat trains with another seed. On
 the squared error against targets, the loss of their weighted ensemble (WENS) is exactly bias
 squared plus variance plus covariance; the loss of the model with the averaged parameters (FMA)
 differs from it by the locality term, which is O(Delta^2) in the largest distance Delta of a client
 from the average (Lemma 1). The bias of a client counts as training bias on samples of its own data
 and as heterogeneous bias on all others.
 
-The text squares the sum of both biases. So that the five terms add up, the product of the two is
-shared equally between them here. The released code lacks its module for all this (discrepancy
-B16): errors are means over samples and outputs, for classes those of softmax against one-hot.
+The text squares the sum of both biases. Here their product is split equally between them, so that
+the five terms add up. The released code lacks its module for this (discrepancy B16): errors here
+are means over samples and outputs, for classes between softmax and one-hot targets.
 """
 
 import math
@@ -46,16 +46,16 @@ def decompose(
     """The expected squared error of the averaged model, in five terms.
 
     Args:
-        outputs: of every client's model, [repeats, K, n, outputs]; a repeat is one outcome of all
-            randomness, each as likely as any other.
+        outputs: of every client's model, [repeats, K, n, outputs]; repeats are equally likely
+            outcomes of all randomness.
         averaged: of the model with averaged parameters, [repeats, n, outputs].
         targets: [n, outputs].
         weights: the clients' n_k / n, [K].
-        seen: whether a sample is of the client's own data, bool [K, n]. For test samples: whether
+        seen: whether a sample belongs to the client's data, bool [K, n]; for test samples, whether
             the client has its class.
 
     Raises:
-        UserError: for fewer than two repeats, which have no variance, or shapes that do not fit.
+        UserError: for fewer than two repeats, which have no variance, or for inconsistent shapes.
     """
     repeats, clients, samples, width = outputs.shape
     if repeats < 2:
@@ -92,7 +92,7 @@ def decompose(
 def decompose_classes(
     logits: Tensor, averaged: Tensor, labels: Tensor, weights: Tensor, seen: Tensor
 ) -> Decomposition:
-    """:func:`decompose` of softmax outputs against one-hot ``labels`` [n] (discrepancy B16)."""
+    """:func:`decompose` on softmax outputs and one-hot ``labels`` [n] (discrepancy B16)."""
     targets = functional.one_hot(labels, logits.shape[-1])
     return decompose(logits.softmax(-1), averaged.softmax(-1), targets, weights, seen)
 
@@ -115,13 +115,13 @@ def distances(models: Sequence[Tree], weights: Tensor) -> list[float]:
 
 
 class Gap(NamedTuple):
-    """How far the averaged model is from the ensemble, for clients nearer and nearer to it.
+    """The gap between averaged model and ensemble, as clients approach the average.
 
     Attributes:
         distances: Delta, the largest of the clients' distances from the average.
         gaps: root mean square of the difference of outputs.
-        slope: of log(gap) over log(Delta), by least squares; 2 is Lemma 1's O(Delta^2). NaN if the
-            two do not differ at all, as for a model that is linear in its parameters.
+        slope: of log(gap) over log(Delta), by least squares; 2 is Lemma 1's O(Delta^2). NaN if they
+            are equal, as for a model that is linear in its parameters.
     """
 
     distances: list[float]
@@ -135,7 +135,7 @@ def ensemble_gap(
     weights: Tensor,
     scales: Sequence[float] = (1.0, 0.5, 0.25, 0.125),
 ) -> Gap:
-    """The difference of WENS and FMA (Lemma 1), as the clients are drawn towards their average.
+    """The difference of WENS and FMA (Lemma 1), as clients are moved towards their average.
 
     Args:
         predict: a model's outputs on fixed samples.
@@ -158,7 +158,7 @@ def ensemble_gap(
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of log y over log x, by least squares."""
+    """The slope of log y over log x, by least squares."""
     if not all(value > 0 for value in (*x, *y)):
         return math.nan
     logs = torch.tensor([x, y], dtype=torch.float64).log()

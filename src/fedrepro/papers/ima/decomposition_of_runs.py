@@ -1,8 +1,8 @@
 """The terms of IMA's Theorem 1 after rounds of finished runs that differ in their seed.
 
-The theorem's models are random by all that training draws: the start and the order of samples. So
-the expectations are means over runs with different seeds, of the same clients: the partition has a
-seed of its own, and with partial participation the cohorts too.
+The theorem's models are random through their initialisation and the order of samples, so its
+expectations are means over runs with different seeds but the same clients: the partition has its
+own seed and, with partial participation, so do the cohorts.
 """
 
 import math
@@ -22,9 +22,9 @@ from fedrepro.papers.ima.decomposition import decompose_classes, distances, ense
 from fedrepro.papers.ima.similarity import mean_cka
 from fedrepro.support.errors import UserError
 
-Progress = Callable[[float], None]  # told the share that is done
+Progress = Callable[[float], None]  # called with the finished share
 # Shares of the clients' distances at which Lemma 1's slope is measured: it holds near the average,
-# and nearer still the gap drowns in float32.
+# but closer still float32 hides the gap.
 NEAR = (1 / 16, 1 / 32)
 
 
@@ -39,10 +39,10 @@ def decomposition_of(
     """The five terms after every round whose models all runs kept.
 
     Args:
-        samples: at most so many of those that the runs are tested on.
+        samples: at most so many of the runs' test samples.
 
     Returns:
-        seeds; samples; clients (how many there are); estimates (in words, of what the terms are);
+        seeds; samples; clients (how many there are); estimates (in words, what the terms estimate);
         and rounds, each with round, clients (whose models are averaged), the five terms and total
         (their sum), loss and ensemble_loss (the mean squared errors of softmax outputs of the
         averaged model and the ensemble, discrepancy B16), distance (Delta: the largest of a
@@ -53,8 +53,8 @@ def decomposition_of(
         seeds).
 
     Raises:
-        UserError: for fewer than two seeds, runs that are not finished or kept no models, share
-            no partition, no round or fewer than two clients, or do not tell classes apart.
+        UserError: for fewer than two seeds, runs that are unfinished, kept no models, or have no
+            common partition or round, fewer than two common clients, or no classes.
     """
     if len(set(seeds)) < 2:
         raise UserError(f"decomposition: {len(set(seeds))} seed: expected at least two different")

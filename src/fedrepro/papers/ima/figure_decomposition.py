@@ -67,7 +67,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
 def _columns(
     path: Path, found: dict[str, Any], figure: Decomposition
 ) -> tuple[list[float], list[list[float]]]:
-    """The rounds, and of each of the figure's terms its values; NaN where there is none."""
+    """The rounds, and the values of each of the figure's terms; NaN if missing."""
     try:
         rounds = [float(each["round"]) for each in found["rounds"]]
         series = [

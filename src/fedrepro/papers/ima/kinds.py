@@ -1,4 +1,4 @@
-"""What IMA's experiment file has that no other needs."""
+"""Kinds of figures that only IMA's experiment file uses."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ Term = Literal[
 class Decomposition(FigureSpec):
     """Terms of the expected loss after the rounds that were kept: a panel for each group of them.
 
-    Every setting has these panels; terms of one group share an axis.
+    Every setting has these panels; the terms of a group share an axis.
     """
 
     kind: Literal["decomposition"]

@@ -1,4 +1,4 @@
-"""How alike two networks' features are: linear CKA (Kornblith et al., ICML 2019)."""
+"""Similarity of two networks' features: linear CKA (Kornblith et al., ICML 2019)."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,11 +12,11 @@ from fedrepro.support.errors import UserError
 def linear_cka(one: Tensor, other: Tensor) -> float:
     """Linear centred kernel alignment of features [n, p] and [n, q] of the same samples: 0 to 1.
 
-    |Y'X|^2 / (|X'X| |Y'Y|) after centring, in Frobenius norms (their eq. 6); NaN where one of them
-    is the same for all samples. It does not change under rotation and scaling.
+    |Y'X|^2 / (|X'X| |Y'Y|) after centring, in Frobenius norms (their eq. 6); NaN if one of them is
+    constant over samples. Invariant to rotation and scaling.
 
     Raises:
-        UserError: if they are not of the same samples.
+        UserError: if they have different numbers of samples.
     """
     if len(one) != len(other):
         raise UserError(f"CKA: features of {len(one)} and {len(other)} samples: expected the same")

@@ -1,7 +1,8 @@
-"""Cohorts as SuPerFed's released code draws them (discrepancy 46), whatever the run's seed.
+"""Cohorts as sampled by SuPerFed's released code (discrepancy 46), for any seed of the run.
 
 numpy.random.seed(seed) before the first round, then in every round numpy.random.choice(clients,
-size, replace=False), with no other draw between. So a round's cohort needs all draws before it.
+size, replace=False), with no other draw in between. A round's cohort therefore needs all earlier
+draws.
 """
 
 from collections.abc import Callable
@@ -14,8 +15,8 @@ def sampler(seed: int, clients: int, size: int, rounds: int) -> Callable[[int], 
     """Round (from 0) -> the ids of its clients, in their order.
 
     Args:
-        size: of a cohort.
-        rounds: of the run.
+        size: clients per cohort.
+        rounds: rounds of the run.
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""Mixtures: what clients' models score along the weight between two of them."""
+"""Mixtures: the scores of clients' interpolated models, by the weight between the two."""
 
 import math
 
@@ -18,8 +18,8 @@ from fedrepro.run.results import find_run
 def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
     names = [column.label for column in figure.columns]
     drawn = Drawn(
-        "Accuracy of the clients on their own test samples by the weight of the local model in "
-        "the mixture: the mean over clients and seeds, the band one standard deviation over "
+        "Accuracy of clients on their own test samples by the weight of the local model in "
+        "the mixture: the mean over clients and seeds, with a band of one standard deviation over "
         "clients to either side.",
         ("Panel", "Setting", "Method", "At 0", "Best", "At weight", "At 1"),
         key=key_of(names),
@@ -61,7 +61,7 @@ def _mixture(
             for weight, accuracy in zip(
                 table.get("weight", ()), table.get("accuracy", ()), strict=True
             ):
-                if math.isfinite(accuracy):  # a client without test samples has none
+                if math.isfinite(accuracy):  # a client without test samples has no accuracy
                     by_weight.setdefault(round(weight, 6), []).append(100 * accuracy)
     if not by_weight:
         return None

@@ -1,4 +1,4 @@
-"""What SuPerFed's experiment file has that no other needs."""
+"""Kinds of figures that only SuPerFed's experiment file uses."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -11,7 +11,7 @@ from fedrepro.config.values import Scale
 
 
 class Mixtures(FigureSpec):
-    """A panel for each setting: accuracy of the clients' mixed models along the weight."""
+    """A panel per setting: accuracy of the clients' interpolated models by weight."""
 
     kind: Literal["mixtures"]
     panels: list[Place] = Field(min_length=1)

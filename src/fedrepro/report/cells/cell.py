@@ -1,8 +1,8 @@
 """A table's cells as typed values, and as the JSON that ``results/tables/`` keeps.
 
 A cell has up to two results: ``paper`` comes from the published setting (runs of this machine, or
-reference results in reports/papers) and may carry a verdict; ``demo`` comes from the setting that
-stands in at scale demo and never does.
+reference results in reports/papers) and may carry a verdict; ``demo`` comes from the smaller demo
+setting and never does.
 """
 
 import json
@@ -24,15 +24,15 @@ from fedrepro.support.errors import UserError
 
 @dataclass(frozen=True)
 class CellRun:
-    """A run that a result is made from.
+    """A run that contributes to a result.
 
     Attributes:
-        why: for a state other than "finished", in words.
+        why: an explanation of any state but "finished".
         value: the summary of its learning curve, in printed units; None without a number.
         reference: whether it is a committed reference result.
-        changed: keys in which its configuration differs from today's.
-        code: why its numbers are not known to be those of today's code, or "".
-        page: its page, relative to the site; None where there is no result.
+        changed: keys whose values differ from the current configuration.
+        code: why the current code might give other numbers, or "".
+        page: its page, relative to the site; None without a result.
     """
 
     method: str
@@ -49,16 +49,16 @@ class CellRun:
 
 @dataclass(frozen=True)
 class Result:
-    """A number over seeds: that of the best of several methods.
+    """A number over seeds, of the best of the cell's methods.
 
     Attributes:
-        chosen: the best method; None where no run of any has a number.
+        chosen: the best method; None if no run of any method has a number.
         tried: the mean of each method that has a number.
-        hole: why there is no number, or None.
-        trouble: what went wrong in runs of the chosen method, or "".
-        n: how many seeds have a number; 0 goes with None for the rest.
-        std, half_width: as those of :class:`fedrepro.report.papers.estimate.Estimate`.
-        precision: in which its runs trained, where any has not the usual one; or "".
+        hole: why the number is missing, or None.
+        trouble: errors in runs of the chosen method, or "".
+        n: how many seeds have a number; if 0, the other numbers are None.
+        std, half_width: as in :class:`fedrepro.report.papers.estimate.Estimate`.
+        precision: the training precision, if any run used a non-default one; or "".
     """
 
     setting: str
@@ -85,7 +85,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Printed:
-    """What is printed in a cell, as in :class:`fedrepro.report.papers.published.PrintedCell`."""
+    """A cell's printed content, as in :class:`fedrepro.report.papers.published.PrintedCell`."""
 
     dataset: str
     setting: str
@@ -113,16 +113,16 @@ class Printed:
 
     @property
     def name(self) -> tuple[str, str, str, str]:
-        """What no two printed cells of a table share."""
+        """Identifies a printed cell within its table."""
         return self.dataset, self.setting, self.method, self.metric
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """Printed and ours; ``row``, ``column`` count from 0, ``difference`` is ours less printed.
+    """The printed number and ours; rows and columns count from 0, ``difference`` is ours - printed.
 
-    ``selection`` says what was chosen on test data to get the number, as in the paper; or "".
-    ``surrogate_for`` is the data set for which the one of ours stands in; or "".
+    ``selection`` says what was selected on test data, as in the paper; or "". ``surrogate_for`` is
+    the data set that ours is a surrogate for; or "".
     """
 
     row: int
@@ -137,7 +137,7 @@ class TableCell:
 
     @property
     def answered(self) -> Printed | None:
-        """The printed cell, where ours is a number for it: in its own data."""
+        """The printed cell if our number was computed on the same data."""
         return None if self.surrogate_for else self.printed
 
 
@@ -185,10 +185,10 @@ def _adapter() -> TypeAdapter[ComputedTable]:
 
 
 def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
-    """A table's JSON; None if it is not there.
+    """A table's JSON, or None if the file does not exist.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if the file is damaged.
     """
     try:
         return _adapter().validate_json((root / target.path).read_bytes())

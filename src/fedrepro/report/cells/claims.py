@@ -1,8 +1,8 @@
-"""What our runs say of a claim, read from the tables' JSON.
+"""Test the papers' claims on our runs, as read from the tables' JSON.
 
-A comparison's differences are taken seed by seed, and their mean is held against the claim by a t
-test on both sides; within one claim the p values are corrected by Holm's method. With one seed, or
-differences that do not vary, nothing is decided.
+A comparison pairs its cells by seed and tests the mean difference with a two-sided t test; Holm's
+method corrects the p values within one claim. With one seed, or without any variance, a comparison
+remains undecided.
 """
 
 import math
@@ -30,11 +30,11 @@ Counted = Mapping[tuple[str, str, tuple[str, ...]], float]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Leads over paired seeds: their mean, its 95 % interval by Student's t, a two-sided p.
+    """Leads over paired seeds: mean, 95 % interval by Student's t, two-sided p.
 
     Attributes:
-        seeds: how many pairs; 0 where both numbers are computed without chance.
-        low, high, p: None where a t test says nothing.
+        seeds: number of pairs; 0 if both numbers are deterministic.
+        low, high, p: None if a t test is not possible.
     """
 
     seeds: int
@@ -45,11 +45,11 @@ class PairedTest:
 
     @classmethod
     def of(cls, leads: Sequence[float], by: float) -> "PairedTest":
-        """Against a true lead of ``by``; of at least one value."""
+        """Test against a true lead of ``by``; needs at least one value."""
         mean = math.fsum(leads) / len(leads)
         if len(leads) == 1 or max(leads) - min(leads) < 1e-9:
             return cls(len(leads), mean, None, None, None)
-        from scipy import stats  # a second, which a page without claims can do without
+        from scipy import stats  # importing scipy takes a second, which pages without claims save
 
         found = stats.ttest_1samp(leads, by)
         low, high = found.confidence_interval(0.95)
@@ -58,7 +58,7 @@ class PairedTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One pair of cells; ``p`` is Holm's, None where there is none."""
+    """One pair of cells; ``p`` is corrected by Holm's method, or None."""
 
     pair: Pair
     word: Word
@@ -68,11 +68,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Finding:
-    """What our runs say of a whole claim.
+    """The verdict of our runs on a whole claim.
 
     Attributes:
-        why: in words.
-        overall: of the mean over all computed comparisons, over the seeds that all of them have.
+        why: the explanation.
+        overall: the test of the mean over all computed comparisons, on the seeds they share.
     """
 
     word: Word
@@ -86,7 +86,7 @@ class Finding:
 
 
 def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
-    """Printed cells that have a number of ours; of several the first, the paper's own reading."""
+    """Our number for each printed cell; of several, the first, which follows the paper's text."""
     found: dict[tuple[str, str, tuple[str, ...]], TableCell] = {}
     for table in tables:
         for cell in table.cells:
@@ -96,7 +96,7 @@ def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
 
 
 def released_index(answers: Mapping[tuple[str, str], Mapping[Name, Both]]) -> CellIndex:
-    """The same of what is read as the released code has it."""
+    """The same in the released code's reading."""
     return {
         (*key, name): both.released.cell
         for key, found in answers.items()
@@ -106,7 +106,7 @@ def released_index(answers: Mapping[tuple[str, str], Mapping[Name, Both]]) -> Ce
 
 
 def counted_index(workbench: Workbench, published: Published) -> Counted:
-    """What is counted or calculated for printed cells, without training."""
+    """Numbers for printed cells that are counted or calculated without training."""
     return {
         (target.system, cell.printed.table, Printed.of(cell.printed).name): cell.value
         for target in workbench.targets().values()
@@ -119,7 +119,7 @@ def counted_index(workbench: Workbench, published: Published) -> Counted:
 def judge_claim(
     claim: Claim, pairs: Sequence[Pair], index: CellIndex, counted: Counted = MappingProxyType({})
 ) -> Finding:
-    """Hold a claim against the runs that there are, and what is counted without any."""
+    """Test a claim on the available runs and on the numbers that need no runs."""
     certain = [_counted_lead(claim, pair, counted) for pair in pairs]
     by_seed = [_leads(claim, pair, index) for pair in pairs]
     tests = [
@@ -142,7 +142,7 @@ def judge_claim(
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's step-down correction, in the order given."""
+    """Apply Holm's step-down correction; the order of the p values is kept."""
     adjusted, least = [0.0] * len(ps), 0.0
     for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
         adjusted[place] = least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
@@ -150,7 +150,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _leads(claim: Claim, pair: Pair, index: CellIndex) -> dict[int, float]:
-    """By seed; empty where either cell has no number of today's configuration."""
+    """Differences by seed; empty if either cell lacks a number from the current configuration."""
     sides = [_by_seed(cell, index) for cell in (pair.left, pair.right)]
     seeds = sorted(sides[0].keys() & sides[1].keys())
     return {seed: claim.sign * (sides[0][seed] - sides[1][seed]) for seed in seeds}

@@ -1,7 +1,7 @@
 """Tables that need no runs: computed from a formula, counted in data or in networks.
 
-Each kind is a module of a paper's package (:mod:`fedrepro.support.papers`), whose ``compute`` makes
-what :class:`Found` holds of the printed cells.
+Each kind is a module of a paper's package (:mod:`fedrepro.support.papers`), whose ``compute``
+returns a :class:`Found` for the printed cells.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from fedrepro.support import papers
 
 @dataclass(frozen=True)
 class ComputedCell:
-    """A printed cell and what we compute for it.
+    """A printed cell and our value for it.
 
     Attributes:
-        value, std: None where there is nothing to compute from; std also where none is printed.
-        hole: why there is no value, or "".
-        entry: of the ledger, which says why it is not as printed; or "".
+        value, std: None if the inputs are missing; std also if none is printed.
+        hole: why the value is missing, or "".
+        entry: the discrepancy that explains why our value differs from the printed one; or "".
     """
 
     printed: PrintedCell
@@ -34,10 +34,10 @@ class ComputedCell:
 
 @dataclass(frozen=True)
 class ComputedWording:
-    """A cell that is printed in words, and what follows from what we count.
+    """A cell that is printed in words, and the words that follow from our counts.
 
     Attributes:
-        text: None where nothing was counted yet.
+        text: None if nothing has been counted yet.
     """
 
     printed: Wording
@@ -45,7 +45,7 @@ class ComputedWording:
 
     @property
     def verdict(self) -> str:
-        """Empty without a text of ours."""
+        """Empty if we have no text."""
         if self.text is None:
             return ""
         return "agrees" if self.text == self.printed.text else "differs"
@@ -53,10 +53,10 @@ class ComputedWording:
 
 @dataclass(frozen=True)
 class Found:
-    """What a table comes to.
+    """The values of a table.
 
     Attributes:
-        texts: by printed table, setting and metric, what is said in cells that have words.
+        texts: by printed table, setting and metric, the words of cells that are printed in words.
     """
 
     cells: Sequence[ComputedCell]
@@ -66,10 +66,10 @@ class Found:
 def compute(
     workbench: Workbench, target: ComputedTarget, published: Published
 ) -> Sequence[ComputedCell]:
-    """A value for every printed cell of the table that needs no training.
+    """Return our value for every printed cell of a table that needs no training.
 
     Raises:
-        UserError: when a partition's histogram, or what was counted, is damaged.
+        UserError: if a partition's histogram or a study's result is damaged.
     """
     return _found(workbench, target, published).cells
 
@@ -77,10 +77,10 @@ def compute(
 def compute_words(
     workbench: Workbench, target: ComputedTarget, published: Published
 ) -> list[ComputedWording]:
-    """What we say in every cell of a table that is printed in words or as expressions.
+    """Return our text for every cell that is printed in words or as an expression.
 
     Raises:
-        UserError: when what was counted is damaged.
+        UserError: if a study's result is damaged.
     """
     words = published.words.get((target.system, target.item), ())
     texts = _found(workbench, target, published).texts if words else {}
@@ -95,7 +95,7 @@ def _found(workbench: Workbench, target: ComputedTarget, published: Published) -
 
 
 def hole(cell: PrintedCell, why: str, entry: str = "") -> ComputedCell:
-    """A cell for which there is nothing to compute from."""
+    """A cell whose inputs are missing."""
     return ComputedCell(cell, None, None, why, None, entry)
 
 

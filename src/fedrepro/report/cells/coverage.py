@@ -1,4 +1,4 @@
-"""Of the published cells: how many have a target, are computed at scale paper, agree."""
+"""How many published cells have a target, are computed at scale paper, and agree."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from fedrepro.report.papers import published as papers
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
 
-# Of trained cells, then of those that are counted or calculated.
+# Trained cells first, then counted or calculated ones.
 TRAINED = {
     "agrees": "agree", "weak": "weak", "differs": "differ", "not comparable": "not_comparable"
 }  # fmt: skip
@@ -23,13 +23,13 @@ ALL, RELEASED = "all", "released"
 
 
 def coverage(workbench: Workbench) -> list[dict[str, Any]]:
-    """A row for each published table, after each system one for it and its released reading.
+    """A row for each published table; after each system's tables, its sum and its released reading.
 
     Keys: system, table (an item such as table_2_3, "all" or "released") and :data:`COUNTS`; the
-    last rows are those of all systems. A cell with a target is one that an experiment file's row
-    and column name; ``computed`` ones have a number from the published setting, today: tables are
-    computed, not read. "released" are the printed cells that some table asks for as the released
-    code has settings, methods or scoring; of several such numbers the one that follows it furthest
+    last rows sum over all systems. A cell has a target if a row and a column of an experiment file
+    name it. It is ``computed`` if the published setting gives it a number today: this computes the
+    tables afresh. "released" counts printed cells for which some table requests the released code's
+    settings, methods or scoring; of several such numbers, the one closest to the released code
     counts.
     """
     published = papers.load(workbench.root)
@@ -47,7 +47,7 @@ def count(
     published: Published,
     found: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[tuple[str, str], Counter[str]]:
-    """Counts by (system, item); a table that was not ``found`` has targets only."""
+    """Counts by (system, item); tables missing from ``found`` have targets only."""
     counts = {key: Counter(printed=len(cells)) for key, cells in published.tables.items()}
     targets = workbench.targets("paper")
     for key, target in targets.items():
@@ -56,10 +56,10 @@ def count(
                 counts[key].update(counts_of(each.value is not None, each.verdict))
         if not isinstance(target, TableTarget):
             continue
-        # A part of a table of which the rest is computed counts with it.
+        # A part of a table whose other cells need no runs counts as that table.
         whole = key[0], papers.split_part(key[1])[0]
         owner = whole if isinstance(targets.get(whole), ComputedTarget) else key
-        # Of columns that answer the same printed cell the first one counts.
+        # If several columns answer the same printed cell, only the first counts.
         answers: dict[tuple[str, ...], dict[str, int]] = {}
         for cell in found[key].cells if key in found else ():
             if cell.answered:
@@ -82,7 +82,7 @@ def count_released(
     published: Published,
     found: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[str, Counter[str]]:
-    """By system the counts of the released reading."""
+    """Counts of the released reading, by system."""
     asked: dict[str, set[tuple[str, ...]]] = {}
     for (system, item), table in found.items():
         target = workbench.table(system, item, "paper")
@@ -102,7 +102,7 @@ def count_released(
 
 
 def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
-    """What one printed cell with a target adds to the counts."""
+    """The counts of one printed cell with a target."""
     counts = {"targets": 1, "computed": int(has_value)}
     if verdict is None:
         return counts
@@ -117,8 +117,8 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """The counts with their sums, as rows.
 
-    Further readings of printed tables, such as table_2_3_released, come after a system's own; their
-    cells are in no sum, which would count them twice.
+    Further readings of printed tables, such as table_2_3_released, follow a system's tables; sums
+    leave them out, as they would count cells twice.
     """
     rows = []
     everything: Counter[str] = Counter()

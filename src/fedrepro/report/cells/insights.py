@@ -1,4 +1,4 @@
-"""Sentences of what_follows.yaml with the runs' numbers in them."""
+"""Fill the sentences of what_follows.yaml with the runs' numbers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ Find = Callable[[str], tuple[TableTarget, ComputedTable]]
 
 
 def sentence(insight: Insight, find: Find) -> str | None:
-    """The sentence; None where a number is missing, or it takes for granted what is not so.
+    """The sentence, or None if a number is missing or one of its assumptions does not hold.
 
-    A cell that the experiment file has not, or no longer, is missing, too: who leaves a row out
-    of a table need not know who speaks of it.
+    A cell that the experiment file does not have counts as missing, so that a row can be removed
+    without editing the sentences about it.
 
     Raises:
-        UserError: when a placeholder names nothing.
+        UserError: if a placeholder names an unknown number.
     """
     where = PAPERS / insight.system / INSIGHTS
     asked = [*PLACEHOLDER.findall(insight.says), *insight.only_if]
@@ -56,7 +56,7 @@ def _cell(address: Address, item: str, find: Find) -> TableCell | None:
     return table.cells[place]
 
 
-Terms = list[tuple[str, str]]  # one number, or one less another: (name, what of it)
+Terms = list[tuple[str, str]]  # one number, or the difference of two: (name, which value of it)
 
 
 def _terms(where: Path, insight: Insight, text: str) -> Terms:
@@ -73,7 +73,7 @@ def _terms(where: Path, insight: Insight, text: str) -> Terms:
 
 
 def _is_there(cell: TableCell, of: str) -> bool:
-    """Whether what is asked of a cell is printed, and ours is of today's configuration."""
+    """Whether the cell is printed and, unless ``of`` is "printed", has a current number of ours."""
     is_printed = cell.printed is not None and cell.printed.mean is not None
     if of == "printed" or not is_printed:
         return is_printed

@@ -1,4 +1,4 @@
-"""Which reading a cell of ours has: the text's, or what the released code has otherwise."""
+"""Which reading a cell follows: the paper's text, or the released code where it differs."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,8 @@ class Answer:
 
     Attributes:
         row, column: as its table labels them.
-        released: what is read as the released code has it: "settings", "methods", "scoring".
-        items: discrepancies that the reading follows where it follows any; else those that it could
-            follow.
+        released: what follows the released code: "settings", "methods", "scoring".
+        items: the discrepancies that the reading follows; if none, those that it could follow.
     """
 
     row: str
@@ -39,14 +38,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Both:
-    """A printed cell in both readings: None where it has no number in one."""
+    """A printed cell in both readings; None where a reading has no number."""
 
     text: Answer | None
     released: Answer | None
 
 
 def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
-    """By printed cell. Of several answers the first is the text's, and the fullest the code's."""
+    """Group by printed cell: the text's first number, and the code's most complete one."""
     text: dict[Name, Answer] = {}
     released: dict[Name, Answer] = {}
     for answer in answers:
@@ -59,7 +58,7 @@ def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
 
 
 def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[str, ...]:
-    """What a cell at scale paper reads as the released code has it; nothing where it is text."""
+    """What in a cell at scale paper follows the released code; empty if it follows the text."""
     metric = target.table.metric_of(cell.row, cell.column)
     composition, _ = workbench.compose(workbench.setting(cell.setting), cell.methods[0])
     parts = {
@@ -73,12 +72,12 @@ def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[
 def answers_of(
     workbench: Workbench, target: TableTarget, table: ComputedTable, ledger: Container[str]
 ) -> Iterable[Answer]:
-    """The printed cells that a table has a number of ours for.
+    """The printed cells for which a table has one of our numbers.
 
     Args:
         target: the table at scale paper.
-        ledger: the numbers of the system's discrepancies; a method that it shares with another
-            system may depart from that one's code, too.
+        ledger: the numbers of the system's discrepancies; a method shared with another system may
+            also deviate from that system's code.
     """
     for wanted, cell in zip(target.cells, table.cells, strict=True):
         if cell.answered is None or not cell.paper.n:
@@ -108,7 +107,7 @@ def answers_of(
 def answers_by_table(
     workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable], published: Published
 ) -> dict[tuple[str, str], dict[Name, Both]]:
-    """By system and printed table (such as "2.3"), over all tables that answer its cells."""
+    """All readings by system and printed table (such as "2.3"), whichever tables have its cells."""
     found: dict[tuple[str, str], list[Answer]] = {}
     ledgers: dict[str, set[str]] = {}
     for entry in published.ledger:

@@ -1,7 +1,7 @@
-"""What a search comes to: candidates scored on validation samples, by which one is selected.
+"""Score a search's candidates on validation samples and select one.
 
-The selection is given validation scores and nothing else. Which candidate has the best test score
-is shown beside it for what it is: a choice that nobody may make, as its score is no estimate.
+The selection sees validation scores only. The candidate with the best test score is shown for
+comparison: selecting it would be invalid, as its score is biased upwards.
 """
 
 import math
@@ -19,7 +19,7 @@ from fedrepro.run.results import RunRecord
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate and its scores over seeds, from the same runs."""
+    """A candidate and its validation and test scores over seeds, from the same runs."""
 
     candidate: Candidate
     validation: Result
@@ -35,10 +35,10 @@ class Found:
     """A method's candidates.
 
     Attributes:
-        published, selected, test_selected: places in ``tried``; the latter two are None as long as
-            no candidate has a score with every seed.
-        waiting: how many candidates are still to be run with some seed, none of which diverged: so
-            long another one may yet be selected.
+        published, selected, test_selected: indices into ``tried``; the latter two are None until
+            some candidate has a score with every seed.
+        waiting: how many candidates lack a seed and have not diverged; until it is 0, another one
+            may still be selected.
     """
 
     trial: Trial
@@ -50,10 +50,10 @@ class Found:
 
 
 def compute(workbench: Workbench, target: SearchTarget) -> list[Found]:
-    """What is selected for each method, from runs. Missing ones are holes.
+    """Select a candidate for each method, from its runs. Missing runs leave holes.
 
     Raises:
-        UserError: when a run's files are damaged.
+        UserError: if a run's files are damaged.
     """
     measure = target.search.metric.reading
     return [_found(workbench, target, trial, measure) for trial in target.trials]
@@ -85,7 +85,7 @@ def _found(workbench: Workbench, target: SearchTarget, trial: Trial, measure: Re
 
 
 def on_validation(measure: Reading) -> Reading:
-    """The same measure of what clients keep for validation; it sees no test score of a run."""
+    """The same metric on clients' validation samples; never reads a test score."""
 
     def series(record: Record) -> Series:
         assert isinstance(record, RunRecord)
@@ -95,12 +95,12 @@ def on_validation(measure: Reading) -> Reading:
 
 
 def _score(result: Result, seeds: int) -> float | None:
-    """The mean over all seeds: over fewer it can't be compared."""
+    """The mean over all seeds; None if one is missing, as means over fewer are not comparable."""
     return result.mean if result.n == seeds else None
 
 
 def select(scores: Sequence[float | None], rising: bool, preferred: Sequence[int]) -> int | None:
-    """The place of the best score; of equal ones a preferred place, then the first, counts."""
+    """The index of the best score; ties go to a preferred index, then to the first."""
     known = [score for score in scores if score is not None]
     best = (max if rising else min)(known, default=math.nan)
     order: list[int] = [*preferred, *range(len(scores))]

@@ -32,10 +32,10 @@ NOT_RUN = "not run"
 
 
 def compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
-    """All cells of a table at a scale. Runs that are missing are holes, not errors.
+    """Compute all cells of a table at a scale. Runs that are missing are holes, not errors.
 
     Raises:
-        UserError: when a run's files are damaged, or a printed cell is named ambiguously.
+        UserError: if a run's files are damaged or a printed cell is named ambiguously.
     """
     table = target.table
     paper = workbench.table(target.system, target.item, "paper")
@@ -89,7 +89,7 @@ def printed_cell(target: TableTarget, cell: Cell, published: Published) -> Print
 
 
 def value_of(record: RunRecord, measure: Reading, summary: Summary) -> float | None:
-    """What a run's curve comes to, in printed units; None without a number."""
+    """A run's number in a table, in printed units, or None."""
     if record.state != "finished":
         return None
     return last(until(measure.series(record), summary.up_to), summary.rounds)
@@ -101,7 +101,7 @@ Group = tuple[tuple[str, ...], bool]
 def _results(
     workbench: Workbench, target: TableTarget, cell: Cell, paper_cell: Cell
 ) -> tuple[Result, Result | None]:
-    """Those of the published setting and of what stands in for it at scale demo."""
+    """The results of the published setting and of its demo setting."""
     if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
         return _result(workbench, target, paper_cell), _result(workbench, target, cell)
     seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
@@ -111,7 +111,7 @@ def _results(
 def _residuals(
     workbench: Workbench, target: TableTarget, results: Sequence[Result], published: Published
 ) -> dict[Group, Residual]:
-    """By printed row and reading: what our methods leave over the authors' own seeds and splits."""
+    """Our methods' residuals on the authors' seeds and splits, by printed row and reading."""
     values: dict[Group, list[list[float]]] = {}
     for cell, result in zip(target.cells, results, strict=True):
         printed = printed_cell(target, cell, published)
@@ -126,7 +126,7 @@ def _residuals(
 
 
 def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
-    """Whether a result has a number for each of the authors' seeds, on their splits."""
+    """Whether a result has a number for each of the authors' seeds, on the authors' splits."""
     own = published.systems[printed.system].spread.own_splits
     if own is None or printed.dataset not in own.datasets:
         return False
@@ -136,7 +136,7 @@ def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -
 
 
 def _is_released(result: Result) -> bool:
-    """Whether the methods are read as the authors' code has them."""
+    """Whether the methods follow the released code."""
     return any("@" in method for method in result.methods)
 
 
@@ -156,7 +156,7 @@ def _cell(
         residual = residuals.get((printed.row, _is_released(paper)))
     other_kind = target.table.metric_of(cell.row, cell.column).reading.incomparable
     other_data = workbench.surrogate_for(paper.setting) or ""
-    incomparable = f"Trained on data that stand in for {other_data}." if other_data else ""
+    incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
     verdict = _verdict(published, printed, paper, residual, other_kind or incomparable)
     difference = None
     if printed and printed.mean is not None and paper.mean is not None and verdict:
@@ -167,11 +167,11 @@ def _cell(
 
 
 def _selection(target: TableTarget, cell: Cell) -> str:
-    """What was chosen on test data, in words."""
+    """What was selected on test data, in words."""
     metric = target.table.metric_of(cell.row, cell.column)
     found = [metric.selection] if metric.selection else []
     if len(cell.methods) > 1:
-        found.append(f"the best of {len(cell.methods)} is chosen by this very number")
+        found.append(f"the best of {len(cell.methods)} methods is selected by this number itself")
     return "; ".join(found)
 
 
@@ -182,7 +182,7 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
         runs = {method: cell.runs(method) for method in methods}
         found = result_of(workbench, cell.setting, runs, metric.reading, summary)
         absent = found.hole == NOT_RUN and not cell.required
-        return replace(found, hole="its data are not there") if absent else found
+        return replace(found, hole="data missing") if absent else found
 
     if metric.of_both:
         return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))
@@ -190,7 +190,7 @@ def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
 
 
 def _speed_up(own: Result, rival: Result) -> Result:
-    """How many times as many rounds the rival took, seed by seed; both the best of their kind."""
+    """The ratio of the rival's rounds to ours, seed by seed, each for its best method."""
     theirs = {run.seed: run for run in rival.runs_of_the_chosen or rival.runs}
 
     def divided(run: CellRun) -> CellRun:
@@ -227,7 +227,7 @@ def result_of(
     measure: Reading,
     summary: Summary,
 ) -> Result:
-    """The runs of all of a cell's methods, by seed, and the number of the best of them."""
+    """The runs of all of a cell's methods by seed, and the number of the best method."""
     methods = tuple(runs_of)
     by_method: dict[str, list[CellRun]] = {}
     estimates: dict[str, Estimate] = {}
@@ -241,7 +241,7 @@ def result_of(
         if valued:
             estimates[method] = _estimate(measure, valued)
             low = {record.manifest["run"].get("precision", "") for record, _ in valued}
-            precisions[method] = max(low)  # marked if a single run has it
+            precisions[method] = max(low)  # marked if any run has it
     best = max if measure.rising else min
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
@@ -264,7 +264,7 @@ def result_of(
 
 
 def _estimate(measure: Reading, found: Sequence[tuple[RunRecord, float]]) -> Estimate:
-    """Of the runs of a method that have a value, of which there is at least one."""
+    """The number over those of a method's runs that have a value; at least one must."""
     if measure.together is None:
         return Estimate.of([value for _, value in found])
     return Estimate(len(found), measure.together([record for record, _ in found]), None, None)
@@ -290,7 +290,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
 
 
 def _changed(workbench: Workbench, record: RunRecord) -> tuple[str, ...]:
-    """Keys in which a run's configuration differs from today's."""
+    """Keys whose values in a run differ from the current configuration."""
     today = _spec_of(workbench, record).description()
     then = record.manifest["run"]
     keys = {*today, *then}
@@ -298,7 +298,7 @@ def _changed(workbench: Workbench, record: RunRecord) -> tuple[str, ...]:
 
 
 def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
-    """Today's configuration of a run."""
+    """The current configuration of a run."""
     run = record.run
     return workbench.run_spec(run.setting, run.method, run.seed)
 
@@ -308,7 +308,7 @@ def _plain(value: object) -> object:
 
 
 def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
-    """What is wrong, in words, with runs that were at least begun."""
+    """The errors, in words, of runs that have started."""
     groups = list(groups)
     bad = [run for runs in groups for run in runs if run.why and run.state != "not run"]
     if not bad:
@@ -329,13 +329,13 @@ def _verdict(
     residual: Residual | None,
     incomparable: str,
 ) -> Verdict | None:
-    """None where there is nothing to compare; ``incomparable`` says why ours is another number."""
+    """The verdict; None with nothing to compare. ``incomparable`` says why ours can't be."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
     if printed is None or not (result.n or diverged):
         return None
     changed = sorted({key for run in chosen if run.value is not None for key in run.changed})
-    # One that diverged has been run, and was not the best.
+    # A diverged run counts as run; it was not the best.
     tried = {run.method for run in result.runs if run.state == "diverged"} | {*result.tried}
     if diverged:
         return Verdict("not comparable", f"Seed {diverged[0].seed} {diverged[0].why}.")

@@ -12,13 +12,13 @@ from fedrepro.report.drawing.style import (
     STRONG,
 )
 
-WIDEST = 358  # pixels of a chart in all: then its words are never under 11 pixels
+WIDEST = 358  # pixels of the whole chart: keeps its text at 11 pixels or more
 BAR = 24  # pixels from bar to bar
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A value over seeds, with the seeds' smallest and largest one."""
+    """A mean over seeds, with the lowest and the highest seed."""
 
     name: str
     value: float
@@ -27,7 +27,7 @@ class Bar:
 
 
 def bars(drawn: Sequence[Bar], *, description: str, decimals: int = 2) -> str:
-    """Horizontal bars from zero, each with its name before it and its value behind it."""
+    """Horizontal bars from zero, each with its name on the left and its value on the right."""
     names = [bar.name for bar in drawn]
     places = [number + 0.5 for number in range(len(drawn))]
     texts = [f"{bar.value:.{decimals}f}" for bar in drawn]
@@ -66,9 +66,9 @@ def matrix(
     rising: bool,
     description: str,
 ) -> str:
-    """A heat map of ``values`` [y][x] with a number in every cell; the best one is framed.
+    """A heat map of ``values`` [y][x] with a number in every cell; the best cell is framed.
 
-    ``titles`` are those of the horizontal and the vertical axis; ``rising`` says whether more is
+    ``titles`` name the horizontal and the vertical axis; ``rising`` says whether more is
     better.
     """
     known = [value for row in values for value in row if value is not None]

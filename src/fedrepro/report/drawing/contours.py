@@ -9,9 +9,9 @@ Segment = tuple[Point, Point]
 def contour(
     x: Sequence[float], y: Sequence[float], values: Sequence[Sequence[float]], level: float
 ) -> list[Segment]:
-    """Where ``values`` [y][x], linear between neighbours, are ``level``; as short lines.
+    """Short lines along which ``values`` [y][x], interpolated linearly, equal ``level``.
 
-    A square with a corner that is not a finite number has none.
+    Squares with a corner that is not finite are skipped.
     """
     found: list[Segment] = []
     for row in range(len(y) - 1):
@@ -33,7 +33,7 @@ def _in_square(corners: Sequence[tuple[Point, float]], level: float) -> list[Seg
             crossings[side] = tuple(a + part * (b - a) for a, b in zip(start, end, strict=True))
     if len(crossings) < 4:
         return [tuple(crossings.values())] if crossings else []  # type: ignore[list-item]
-    # A saddle: the middle says which two corners are joined.
+    # A saddle: the value in the middle decides which corners to join.
     middle = sum(value for _, value in corners) / 4
     joined = (middle < level) == (corners[0][1] < level)
     pairs = ((0, 1), (2, 3)) if joined else ((3, 0), (1, 2))

@@ -1,4 +1,4 @@
-"""Learning curves: lines over seeds, their mean and range, and the chart of one panel."""
+"""Learning curves: mean and range over seeds, and the chart of one panel."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, ST
 
 Points = Sequence[tuple[float, float]]
 KEY_ROW = 20  # pixels from name to name
-MARKS = 7  # per line, so that a line can be told without its colour
+MARKS = 7  # per line, so that lines can be told apart without colour
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Line:
         points: (round, value).
         low, high: the seeds' smallest and largest value at each point, or empty.
         level: a printed value to compare with, drawn as a thin horizontal line.
-        raw: what ``points`` are the smoothed line of, drawn thin beneath it.
-        begins: where something begins, such as a moving average: vertical lines.
+        raw: the values before smoothing, drawn as a thin line beneath.
+        begins: rounds at which something begins, such as a moving average; vertical lines.
     """
 
     name: str
@@ -48,11 +48,10 @@ def draw(
 ) -> str:
     """Learning curves of one panel, as SVG.
 
-    ``description`` is what a reader who can't see the figure is told; ``names`` are all lines'
-    names in the order that decides their styles (default: these lines'); ``limits`` are those of
-    the vertical axis, when several panels share it; ``across`` is what the horizontal one counts,
-    ``beside`` what stands along the vertical one;
-    ``starts`` says that lines begin at IMA's t_s, which is written beside it.
+    ``description`` is the figure's text for screen readers; ``names`` has the names of all lines in
+    the order of their styles (default: these lines); ``limits`` are the vertical axis's, if several
+    panels share it; ``across`` names the horizontal axis, ``beside`` labels the vertical one;
+    ``starts`` says that lines begin at IMA's t_s, and labels it.
     """
     if limits:
         lines = [cut(line, limits[0]) for line in lines]
@@ -74,10 +73,10 @@ def draw(
 
 
 def with_key(svg: str, names: Sequence[str]) -> str:
-    """A chart with its lines' names below it, where no page has them.
+    """A chart with its lines' names below it, for use without a page.
 
     Args:
-        svg: what :func:`draw` gave of lines of these names.
+        svg: what :func:`draw` returned for lines with these names.
     """
     size = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
     width, height = map(int, size)
@@ -97,7 +96,7 @@ def with_key(svg: str, names: Sequence[str]) -> str:
 
 
 def _named(frame: Frame, at: float) -> str:
-    """t_s, at the top of its line."""
+    """The label t_s at the top of its line."""
     right = frame.across.place(at) < 0.85
     place = f'x="{frame.x(at) + (4 if right else -4):.1f}" y="19"'
     anchor = "start" if right else "end"
@@ -108,7 +107,7 @@ def _named(frame: Frame, at: float) -> str:
 
 
 def _heights(lines: Sequence[Line]) -> list[float]:
-    """All values that the vertical axis must reach."""
+    """All values that the vertical axis must include."""
     values = [value for line in lines for _, value in (*line.points, *line.raw)]
     values += [value for line in lines for value in (*line.low, *line.high)]
     return values + [line.level for line in lines if line.level is not None]
@@ -160,7 +159,7 @@ def _curve(frame: Frame, line: Line, number: int) -> str:
 
 
 def _marks(frame: Frame, line: Line, number: int) -> str:
-    """A few points of a line, the last one among them; of a short line, all."""
+    """A few points of a line, including the last; all of a short line."""
     last = len(line.points) - 1
     marks = len(line.points) if len(line.points) <= 2 * MARKS else MARKS
     chosen = sorted({round(last * index / max(marks - 1, 1)) for index in range(marks)})
@@ -171,8 +170,8 @@ def _marks(frame: Frame, line: Line, number: int) -> str:
 def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
     """Limits of a vertical axis that all panels share, rounded outwards to a multiple of five.
 
-    The first fifth of the rounds, in which all methods rise from chance, does not count: it would
-    squeeze what comes after it.
+    The first fifth of the rounds, in which all methods rise from chance level, does not count: it
+    would compress the rest.
     """
     values = []
     for line in (line for lines in panels for line in lines):
@@ -187,12 +186,12 @@ def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
 
 
 def late(line: Line, number: float) -> bool:
-    """Whether a round lies behind the first fifth of a line's rounds."""
+    """Whether a round is after the first fifth of a line's rounds."""
     return number > line.points[-1][0] / 5
 
 
 def cut(line: Line, low: float) -> Line:
-    """The line without its points under ``low``, which only its first rounds have."""
+    """The line without points below ``low``, all of which are in its first rounds."""
     kept = [index for index, (_, value) in enumerate(line.points) if value >= low]
     return replace(
         line,
@@ -203,7 +202,7 @@ def cut(line: Line, low: float) -> Line:
 
 
 def average(name: str, runs: Sequence[Points], level: float | None = None) -> Line | None:
-    """The mean of several seeds' curves over the rounds that all have; None without a point."""
+    """The mean of several seeds' curves over their common rounds; None without any."""
     by_round: dict[float, list[float]] = {}
     for points in runs:
         for number, value in points:
@@ -221,7 +220,7 @@ def average(name: str, runs: Sequence[Points], level: float | None = None) -> Li
 
 
 def smoothed(line: Line, rounds: int) -> Line:
-    """The mean over at most so many of the last points, over the raw line; without its range."""
+    """A moving average over at most that many points, above the raw line; without a range."""
     if rounds < 2:
         return line
     values = [value for _, value in line.points]

@@ -1,4 +1,4 @@
-"""A forest plot as strips that stand in the rows of a table: a mark, and its interval about it."""
+"""A forest plot as strips for the rows of a table: a mark and its interval."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ WIDTH, HEIGHT, MARGIN = 200, 18, 6
 
 
 def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
-    """One SVG for each (mean, half width), all on one scale that has zero in its middle.
+    """One SVG for each (mean, half width), all on one scale with zero in the middle.
 
-    The numbers stand beside them, so they are hidden from who listens.
+    Screen readers skip them, as the table has the numbers.
     """
     reach = max(abs(mean) + half for mean, half in estimates) or 1.0
     scale = Axis(-reach, reach, (), ())

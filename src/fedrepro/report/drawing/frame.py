@@ -1,4 +1,4 @@
-"""The frame of a chart, written by hand: two axes with their numbers and titles.
+"""The frame of a chart: two axes with their numbers and titles.
 
 The charting library takes a tenth of a second for a chart, and a site has thousands of learning
 curves; these take a hundredth of that.
@@ -12,14 +12,14 @@ from html import escape
 from fedrepro.report.drawing.style import GRID, INK, LOW
 
 TEXT = 13  # pixels, as in the library's charts
-LARGEST = 1.5  # times its size is what a chart may be blown up to
-CHARACTER = 0.61 * TEXT  # how wide one is at most, as the page's face is not known
+LARGEST = 1.5  # the largest magnification of a chart
+CHARACTER = 0.61 * TEXT  # the greatest width of a digit, as the page's font is not known
 MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A linear axis from ``low`` to ``high``, with what stands at its ticks."""
+    """A linear axis from ``low`` to ``high``, with labelled ticks."""
 
     low: float
     high: float
@@ -27,16 +27,16 @@ class Axis:
     labels: Sequence[str]
 
     def place(self, value: float) -> float:
-        """0 at the low end, 1 at the high one; what lies outside stands at the nearer end."""
+        """0 at the low end, 1 at the high one; values outside are clipped."""
         return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
 
 
 def axis(low: float, high: float, *, count: int = 5, unit: str = "", nice: bool = False) -> Axis:
-    """An axis with about ``count`` round numbers.
+    """An axis with about ``count`` round tick numbers.
 
     Args:
-        unit: behind every number; "%", or "".
-        nice: whether its ends may move outwards to the next round number.
+        unit: after every number; "%", or "".
+        nice: whether to extend its ends to the next round number.
     """
     if not high > low:
         room = abs(low) / 20 or 1.0
@@ -51,7 +51,7 @@ def axis(low: float, high: float, *, count: int = 5, unit: str = "", nice: bool 
 
 
 def counting(low: float, high: float) -> Axis:
-    """An axis of rounds: whole numbers only."""
+    """An axis of rounds, with whole numbers only."""
     found = axis(low, high)
     step = found.ticks[1] - found.ticks[0] if len(found.ticks) > 1 else 1.0
     if step >= 1:
@@ -61,7 +61,7 @@ def counting(low: float, high: float) -> Axis:
 
 
 def _step(span: float, count: int) -> float:
-    """1, 2 or 5 times a power of ten, so that about ``count`` steps make the span."""
+    """1, 2 or 5 times a power of ten, for about ``count`` steps in the span."""
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw))
     for bound, factor in ((50, 10), (10, 5), (2, 2)):
@@ -71,7 +71,7 @@ def _step(span: float, count: int) -> float:
 
 
 def _written(value: float, step: float, all_ticks: Sequence[float]) -> str:
-    """A tick's number, with as many decimals as its neighbours need to differ."""
+    """A tick's number, with enough decimals to differ from its neighbours."""
     if step >= 1e5 or max(map(abs, all_ticks)) < 1e-3:
         return f"{round(value / step) * step:.3g}".replace("e+0", "e").replace("-", MINUS)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
@@ -81,13 +81,13 @@ def _written(value: float, step: float, all_ticks: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where things stand: a plot of ``width`` by ``height`` pixels, with room around it.
+    """The layout: a plot of ``width`` by ``height`` pixels with margins.
 
     Attributes:
         title: below the horizontal axis.
-        least: room for the numbers of the vertical axis, so that panels are in line.
-        beside: what stands along the vertical axis, from the bottom to the top.
-        behind: further room to the right, such as for a colour bar.
+        least: least margin for the vertical axis's numbers, which aligns panels.
+        beside: the label along the vertical axis, read upwards.
+        behind: extra margin on the right, such as for a colour bar.
     """
 
     across: Axis
@@ -106,7 +106,7 @@ class Frame:
 
     @property
     def right(self) -> float:
-        """Room behind the plot: half of the last number may stand there."""
+        """The right margin; half of the last number may extend into it."""
         last = self.across.labels[-1] if self.across.labels else ""
         return max(8.0, CHARACTER * len(last) / 2, self.behind)
 
@@ -117,11 +117,11 @@ class Frame:
         return 8 + self.height * (1 - self.up.place(value))
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
-        """A line through points, as the attribute ``d`` of a path."""
+        """A line through points, as a path's attribute ``d``."""
         return "M" + "L".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
 
     def box(self, x: float, y: float, x2: float, y2: float) -> str:
-        """A rectangle between two corners, as a part of the attribute ``d`` of a path."""
+        """A rectangle between two corners, as a part of a path's attribute ``d``."""
         left, top, right, bottom = self.x(x), self.y(y2), self.x(x2), self.y(y)
         return f"M{left:.2f},{top:.2f}H{right:.2f}V{bottom:.2f}H{left:.2f}z"
 
@@ -132,11 +132,11 @@ class Frame:
         return f'<rect {place} fill="{LOW}"/>'
 
     def svg(self, drawn: Iterable[str], description: str, *, grid: bool = True) -> str:
-        """The chart: its frame beneath what is ``drawn``, which is SVG already.
+        """The chart: the frame, and on it ``drawn``, which is SVG.
 
         Args:
-            description: what a reader who can't see it is told.
-            grid: whether lines stand behind the plot at the ticks.
+            description: the text for screen readers.
+            grid: whether to draw grid lines at the ticks.
         """
         right, bottom = self.left + self.width, 8.0 + self.height
         ink, line = INK, GRID

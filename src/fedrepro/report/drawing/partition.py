@@ -1,4 +1,4 @@
-"""Who holds what: a partition as a heat map."""
+"""A partition as a heat map: samples per client and class."""
 
 import json
 import math
@@ -11,12 +11,12 @@ from fedrepro.report.drawing.frame import Axis, Frame, axis
 from fedrepro.report.drawing.style import HIGH
 from fedrepro.support.errors import UserError
 
-FEW = 20  # clients, of which each is named
+FEW = 20  # with at most so many clients, each is named
 
 
 @dataclass(frozen=True)
 class PartitionMap:
-    """How samples are shared out in a setting."""
+    """How a setting distributes samples over clients."""
 
     svg: str
     partition: str
@@ -26,10 +26,10 @@ class PartitionMap:
 
 
 def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
-    """A partition's histogram as a picture and a sentence.
+    """Draw a partition's histogram and describe it in a sentence.
 
     Raises:
-        UserError: when the file is damaged.
+        UserError: if the file is damaged.
     """
     try:
         histogram = json.loads((root / path).read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
 
 
 def _names(root: Path, path: Path, clients: int) -> Sequence[str]:
-    """The names of natural clients, such as hospitals, where the data set has some."""
+    """The names of natural clients, such as hospitals, if the data set has any."""
     dataset = path.parent.parent.name
     try:
         meta = json.loads((root / "results/data" / dataset / "meta.json").read_text("utf-8"))
@@ -78,9 +78,8 @@ def draw(
 ) -> str:
     """Clients from left to right, classes from top to bottom; darker is more samples.
 
-    ``counts`` are numbers of training samples, [clients][classes]; ``width`` is how wide it will
-    be shown, in pixels, so that its words are as large as others; ``names`` are the clients', if
-    they have some.
+    ``counts`` are training samples, [clients][classes]; ``width`` is the displayed width in pixels,
+    which keeps text at its usual size; ``names`` are the clients' names, if they have any.
     """
     clients, classes = len(counts), len(counts[0])
     most = max(max(row) for row in counts)
@@ -96,7 +95,7 @@ def draw(
         max(130, min(300, 15 * classes)),
         least=30,
     )
-    shades: dict[int, list[str]] = {}  # in hundredths -> one path for all cells that have it
+    shades: dict[int, list[str]] = {}  # shade in hundredths -> one path for all cells that have it
     for client, row in enumerate(counts):
         for label, count in enumerate(row):
             if count:

@@ -1,4 +1,4 @@
-"""A surface over a plane of models: heat, labelled contours, marked models, a colour bar."""
+"""A surface over a plane of models: heat map, labelled contours, marked models, colour bar."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Mark:
     """A model on the plane, or its projection.
 
     Attributes:
-        corner: whether the plane goes through it; of others the name stands above or below.
+        corner: whether it defines the plane; the names of others are above or below them.
     """
 
     name: str
@@ -44,19 +44,19 @@ class Mark:
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a figure's panels share: least and greatest, and whether on a log scale."""
+    """The range of values that a figure's panels share, and whether the scale is logarithmic."""
 
     least: float
     most: float
     logarithmic: bool
 
     def place(self, value: float) -> float:
-        """0 at the least, 1 at the greatest."""
+        """0 at the lowest value, 1 at the highest."""
         low, high, at = (self._height(each) for each in (self.least, self.most, value))
         return min(max((at - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
     def levels(self) -> list[float]:
-        """Round numbers between the ends, at which contours are drawn."""
+        """Round numbers in the range, at which contours are drawn."""
         low, high = self._height(self.least), self._height(self.most)
         found = []
         for number in range(1, LEVELS + 1):
@@ -70,7 +70,7 @@ class Range:
 
 
 def range_of(surfaces: Sequence[Values], logarithmic: bool) -> Range:
-    """What all of several panels lie in."""
+    """The range that covers several panels."""
     known = [value for values in surfaces for row in values for value in row if _known(value)]
     return Range(min(known), max(known), logarithmic)
 
@@ -86,7 +86,7 @@ def draw(
     description: str,
     titles: tuple[str, str] = ("distance along the first direction", "along the second"),
 ) -> str:
-    """``values`` [y][x] as SVG: darker is more. ``title`` is that of the colour bar."""
+    """``values`` [y][x] as SVG: darker is more. ``title`` labels the colour bar."""
     step = [(ends[-1] - ends[0]) / (len(ends) - 1) for ends in (x, y)]
     across, up = (
         axis(ends[0] - size / 2, ends[-1] + size / 2, count=4)
@@ -126,9 +126,9 @@ def _sign(frame: Frame, mark: Mark, number: int) -> str:
 
 
 def _named(frame: Frame, mark: Mark, taken: list[Box]) -> str:
-    """A mark's name where nothing else stands, if there is such a place, which then is taken.
+    """A mark's name at a free place, which is then taken; nothing if there is none.
 
-    Corners have theirs below: their signs lie near the edges.
+    Names of corners are below their marks, which are near the edges.
     """
     side = 10 + 0.5 * _wide(mark.name, NAME)
     beside = [(0, 20), (0, -9), (side, 4.5), (-side, 4.5), (0, 34), (0, -23)]
@@ -142,7 +142,7 @@ def _named(frame: Frame, mark: Mark, taken: list[Box]) -> str:
 def _around(
     frame: Frame, x: float, y: float, text: str, shift: tuple[float, float], size: int = NAME
 ) -> Box:
-    """What words take up whose middle is shifted from a point."""
+    """The box that words take up, with their middle shifted from a point."""
     middle, base = frame.x(x) + shift[0], frame.y(y) + shift[1]
     half = 0.5 * max(_wide(text, size), 9)
     return middle - half, base - 0.8 * size, middle + half, base + 0.25 * size
@@ -165,7 +165,7 @@ def _is_free(frame: Frame, box: Box, taken: Sequence[Box]) -> bool:
 def _text(
     frame: Frame, x: float, y: float, text: str, size: int, shift: tuple[float, float]
 ) -> str:
-    """Words on a surface, with an outline of their own."""
+    """Words on a surface, with an outline."""
     place = f'x="{frame.x(x) + shift[0]:.1f}" y="{frame.y(y) + shift[1]:.1f}" text-anchor="middle"'
     outline = f'stroke="{HALO}" stroke-width="3" stroke-linejoin="round"'
     return (
@@ -182,7 +182,7 @@ def _contours(
     shared: Range,
     taken: list[Box],
 ) -> list[str]:
-    """Lines, and one label for each level that is crossed, where nothing else stands."""
+    """Contour lines, with one label per level at a free place."""
     lines, labels = [], []
     for number, level in enumerate(shared.levels()):
         segments = contour(x, y, values, level)
@@ -192,7 +192,7 @@ def _contours(
                 f'<path class="contour" d="{path}" fill="none" opacity="0.7" '
                 f'stroke="{ON_SURFACE}" stroke-width="0.8"/>'
             )
-            # Labels go round, so that those of neighbouring levels do not meet.
+            # Labels rotate around the plot, so that those of neighbouring levels do not collide.
             angle = 2 * math.pi * number * 0.381966 + 0.9
             for at in _furthest(segments, angle, (x, y)):
                 box = _around(frame, *at, f"{level:g}", BELOW, TEXT)
@@ -206,7 +206,7 @@ def _contours(
 def _furthest(
     segments: Sequence[Segment], angle: float, sides: tuple[Sequence[float], Sequence[float]]
 ) -> list[tuple[float, float]]:
-    """The middles of the segments, those furthest in a direction first, but for the very edge's."""
+    """Midpoints of the segments, sorted by distance in a direction, without those at the edge."""
     middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in segments]
     inside = [
         each
@@ -220,7 +220,7 @@ def _furthest(
 
 
 def _bar(frame: Frame, shared: Range, title: str) -> str:
-    """From the least to the greatest value, in the surface's colours, behind the plot."""
+    """The colour bar, to the right of the plot, from the lowest to the highest value."""
     steps, wide = 32, 12
     left, top = frame.left + frame.width + 10, 24.0
     tall = frame.height - 16.0

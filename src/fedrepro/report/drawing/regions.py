@@ -1,11 +1,11 @@
-"""Regions of classes in the plane, with points in them."""
+"""Decision regions of classes in the plane, with sample points."""
 
 from collections.abc import Sequence
 
 from fedrepro.report.drawing.frame import Frame, axis
 from fedrepro.report.drawing.style import MARK_PATHS, SERIES_COLOURS, STRONG
 
-Block = tuple[int, int, int, int, int]  # row, row behind the last, the same of columns, class
+Block = tuple[int, int, int, int, int]  # first row, row after the last, the same for columns, class
 
 
 def draw(
@@ -15,7 +15,7 @@ def draw(
     *,
     description: str,
 ) -> str:
-    """The class of every cell of a square from -reach to reach, and points (x, y, class).
+    """Draw the class of each cell of a square from -reach to reach, and points (x, y, class).
 
     Args:
         grid: classes, rows from the bottom to the top.
@@ -46,9 +46,9 @@ def _colour(each: int) -> str:
 
 
 def blocks(grid: Sequence[Sequence[int]]) -> list[Block]:
-    """Rectangles of one class that cover the grid: a drawing of few parts.
+    """Few rectangles of one class each that cover the grid.
 
-    Cells side by side are one stretch; stretches above each other that have the same ends, too.
+    Neighbouring cells of a row are joined, then runs with the same ends in neighbouring rows.
     """
     found: list[Block] = []
     growing: dict[tuple[int, int, int], int] = {}  # columns and class -> first row
@@ -62,7 +62,7 @@ def blocks(grid: Sequence[Sequence[int]]) -> list[Block]:
 
 
 def stretches(row: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(first column, column behind the last, class) of cells side by side."""
+    """(first column, column after the last, class) of neighbouring cells."""
     starts = [column for column in range(len(row)) if not column or row[column] != row[column - 1]]
     ends = [*starts[1:], len(row)]
     return [(start, end, row[start]) for start, end in zip(starts, ends, strict=False)]

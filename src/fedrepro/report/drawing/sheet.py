@@ -1,7 +1,7 @@
-"""A sheet of images: many small ones in rows, as one picture that stands in a page.
+"""A sheet of images: many small ones in rows, as one picture embedded in a page.
 
-A picture has few colours and transparent gaps, so that it weighs little and takes the page's own
-background, light or dark. What it shows is told apart no worse: 15 shades of grey, or 63 colours.
+A picture has few colours (15 shades of grey, or 63 colours, which is enough to recognise the
+images) and transparent gaps, so that it is small and fits a light or dark page.
 """
 
 import base64
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 GAP = 2  # pixels between images
-SHADES, COLOURS = 15, 63  # beside what is transparent
+SHADES, COLOURS = 15, 63  # besides the transparent one
 
 
 def draw(
@@ -25,9 +25,9 @@ def draw(
     description: str,
     limits: tuple[float, float] = (0, 255),
 ) -> str:
-    """A sheet as an ``img`` element that holds its own data.
+    """A sheet as an ``img`` element with embedded data.
 
-    ``description`` is what a reader who can't see it is told; the rest as for :func:`png`.
+    ``description`` is the text for screen readers; the rest is as in :func:`png`.
     """
     width, height = _size(images.shape, columns)
     data = base64.b64encode(png(images, columns, limits=limits)).decode("ascii")
@@ -42,9 +42,9 @@ def png(images: NDArray[Any], columns: int, *, limits: tuple[float, float] = (0,
 
     Args:
         images: [n, channels, height, width] with one channel (grey) or three (red, green, blue),
-            placed row by row; the last row may stay incomplete.
-        columns: images of a row.
-        limits: the values that are black and white, such as (-1, 1); others are cut off.
+            placed row by row; the last row may be incomplete.
+        columns: images per row.
+        limits: the values of black and white, such as (-1, 1); values outside are clipped.
 
     Raises:
         ValueError: for another shape.
@@ -72,7 +72,7 @@ def png(images: NDArray[Any], columns: int, *, limits: tuple[float, float] = (0,
 
 
 def _grey(canvas: NDArray[np.float64]) -> Image.Image:
-    """With a palette of greys."""
+    """The image with a palette of greys."""
     picture = Image.fromarray((canvas[..., 0] * (SHADES - 1)).round().astype(np.uint8), "P")
     shades = np.linspace(0, 255, SHADES).round().astype(int)
     picture.putpalette(shades.repeat(3).tolist())
@@ -80,7 +80,7 @@ def _grey(canvas: NDArray[np.float64]) -> Image.Image:
 
 
 def _coloured(canvas: NDArray[np.float64]) -> Image.Image:
-    """With the palette that fits these colours best."""
+    """The image with the palette that fits its colours best."""
     return Image.fromarray((canvas * 255).round().astype(np.uint8), "RGB").quantize(COLOURS)
 
 

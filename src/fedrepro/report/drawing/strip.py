@@ -1,4 +1,4 @@
-"""A strip of images that changes: the same places after one round and another."""
+"""An animated strip: the same images over rounds."""
 
 import base64
 import io
@@ -11,17 +11,17 @@ from PIL import Image
 
 from fedrepro.report.drawing import sheet
 
-SECONDS = 4.5  # in all: what moves for longer must be stoppable (WCAG 2.2.2)
+SECONDS = 4.5  # in total: longer animations need a control to stop them (WCAG 2.2.2)
 
 
 def animated(frames: Sequence[NDArray[Any]], columns: int, *, description: str) -> str:
-    """Sheets of images one after another, once; then the last one stays.
+    """Play sheets of images once; the last one stays.
 
-    It is the last one alone on paper, and for whoever has asked for less motion.
+    Print, and readers who prefer reduced motion, get the last one only.
 
     Args:
         frames: each [n, channels, height, width], as for :func:`fedrepro.report.drawing.sheet.png`.
-        description: what a reader who can't see it is told.
+        description: the text for screen readers.
     """
     still = sheet.png(frames[-1], columns)
     moving = _animation([sheet.png(frame, columns) for frame in frames])

@@ -1,18 +1,18 @@
-"""How charts look: SVG that stands in a page and takes its colours.
+"""How charts look: SVG inside a page, with the page's colours.
 
-Colours are written as variables of the page's style sheet, so that a chart follows light and dark;
-lines differ in dash and mark besides colour; sizes are left to the page.
+Colours are variables of the page's style sheet, so that charts follow light and dark mode; lines
+differ in dash and mark as well as colour; the page decides sizes.
 """
 
 from dataclasses import dataclass
 
 INK, GRID, STRONG = "var(--figure-ink)", "var(--figure-grid)", "var(--ink)"
-# Of a surface whose darker places are higher, in dark mode too: its ends, and what is drawn on it.
+# A surface, darker where it is higher, in dark mode too: its end colours, and that of marks on it.
 LOW, HIGH = "var(--surface-low)", "var(--surface-high)"
 ON_SURFACE, HALO = "var(--on-surface)", "var(--surface-halo)"
 SERIES_COLOURS = tuple(f"var(--series-{number})" for number in range(1, 7))
 DASHES = ((1, 0), (6, 3), (2, 3), (9, 3, 2, 3), (4, 2), (1, 4))
-MARK_PATHS = (  # around the place where a path is
+MARK_PATHS = (  # around the position of a path
     "m-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0",
     "m0,-4l4,7.2h-8z",
     "m-3.2,-3.2h6.4v6.4h-6.4z",
@@ -24,7 +24,7 @@ MARK_PATHS = (  # around the place where a path is
 
 @dataclass(frozen=True)
 class Style:
-    """How the line of a number looks, for a key in the page."""
+    """The style of a line by its number, for a page's key."""
 
     colour: str
     dash: str

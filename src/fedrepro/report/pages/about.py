@@ -1,4 +1,4 @@
-"""What every page of a published table or figure says about it."""
+"""The text that every page of a published table or figure shows about it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from fedrepro.report.papers.published import Published, System, label_of, split_
 
 
 def about(published: Published, system: str, item: str, table: str) -> dict[str, Any]:
-    """What every page of a published table says about it."""
+    """The text that every page of a published table shows about it."""
     reference = published.references.of_paper(system)
     return {
         "links": reference[1].links if reference else [],

@@ -1,4 +1,4 @@
-"""A page by itself, for reports that hold single files: with its style, without links to others."""
+"""A self-contained page for reports of single files: with styles, without links to other pages."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,12 @@ from fedrepro.support.files import write_atomically
 
 FOLDER = Path("results/report")
 STYLE = re.compile(r'<link rel="stylesheet" href="[^"]*">')
-# Other pages; what is on the page itself or on the web stays a link.
+# Links to other pages; links within the page and to the web stay.
 ELSEWHERE = re.compile(r'(<a\b[^>]*?) href="(?!#|[a-z]+:)[^"]*"')
 
 
 def write_alone(root: Path, page: Path, target: Path) -> None:
-    """Write ``target`` from a rendered page of the site; both are relative to ``root``."""
+    """Write ``target`` from a rendered page of the site; both paths are relative to ``root``."""
     html = (root / page).read_text(encoding="utf-8")
     css = (root / page).parents[1] / "assets/site.css"
     with write_atomically(root / target) as temporary:
@@ -20,6 +20,6 @@ def write_alone(root: Path, page: Path, target: Path) -> None:
 
 
 def alone(html: str, css: str) -> str:
-    """The page with ``css`` for its stylesheet."""
+    """The page with ``css`` as its style sheet."""
     styled = STYLE.sub(lambda _: f"<style>\n{css}</style>", html)
     return ELSEWHERE.sub(r"\1", styled)

@@ -1,4 +1,4 @@
-"""What a run is to the tables: which number each of their cells takes from it."""
+"""Which number each table cell takes from a run."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,15 +22,15 @@ def anchor_of(row: int, column: int) -> str:
 
 @dataclass(frozen=True)
 class CellUse:
-    """One cell that a run is for.
+    """One cell that uses a run.
 
     Attributes:
-        table, page: the table's name, and its page's address from the site's root.
-        place, address: the cell in words, and its own address.
-        metric, rounds: what it takes from a run, and over how many last evaluated rounds,
-            up to and with round ``up_to``.
-        seeds: all that it is the mean of.
-        demo: whether the run only stands in for what the cell is about.
+        table, page: the table's name, and its page's address relative to the site's root.
+        place, address: the cell in words, and its address.
+        metric, rounds: the number that it takes, and over how many last evaluated rounds, up to and
+            including round ``up_to``.
+        seeds: the seeds in its mean.
+        demo: whether the run only has the cell's demo setting.
     """
 
     table: str
@@ -46,11 +46,11 @@ class CellUse:
 
 @dataclass(frozen=True)
 class AnsweredCell:
-    """A number of a run, and the cells of one table that take it.
+    """A number of a run, and the cells of one table that use it.
 
     Attributes:
-        value: in printed units; None where the run has no such number.
-        seed: which of the cells' seeds it is, in words.
+        value: in printed units; None if the run has no such number.
+        seed: which of the cells' seeds the run has, in words.
     """
 
     table: str
@@ -66,7 +66,7 @@ class AnsweredCell:
 def cells_of_runs(
     workbench: Workbench, published: Published, wanted: AbstractSet[RunKey]
 ) -> dict[RunKey, list[CellUse]]:
-    """Run -> the cells that it is for, at either scale, of the runs that are ``wanted``."""
+    """Each run in ``wanted`` -> the cells that use it, at either scale."""
     found: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
         for target in workbench.targets(scale).values():
@@ -99,7 +99,7 @@ def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, 
 
 
 def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]:
-    """The numbers that cells take from a run; those of published settings come first."""
+    """The numbers that cells take from a run; published settings come first."""
     groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
     for use in uses:
         words = use.metric.reading.words

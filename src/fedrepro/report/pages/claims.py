@@ -1,4 +1,4 @@
-"""The page of the claims: what the printed numbers say of each, and what our runs do."""
+"""The page of the claims: whether the printed numbers support each, and whether our runs do."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ class ClaimView:
     """A claim with its verdicts.
 
     Attributes:
-        ours: of the text's reading.
-        released: of the released code's, as far as it is computed.
-        tables: the pages of its tables and their names.
+        ours: in the text's reading.
+        released: in the released code's, as far as it is computed.
+        tables: pages and names of its tables.
     """
 
     claim: Claim
@@ -41,7 +41,7 @@ class ClaimView:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """As a row: its verdicts, how many comparisons they rest on, and our mean lead."""
+        """A row: its verdicts, the number of comparisons behind them, and our mean lead."""
         overall = self.ours.overall
         lead = f"{overall.lead:{'+.2f' if abs(overall.lead) < 1e5 else '+.3g'}}" if overall else ""
         if overall and overall.low is not None:
@@ -59,7 +59,7 @@ class ClaimView:
 
 
 def _tally(finding: Finding) -> str:
-    """The verdict, and how many of its comparisons are computed."""
+    """The verdict, and how many of its comparisons have been computed."""
     computed, of = len(finding.computed), len(finding.comparisons)
     return f"{finding.word} ({computed} of {of})" if computed else finding.word
 
@@ -67,7 +67,7 @@ def _tally(finding: Finding) -> str:
 def views_of(
     workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
 ) -> list[ClaimView]:
-    """All claims, judged by some tables."""
+    """Test all claims on some tables."""
     index, counted = index_of(tables.values()), counted_index(workbench, published)
     released = released_index(answers_by_table(workbench, tables, published))
     return [_view(claim, published, index, released, counted) for claim in published.claims]
@@ -85,7 +85,7 @@ def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, A
 
 
 def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
-    """How many claims there are, are supported by their own tables, and hold by our runs."""
+    """Counts: all claims, those supported by their own tables, those that hold in our runs."""
     views = list(views)
     counts = Counter(view.ours.word for view in views)
     return {

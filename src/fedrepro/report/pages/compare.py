@@ -1,4 +1,4 @@
-"""Any two methods over all settings that both have: wins, paired differences, a forest plot."""
+"""Compare two methods over their common settings: wins, paired differences, a forest plot."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,14 +13,14 @@ from fedrepro.report.papers.estimate import Estimate
 
 @dataclass(frozen=True)
 class Meeting:
-    """Two methods in one row of a table, by one metric.
+    """Two methods in one row of a table, on one metric.
 
     Attributes:
         place, address: row and table in words, and the row's address.
-        demo: whether the setting only stands in for a published one.
+        demo: whether the setting is the demo setting of a published one.
         rising: whether more is better.
-        ours, theirs: means over the seeds that both have.
-        difference: of ``ours`` less ``theirs``, paired by seed.
+        ours, theirs: means over their common seeds.
+        difference: ``ours`` - ``theirs``, paired by seed.
     """
 
     place: str
@@ -35,13 +35,13 @@ class Meeting:
 
     @property
     def lead(self) -> float:
-        """Positive where ours is the better one."""
+        """The lead of ours; positive if ours is better."""
         return self.difference.mean if self.rising else -self.difference.mean
 
 
 @dataclass
 class Rivalry:
-    """A method beside another one: all their meetings, and how many it wins and loses."""
+    """A method against another one: all rows they share, and how many it wins and loses."""
 
     name: str
     anchor: str
@@ -55,7 +55,7 @@ class Rivalry:
 
     @property
     def plots(self) -> list[tuple[str, list[tuple[Meeting, str]]]]:
-        """By metric its meetings, those of published settings first, each with its strip."""
+        """Rows by metric, published settings first, each with its strip."""
         found: dict[tuple[bool, str], list[Meeting]] = {}
         for each in sorted(self.meetings, key=lambda each: each.demo):
             unit = f", {each.unit}" if each.unit else ""
@@ -74,7 +74,7 @@ def _strips(meetings: Iterable[Meeting]) -> list[str]:
 def compare_pages(
     workbench: Workbench, tables: Mapping[tuple[str, str], ComputedTable]
 ) -> dict[str, dict[str, Any]]:
-    """By file name the content of a page for each method, from the tables' JSON."""
+    """The content of each method's page by file name, from the tables' JSON."""
     found: dict[str, dict[str, list[Meeting]]] = {}
     seen: set[tuple[object, ...]] = set()
     for (system, item), table in tables.items():
@@ -92,7 +92,7 @@ def compare_pages(
                         continue
                     for demo in (False, True):
                         first, second = _result(left, demo), _result(right, demo)
-                        # The same runs may stand in several rows and tables.
+                        # The same runs may be in several rows and tables.
                         runs = (_runs(first), _runs(second), mine.words)
                         if not first or not second or runs in seen or runs[0] == runs[1]:
                             continue
@@ -129,7 +129,7 @@ def compare_pages(
 
 
 def _result(cell: TableCell, demo: bool) -> Result | None:
-    """At a scale; a cell whose number is not of today's setting is left out."""
+    """Rows at a scale, without cells whose number is not from the current setting."""
     verdict = cell.verdict
     if not demo and verdict and (verdict.word, verdict.basis) == ("not comparable", None):
         return None
@@ -146,7 +146,7 @@ def _by_seed(result: Result) -> dict[int, float]:
 
 
 def _slugs(names: Iterable[str]) -> dict[str, str]:
-    """File names without surprises, each once."""
+    """Safe, unique file names."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "method"

@@ -1,4 +1,4 @@
-"""What can be taken away: tables, figures with their numbers, references.
+"""Downloads: tables, figures with their numbers, references.
 
 Tables are CSV and LaTeX (their JSON is that of results/tables), figures SVG and PNG, references
 BibTeX.
@@ -16,7 +16,7 @@ HEADER = (
     "ours", "half_width_95", "seeds", "difference", "verdict", "limit", "selected_on_test_data",
     "demo_setting", "demo", "demo_half_width_95", "demo_seeds",
 )  # fmt: skip
-# What LaTeX reads as something else.
+# Characters that LaTeX needs escaped.
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -27,9 +27,9 @@ SIGNS = {"agrees": r"$\checkmark$", "weak": r"$\approx$", "differs": r"$\neq$"}
 
 
 def as_csv(table: ComputedTable) -> str:
-    """A line for each cell, with what is printed, ours and the verdict; empty where there is none.
+    """A line for each cell: printed number, ours and verdict; missing ones are empty.
 
-    Cells that a spreadsheet would take for a formula begin with an apostrophe.
+    An apostrophe precedes text that a spreadsheet would read as a formula.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -54,10 +54,10 @@ def _harmless(value: object) -> object:
 
 
 def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
-    """A table that stands by itself: in each cell the printed number, below it ours and its sign.
+    """A self-contained table: in each cell the printed number, below it ours with its sign.
 
     Args:
-        columns: which to show, in this order.
+        columns: the columns to show, in this order.
         source: the paper, in words.
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
@@ -116,16 +116,16 @@ def _braces(text: str) -> str:
 
 
 def light_colours(style_sheet: str) -> dict[str, str]:
-    """The style sheet's colours by variable, those of light pages."""
+    """The style sheet's colours by variable, for light mode."""
     block = style_sheet[style_sheet.index(":root {") :].partition("}")[0]
     return dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6});", block))
 
 
 def standalone(svg: str, colours: Mapping[str, str], scale: float = 1.0) -> str:
-    """A chart of a page as a file of its own: with its colours, its size and a ground.
+    """A page's chart as a standalone file with colours, size and background.
 
     Args:
-        scale: how large it is shown, of its own size.
+        scale: factor on its own size.
     """
     coloured = re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]], svg)
     width, height = re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]
@@ -137,7 +137,7 @@ def standalone(svg: str, colours: Mapping[str, str], scale: float = 1.0) -> str:
 
 
 def has_png() -> bool:
-    """Whether :func:`as_png` has the package that it needs, which is the extra ``png``."""
+    """Whether the package that :func:`as_png` needs is installed (the extra ``png``)."""
     try:
         import vl_convert  # noqa: F401
     except ImportError:
@@ -146,7 +146,7 @@ def has_png() -> bool:
 
 
 def as_png(svg: str) -> bytes:
-    """A standalone chart in twice its size; where :func:`has_png`."""
+    """A standalone chart at twice its size; needs :func:`has_png`."""
     import vl_convert
 
     return bytes(vl_convert.svg_to_png(svg, scale=2))

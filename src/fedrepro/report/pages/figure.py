@@ -1,4 +1,4 @@
-"""The page of a figure: drawn panels, a key, their numbers as a table, and its runs."""
+"""The page of a figure: panels, key, the numbers as a table, and the runs."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -18,7 +18,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
     """The content of a figure's page, from its runs. Runs that are missing are holes.
 
     Raises:
-        UserError: when a file of a run is damaged.
+        UserError: if a file of a run is damaged.
     """
     figure = target.figure
     if figure.kind in papers.files_of("figure"):
@@ -41,7 +41,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
 
 
 def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
-    """Runs without a result, and why."""
+    """Runs without a result, each with the reason."""
     return [
         {"name": f"{record.run.setting} {record.run.method}, seed {record.run.seed}",
          "why": record.why}

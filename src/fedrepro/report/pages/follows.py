@@ -1,4 +1,4 @@
-"""What follows from a table: its verdicts by reading, sentences with the runs' numbers, claims."""
+"""The section "What follows" of a table: verdicts by reading, sentences with numbers, claims."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WORDS = ("agrees", "weak", "differs", "not comparable")
 
 @dataclass(frozen=True)
 class InReading:
-    """How many printed cells have a number in a reading, and their verdicts by word."""
+    """How many printed cells have a number in a reading, and the counts of their verdicts."""
 
     name: str
     computed: int
@@ -29,10 +29,10 @@ class InReading:
 
 @dataclass(frozen=True)
 class Difference:
-    """Cells whose text's reading differs, and what the released one says of them.
+    """Cells that differ in the text's reading, and their verdicts in the released code's.
 
     Attributes:
-        items: the discrepancies between the readings of any of them.
+        items: the discrepancies between their two readings.
     """
 
     what: str
@@ -45,11 +45,11 @@ def what_follows(
 ) -> dict[str, Any]:
     """The content of the section.
 
-    Other tables that bear on it are computed from what runs there are: reference results come with
-    the paper, and a page waits for no other table's runs.
+    Other tables that it needs are computed from the available runs: reference results are in the
+    repository, and a page does not wait for other tables' runs.
 
     Raises:
-        UserError: when a sentence names no cell.
+        UserError: if a sentence names an unknown cell.
     """
 
     @cache
@@ -93,7 +93,7 @@ def what_follows(
 def _readings(cells: Sequence[Both]) -> list[InReading]:
     answers = {
         "In the text's reading": [both.text for both in cells if both.text],
-        "With what the released code has otherwise, or some of it,": [
+        "In the released code's reading, at least in part,": [
             both.released for both in cells if both.released
         ],
     }
@@ -109,7 +109,7 @@ def _count(answers: Iterable[Answer], word: str) -> int:
 
 
 def _differences(cells: Sequence[Both]) -> list[Difference]:
-    """The groups that have a cell, those that the released reading settles first."""
+    """The non-empty groups; those that the released reading resolves come first."""
     groups: dict[str, list[Both]] = {
         "differ in the text's reading and do not in the released code's": [],
         "differ in the text's reading and in what is computed of the released code's": [],

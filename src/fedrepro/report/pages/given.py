@@ -1,4 +1,4 @@
-"""Runs that others are given: they have pages and costs, too, though no table names them."""
+"""Runs that are inputs of others: they also have pages and costs, although no table names them."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from fedrepro.config.workbench import Workbench
 
 
 def given_to(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
-    """By need, the runs that a run is given; files and samples are not among them."""
+    """The runs that a run takes as inputs, by requirement, without files and samples."""
     setting = workbench.settings.get(run.setting)
     if setting is None or not setting.given:
         return {}
@@ -22,7 +22,7 @@ def given_to(workbench: Workbench, run: RunKey) -> dict[str, RunKey]:
 
 
 def is_given(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
-    """Whether some of these runs are what others are given, whatever their seeds."""
+    """Whether any of these runs, with any seed, is an input of another run."""
     sources = {
         (f"{setting.name.partition('/')[0]}/{source.setting}", source.method)
         for setting in workbench.settings.values()
@@ -33,7 +33,7 @@ def is_given(workbench: Workbench, runs: Iterable[RunKey]) -> bool:
 
 
 def with_given(workbench: Workbench, runs: Iterable[RunKey]) -> list[RunKey]:
-    """Runs and all that they are given, directly or not, each once; those asked for come first."""
+    """Runs, followed by all their direct and indirect inputs, each once."""
     found = dict.fromkeys(runs)
     waiting = list(found)
     while waiting:

@@ -12,7 +12,7 @@ KINDS = ("method", "wrapper", "server optimizer")
 
 @dataclass(frozen=True)
 class MethodText:
-    """What is said of a method, without importing it.
+    """A method's description, read without importing the method.
 
     Attributes:
         facts: name, kind, paper, hyperparameters, hooks, divergences, as
@@ -31,7 +31,7 @@ class MethodText:
 def method_page(
     method: MethodText, uses: Sequence[Mapping[str, str]], reference: Reference | None
 ) -> dict[str, Any]:
-    """The content of a method's page; ``uses`` are the tables and figures that have it."""
+    """The content of a method's page; ``uses`` lists the tables and figures with this method."""
     return {
         "reference": reference,
         "facts": method.facts,
@@ -46,12 +46,12 @@ def method_page(
 
 
 def by_kind(methods: Sequence[MethodText]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """The facts of all methods, wrappers, server optimizers."""
+    """The facts of all methods, wrappers and server optimizers."""
     facts = [method.facts for method in methods]
     return [(kind, [each for each in facts if each["kind"] == kind]) for kind in KINDS]
 
 
 def _comment_on(source: str, field: str) -> str:
-    """The comment behind a hyperparameter's line: its meaning, or its symbol in the paper."""
+    """The comment on a hyperparameter's line: its meaning, or its symbol in the paper."""
     found = re.search(rf"^    {re.escape(field)}\s*:[^#\n]*#\s*(.+)$", source, re.MULTILINE)
     return found[1].strip() if found else ""

@@ -1,4 +1,4 @@
-"""What the pages beside the tables show: state of all tables, ledger, cost, who uses what."""
+"""The pages besides the tables: state of all tables, discrepancies, cost, uses of each method."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +24,10 @@ from fedrepro.run.results import RunRecord, read_run
 def tables_of_runs(
     workbench: Workbench, papers: Published, wanted: AbstractSet[RunKey]
 ) -> dict[RunKey, list[dict[str, str]]]:
-    """Run -> the tables and figures that need it, or what is given it, at either scale.
+    """Run -> the tables and figures that need it, directly or as an input, at either scale.
 
     Args:
-        wanted: the runs that are asked for.
+        wanted: the runs to include.
     """
     found: dict[RunKey, dict[str, dict[str, str]]] = {}
     given = is_given(workbench, wanted)
@@ -41,7 +41,7 @@ def tables_of_runs(
 
 
 def _use(target: Target, papers: Published) -> dict[str, str]:
-    """The address and name of a table or figure, where something refers to it."""
+    """The address and name of a table or figure, for links."""
     system = papers.systems.get(target.system)
     published = target.table.published if isinstance(target, TableTarget) else None
     printed = published.table if published else ""
@@ -59,9 +59,9 @@ def start_page(
     counts: Mapping[tuple[str, str], Counter[str]],
     claims: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The state of all tables; ``tables`` are those that have been computed.
+    """The state of all tables.
 
-    ``claims`` are counts of the claims' verdicts.
+    ``tables`` are the computed ones; ``claims`` counts the claims' verdicts.
     """
 
     def state(key: tuple[str, str]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def start_page(
     keys = sorted({**published.tables, **targets}, key=lambda key: natural(key[1]))
     for name, system in published.systems.items():
         states = [state(key) for key in keys if key[0] == name]
-        # A table that repeats a part of another one must not count twice.
+        # A table that repeats a part of another one must not count again.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
         systems.append({"about": system, "tables": states, "counts": whole})
     everything = sum((counts[key] for key in published.tables), Counter())
@@ -123,7 +123,7 @@ def _table_state(
 
 
 def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:
-    """Whether all is there that a figure without runs is drawn from."""
+    """Whether all inputs of a figure without runs exist."""
     names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
     paths = [
         workbench.setting(name).partition_path(target.seeds[0]).with_suffix(".json")
@@ -152,7 +152,7 @@ def all_pages(
     methods: Iterable[Mapping[str, Any]],
     runs: Iterable[RunRecord],
 ) -> list[tuple[str, str, str]]:
-    """(address, title, kind) of everything that a reader may look for."""
+    """(address, title, kind) of everything that a reader may search for."""
     label = _label_in(published)
     found = []
     for key in sorted({*published.tables, *targets}, key=lambda key: (key[0], natural(key[1]))):
@@ -174,7 +174,7 @@ def all_pages(
 
 
 def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
-    """The discrepancies; ``pages`` are the tables and figures that can be linked to."""
+    """The discrepancies; ``pages`` are the tables and figures to link to."""
     groups = []
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
@@ -197,10 +197,7 @@ def _label_in(published: Published) -> Callable[[str, str], str]:
 
 
 def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
-    """All runs of this machine that tables need, at either scale, and that have been timed.
-
-    Those that others are given are among them.
-    """
+    """All timed runs of this machine that tables need, directly or as inputs, at either scale."""
     runs = dict.fromkeys(
         run
         for scale in ("paper", "demo")
@@ -214,7 +211,7 @@ def runs_with_cost(workbench: Workbench) -> list[RunRecord]:
 def cost(
     workbench: Workbench, papers: Published, own: list[RunRecord], reference: Iterable[RunRecord]
 ) -> dict[str, Any]:
-    """What runs took, measured by themselves; per table and per setting and method."""
+    """Measured costs of runs, per table and per setting and method."""
     records = {record.run: record for record in own}
     tables = []
     for scale in ("paper", "demo"):
@@ -261,7 +258,7 @@ def _sum(records: list[RunRecord]) -> dict[str, Any]:
 
 
 def tables_of_parts(workbench: Workbench, papers: Published) -> dict[str, list[dict[str, str]]]:
-    """Part -> the tables and figures that have it in a method."""
+    """Part of a composition -> the tables and figures with a method that has this part."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for target in workbench.targets("paper").values():
         use = _use(target, papers)

@@ -1,4 +1,4 @@
-"""Pages of printed tables that need no runs: what is printed, alone or beside what we compute."""
+"""Pages of printed tables that need no runs: the printed numbers, with ours if we compute them."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from fedrepro.report.papers.verdict import COMPUTED_RULE
 
 
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:
-    """The content of the page of a published table that no experiment file covers yet."""
+    """The content of the page of a published table that no experiment file covers."""
     cells = published.tables[system, item]
     printed = cells[0].table if cells else item.removeprefix("table_")
     grids = []
@@ -41,7 +41,7 @@ def computed_page(
     """The content of the page of a table that needs no runs.
 
     Args:
-        parts: items of the same system whose runs answer the rest of the table.
+        parts: items of the same system whose runs give the rest of the table.
     """
     by_printed = {cell.printed: cell for cell in cells}
     printed = list(by_printed)
@@ -84,7 +84,7 @@ def computed_page(
 
 
 def _grid_of_methods(cells: Sequence[PrintedCell]) -> dict[str, Any]:
-    """Of methods and metrics; where each row has a metric of its own, that is its head."""
+    """Heads of methods and metrics; if each row has its own metric, that is the row's head."""
     rows = {(cell.method, cell.setting) for cell in cells}
     if len(rows) < len(cells):
         grid = _grid(cells, lambda cell: cell.metric_in_words, lambda cell: cell.method)

@@ -1,4 +1,4 @@
-"""A row's figures: learning curves side by side, and who holds what."""
+"""A row's figures: learning curves side by side, and samples per client and class."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 @dataclass(frozen=True)
 class Curves:
-    """All learning curves of a row: panels that share axes and a key."""
+    """All learning curves of a row, as panels with common axes and a common key."""
 
     panels: tuple[Panel, ...]
     key: tuple[tuple[str, Style], ...]
@@ -26,7 +26,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scene:
-    """The figures of a row at one scale, and what its curves are of, in words."""
+    """The figures of a row at one scale, and what its curves show, in words."""
 
     setting: str
     metric: str
@@ -35,7 +35,7 @@ class Scene:
 
 
 def pairs_of(target: TableTarget) -> list[list[tuple[int, str]]]:
-    """Which columns share a panel: a method and the same method in a wrapper.
+    """Group columns into panels: a method and its wrapped version share one.
 
     Returns:
         For each panel (column, name of the line); the first is the plain method.
@@ -71,7 +71,7 @@ def scene_of(
     pairs: Sequence[Sequence[tuple[int, str]]],
     scale: Scale,
 ) -> Scene | None:
-    """A row's figures; None where nothing was run at this scale."""
+    """A row's figures, or None if nothing was run at this scale."""
     both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
     if not any(run.page for result in results.values() for run in result.runs):
@@ -116,14 +116,14 @@ def scene_of(
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:
-    """The column that names a panel: the plain method, or the one held against the first."""
+    """The column that names a panel: the plain method, or the one compared with the first."""
     return pair[0][0] if pair[0][1] == "alone" else pair[-1][0]
 
 
 def _heat_map(
     workbench: Workbench, setting: str, results: Mapping[int, Result]
 ) -> PartitionMap | None:
-    """The partition of the first seed that was run, if its histogram is there."""
+    """The partition of the first seed that was run, if its histogram exists."""
     runs = (run for result in results.values() for run in result.runs)
     seeds = sorted({run.seed for run in runs if run.page})
     for seed in seeds:

@@ -16,9 +16,9 @@ from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.results import RunRecord, flatten
 from fedrepro.support.plugins import NONE, Folders
 
-BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown where no cell asks for them
-# Of rounds.parquet: what stands on the page as one number, and how scores of models begin, of which
-# those are drawn that a cell asks for.
+BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown if no cell uses any
+# Columns of rounds.parquet that the page shows as one number, and prefixes of scores of models,
+# which are drawn if a cell uses them.
 NOT_DRAWN = {"round", "learning_rate", "bytes_down", "bytes_up"}
 SCORES = ("test_", "client_", "validation_")
 
@@ -32,25 +32,25 @@ def run_page(
     beside: Sequence[RunFile] = (),
     folders: Folders = NONE,
 ) -> dict[str, Any]:
-    """The content of a run's page: what cells take from it, its curves, its manifest, its cost.
+    """The content of a run's page: numbers that cells use, curves, manifest, cost.
 
     Args:
-        uses: pages of tables and figures that need it.
-        cells: those of tables.
-        given: by need, the runs that it was given.
-        beside: its files that the page links to.
-        folders: where one's own measures are.
+        uses: pages of the tables and figures that need it.
+        cells: the table cells that use it.
+        given: the runs that it took as inputs, by requirement.
+        beside: the files that the page links to.
+        folders: the folders of plug-in measures.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
     composition = manifest.get("run", {}).get("composition", record.run.method)
     headlines = headline(answers)
-    # A chart takes a tenth of a second, and there are hundreds of runs: the first has one.
+    # A chart takes a tenth of a second, and there are hundreds of runs: only the first gets one.
     charts = [_chart(record, answer.measure) for answer in headlines[:1]]
     asked = {answer.measure.words for answer in headlines[:1]}
     others = [metric.reading for metric in BY_PRODUCTS]
     by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
-    # A column without any number is that of a run which has no classifier.
+    # A run without a classifier has a column without numbers.
     last = {
         name: values[-1]
         for name, values in record.rounds.items()
@@ -89,7 +89,7 @@ def run_page(
 
 
 def _chart(record: RunRecord, measure: Reading) -> Panel | None:
-    """A measure's curve; None without one."""
+    """A measure's curve, or None."""
     title = measure.words[0].upper() + measure.words[1:]
     line = curves.average(title, [measure.series(record)])
     if not line or len(line.points) < 2:
@@ -99,7 +99,7 @@ def _chart(record: RunRecord, measure: Reading) -> Panel | None:
 
 
 def _further(record: RunRecord, folders: Folders) -> list[Panel]:
-    """A chart of everything that the method itself recorded of its evaluated rounds."""
+    """A chart of everything that the method itself recorded in evaluated rounds."""
     charts = []
     for name, values in record.rounds.items():
         if name in NOT_DRAWN or name.startswith(SCORES):
@@ -116,7 +116,7 @@ def _further(record: RunRecord, folders: Folders) -> list[Panel]:
 
 
 def title_of(column: str, folders: Folders) -> str:
-    """What a column of rounds.parquet is called; one that is no known measure by its name."""
+    """The title of a column of rounds.parquet: the measure's words, or the column's name."""
     measure = _recorded(column, folders)
     if measure is None:
         return column.replace("_", " ").capitalize()
@@ -124,6 +124,6 @@ def title_of(column: str, folders: Folders) -> str:
 
 
 def _recorded(column: str, folders: Folders) -> Measure | None:
-    """The measure that a column of rounds.parquet has."""
+    """The measure in a column of rounds.parquet."""
     measure = registry.find(column, "round", folders=folders)
     return measure if measure and measure.column == column else None

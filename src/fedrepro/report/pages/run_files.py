@@ -1,7 +1,7 @@
-"""What a run's page links to: its manifest, its setting, its records and its log, beside the page.
+"""The files that a run's page links to: manifest, setting, records and log.
 
-They are copies, so that a site that is moved or published keeps them. A log is copied without what
-it says of the machine.
+They are copied to a folder beside the page, so that a moved or published site keeps them. Paths and
+names of machines are removed from the log.
 """
 
 import re
@@ -20,7 +20,7 @@ from fedrepro.run.results import LOGS, RunRecord
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import ORIGIN, PACKAGE
 
-LARGEST = 20_000_000  # bytes of a file that is copied; some hosts of sites take no larger ones
+LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 WORDS = {
     "manifest.json": "manifest",
     "setting.yaml": "its setting, fully resolved",
@@ -35,10 +35,10 @@ ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file that a run's page names.
+    """A file on a run's page.
 
     Attributes:
-        href: from the page; None where the file is too large to be copied.
+        href: from the page; None if the file is too large to copy.
         size: in bytes.
     """
 
@@ -50,12 +50,12 @@ class RunFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """Which commit a part of the code was at.
+    """The commit of a part of the code.
 
     Attributes:
         part: "fedrepro", or a kind of plug-ins as "plugins/methods".
-        dirty: whether its code had changes that are in no commit.
-        href: its page in the repository, if that is known.
+        dirty: whether its code had uncommitted changes.
+        href: the commit's page in the repository, if known.
     """
 
     part: str
@@ -65,7 +65,7 @@ class Commit:
 
 
 def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
-    """Copy a run's files beside its page; those of an earlier run of the same name go."""
+    """Copy a run's files beside its page, and remove those of an earlier run of the same name."""
     folder, found = record.page.with_suffix(""), []
     for name, source in _files(renderer.root, record):
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
@@ -80,14 +80,14 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
 
 
 def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
-    """Names beside the page, with a file or its content."""
+    """Names beside the page, each with its source file or content."""
     folder = root / record.folder
     if (folder / "manifest.json").is_file():
         yield "manifest.json", folder / "manifest.json"
     described = record.manifest.get("run", {})
     text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
     yield "setting.yaml", text.encode(errors="replace")
-    # What its manifest does not list is not the run's.
+    # Files that its manifest does not list are not the run's.
     for name in sorted(record.manifest.get("files", {})):
         if re.fullmatch(r"[\w-]+\.parquet", name) and (folder / name).is_file():
             yield name, folder / name
@@ -97,7 +97,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
 
 
 def cleaned(log: str, root: Path) -> str:
-    """A log without paths of the machine and names of machines."""
+    """A log without paths and names of machines."""
     for folder, shown in ((root.absolute(), "."), (PACKAGE.parent, ".")):
         log = log.replace(f"{folder}/", f"{shown}/")
     log = HOLDER.sub(r"\1 on a machine", ABSOLUTE.sub("…", log))
@@ -105,7 +105,7 @@ def cleaned(log: str, root: Path) -> str:
 
 
 def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
-    """The commits that a manifest names, as far as they can be such; older ones name none."""
+    """The valid commits that a manifest names; older manifests name none."""
     found = manifest.get("git")
     commits = []
     for part, state in (found if isinstance(found, Mapping) else {}).items():
@@ -119,7 +119,7 @@ def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
 
 @cache
 def repository() -> str | None:
-    """Where this package is developed, as its metadata or CITATION.cff say; None: nowhere said."""
+    """The repository's URL from the package's metadata or CITATION.cff, or None."""
     try:
         said = metadata(PACKAGE.name).get_all("Project-URL") or []
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Sample sheets: what a run that makes images had to show after evaluated rounds."""
+"""Sample sheets: images that a generating run left after evaluated rounds."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from fedrepro.report.drawing import sheet
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import RunRecord
 
-SHEETS = 6  # over time; more would make a page heavy
-SHOWN, WIDE = 16, 4  # of each, in rows of so many
+SHEETS = 6  # over time; more would make the page too large
+SHOWN, WIDE = 16, 4  # per round, in rows of this length
 LAST, LAST_WIDE = 64, 8
 
 
@@ -16,8 +16,8 @@ class SampleSheets:
     """The last round's images, and the first few of them over time.
 
     Attributes:
-        over_time: the earliest first; empty where only one round left images.
-        shown: how many images each of these has.
+        over_time: the earliest first; empty if only one round left images.
+        shown: images in each of these.
         size: of an image in pixels, such as "28 x 28".
     """
 
@@ -29,10 +29,10 @@ class SampleSheets:
 
 
 def sheets_of(record: RunRecord) -> SampleSheets | None:
-    """None for a run that left no images.
+    """The sheets of a run, or None if it left no images.
 
     Raises:
-        UserError: when a file of images is damaged.
+        UserError: if a file of images is damaged.
     """
     rounds = record.rounds_with_images
     if not rounds:
@@ -61,7 +61,7 @@ def sheets_of(record: RunRecord) -> SampleSheets | None:
 
 
 def spread(numbers: list[int], most: int) -> list[int]:
-    """At most so many of them, the first and the last among them, evenly apart."""
+    """At most so many of them, evenly spaced, including the first and the last."""
     if len(numbers) <= most:
         return numbers
     places = (round(index * (len(numbers) - 1) / (most - 1)) for index in range(most))

@@ -15,12 +15,12 @@ from fedrepro.report.pages.templates import plain
 from fedrepro.report.papers.published import Published
 from fedrepro.run.results import find_run
 
-WIDEST = 6  # values of a hyperparameter that a chart has room for
+WIDEST = 6  # most values of a hyperparameter in a chart
 
 
 @dataclass(frozen=True)
 class SearchRow:
-    """One of the three choices; ``tried`` is None as long as there is none."""
+    """One of the three choices; ``tried`` is None until it is known."""
 
     label: str
     tried: Tried | None
@@ -34,8 +34,8 @@ class SearchView:
 
     Attributes:
         label: its name on the page.
-        parts: of its composition, for links.
-        chart: None where the grid is no line of numbers.
+        parts: the parts of its composition, for links.
+        chart: None if the grid is not one or two lists of numbers.
     """
 
     label: str
@@ -49,7 +49,7 @@ def search_page(workbench: Workbench, target: SearchTarget, published: Published
     """The content of a search's page, from its runs.
 
     Raises:
-        UserError: when a file of a run is damaged.
+        UserError: if a file of a run is damaged.
     """
     search = target.search
     setting = workbench.setting(target.setting)
@@ -95,7 +95,7 @@ def _rows(found: Found) -> tuple[SearchRow, ...]:
     in_grid = len(found.tried) == _size_of_grid(found)
     return (
         SearchRow(
-            "Published", at(found.published), "" if in_grid else "added: the grid has it not"
+            "Published", at(found.published), "" if in_grid else "added: it is not in the grid"
         ),
         SearchRow("Selected on validation samples", at(found.selected), "; ".join(notes)),
         SearchRow(
@@ -108,7 +108,7 @@ def _rows(found: Found) -> tuple[SearchRow, ...]:
 
 
 def _words(target: SearchTarget) -> str:
-    """The metric's name, for either part of the samples."""
+    """The metric's name on validation or test samples."""
     return target.search.metric.reading.words.replace(" by test samples", " by samples")
 
 
@@ -117,7 +117,7 @@ def _size_of_grid(found: Found) -> int:
 
 
 def _chart(target: SearchTarget, found: Found) -> Panel | None:
-    """The grid with its validation scores, where it has one or two hyperparameters."""
+    """A chart of the validation scores over a grid with one or two hyperparameters."""
     searched = found.trial.searched
     across, *further = searched.grid
     if len(further) > 1 or len(searched.grid[across]) > WIDEST:
@@ -137,6 +137,6 @@ def _chart(target: SearchTarget, found: Found) -> Panel | None:
         titles=(symbol(across), symbol(further[0]) if further else ""),
         rising=target.search.metric.reading.rising,
         description=f"{words} on validation samples by {' and '.join(searched.grid)}; the "
-        "numbers stand in the table of candidates.",
+        "numbers are in the table of candidates.",
     )
     return Panel(f"{words} on validation samples", svg)

@@ -1,4 +1,4 @@
-"""The page of a table: its cells, the figures of its rows, and what is said about it."""
+"""The page of a table: its cells, the figures of its rows, and the text about it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from fedrepro.run.results import flatten
 
 @dataclass(frozen=True)
 class How:
-    """How a cell's number is made: the method in its setting, and the commands.
+    """How to compute a cell's number: the method in its setting, and the commands.
 
     Attributes:
-        composition: of the method that counts, or of the only one.
-        hyperparameters: those that are said of it, such as ("ima.window", 5).
+        composition: the parts of the chosen or only method.
+        hyperparameters: those shown, such as ("ima.window", 5).
     """
 
     composition: str
@@ -35,12 +35,12 @@ class RowView:
     """A row of a table with its cells and figures.
 
     Attributes:
-        summary: which rounds count, in words; "" for what is one number of a whole run.
-        notes: of each cell, in what it differs from its row; or "".
-        hows: of each cell.
-        about: what its setting says, key by key.
-        scene: None where nothing was run, or a row above shows the same runs.
-        above: label and anchor of the first such row, or None.
+        summary: which rounds count, in words; "" for a number of a whole run.
+        notes: for each cell, how it differs from its row; or "".
+        hows: one for each cell.
+        about: its setting, key by key.
+        scene: None if nothing was run, or if a row above shows the same runs.
+        above: label and anchor of the first such row above, or None.
     """
 
     label: str
@@ -59,10 +59,10 @@ class RowView:
 
 @dataclass
 class Stage:
-    """What was run at scale demo in one stand-in, and the rows that it stands in for.
+    """The runs of one demo setting, and the rows that it represents.
 
     Attributes:
-        note: what it can't show.
+        note: what the demo can't show.
     """
 
     labels: list[str]
@@ -77,7 +77,7 @@ def table_page(
     columns = [column.label for column in table.columns]
     pairs = row_figures.pairs_of(target)
     rows = []
-    drawn: list[tuple[set[RunKey], tuple[str, str]]] = []  # runs, and the row that shows them
+    drawn: list[tuple[set[RunKey], tuple[str, str]]] = []  # runs -> the row that shows them
     stages: list[tuple[set[RunKey], Stage]] = []
     for index, row in enumerate(table.rows):
         cells = tuple(cell for cell in table.cells if cell.row == index)
@@ -139,7 +139,7 @@ def table_page(
 
 
 def _alike(cells: Iterable[TableCell]) -> bool:
-    """Whether cells of one row that ask for different runs have the same ones at scale demo."""
+    """Whether cells of one row with different published runs share runs at scale demo."""
     found: dict[tuple[int, frozenset[RunKey]], set[frozenset[RunKey]]] = {}
     for cell in cells:
         if cell.demo:
@@ -150,10 +150,10 @@ def _alike(cells: Iterable[TableCell]) -> bool:
 
 
 def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], list[int], list[int]]:
-    """Columns that are the paper's own methods; those to show, own ones first; those to fold.
+    """The columns of the paper's own methods; those to show, own ones first; those to fold.
 
-    A plug-in stays beside the method that it is plugged into. Folded are further readings: columns
-    all whose printed cells an earlier column answers.
+    A wrapper stays beside its inner method. Columns whose printed cells all have a number in an
+    earlier column are further readings and are folded.
     """
     printed: list[list[Printed]] = [[] for _ in table.columns]
     for cell in table.cells:
@@ -186,14 +186,14 @@ def _how(workbench: Workbench, result: Result) -> How:
 
 
 def about_setting(workbench: Workbench, name: str) -> Iterable[tuple[str, object]]:
-    """A setting's keys as its experiment file resolves them, but for what is said of methods."""
+    """A setting's resolved keys, without those about methods."""
     left_out = {"name", "methods", "demo", "evaluate", "given", "keep"}
     found = workbench.setting(name).model_dump(mode="json", exclude_defaults=True)
     return flatten({key: value for key, value in found.items() if key not in left_out})
 
 
 def _summary(target: TableTarget, row: int) -> str:
-    """How a row's curves become numbers, in words."""
+    """In words, how a row's curves become numbers."""
     summary = target.table.summary
     if target.table.metric_of(target.table.rows[row]).of_a_run:
         return ""
@@ -203,7 +203,7 @@ def _summary(target: TableTarget, row: int) -> str:
 
 
 def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
-    """In what a cell differs from the others of its row."""
+    """How a cell differs from the others in its row."""
     metric = target.table.columns[cell.column].metric
     notes = [metric.reading.words] if metric else []
     if cell.paper.setting != row.setting:
@@ -214,15 +214,16 @@ def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
 
 
 def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
-    """Those of a row's cells at a scale that have a page."""
+    """The runs of a row's cells at a scale that have a page."""
     results = (cell.paper if scale == "paper" else cell.demo for cell in cells)
     return {result.run_of(run) for result in results if result for run in result.runs if run.page}
 
 
 def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
-    """Counts over cells; of columns that answer the same printed cell the first one counts.
+    """Counts over cells.
 
-    What stands in for the published data answers none.
+    If several columns answer a printed cell, the first counts. Numbers on surrogate data answer
+    none.
     """
     answers = [cell for cell in _answers(cells) if cell.answered or not cell.printed]
     words = [cell.verdict.word for cell in answers if cell.verdict]
@@ -249,7 +250,7 @@ def _answers(cells: Iterable[TableCell]) -> list[TableCell]:
 
 
 def _methods(workbench: Workbench, target: TableTarget) -> list[dict[str, Any]]:
-    """Each column's parts, for links to the pages of methods."""
+    """Each column's methods, for links to their pages."""
     setting = workbench.setting(target.cells[0].setting)
     found = []
     for column in target.table.columns:

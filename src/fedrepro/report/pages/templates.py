@@ -1,4 +1,4 @@
-"""Filling templates, and how values are written in them."""
+"""Fill the templates, and format values in them."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
 
 
 class Renderer:
-    """Fills the templates and writes pages."""
+    """Renders templates and writes pages."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,7 +40,7 @@ class Renderer:
         return SITE / page
 
     def write_text(self, page: Path, text: str) -> None:
-        """Write a file of the site that is no page, such as a table's CSV."""
+        """Write another file of the site, such as a table's CSV."""
         self.write_bytes(page, text.encode())
 
     def write_bytes(self, page: Path, content: bytes) -> None:
@@ -48,13 +48,13 @@ class Renderer:
             temporary.write_bytes(content)
 
     def write_changed(self, page: Path, content: bytes) -> None:
-        """Write a file that has other bytes; to compare them is cheaper than to write safely."""
+        """Write a file if its bytes change; comparing is cheaper than an atomic write."""
         path = self.root / SITE / page
         if not path.is_file() or path.read_bytes() != content:
             self.write_bytes(page, content)
 
     def remove_others(self, folder: Path, names: Collection[str]) -> None:
-        """Remove the files of a folder of the site that have other names."""
+        """Remove all files of a folder of the site except those named."""
         for file in (self.root / SITE / folder).glob("*"):
             if file.name not in names and file.is_file():
                 file.unlink(missing_ok=True)
@@ -67,7 +67,7 @@ class Renderer:
 
 @cache
 def environment(folder: Path) -> jinja2.Environment:
-    """The templates of a folder, each compiled once in a process and again when it has changed."""
+    """The templates of a folder; each is compiled once per process, and again after a change."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
@@ -84,10 +84,10 @@ def environment(folder: Path) -> jinja2.Environment:
 
 
 def compile_all(root: Path) -> None:
-    """Compile the templates of a workbench: for processes that are forked later."""
+    """Compile a workbench's templates before processes are forked, so that they share them."""
     made = environment(own_or_packaged(root, TEMPLATES).resolve())
     for name in made.list_templates(extensions=["j2"]):
-        with suppress(jinja2.TemplateError):  # told when a page needs it
+        with suppress(jinja2.TemplateError):  # reported when a page needs it
             made.get_template(name)
 
 
@@ -115,12 +115,12 @@ def figure(value: float) -> str:
 
 
 def whole(value: float) -> str:
-    """A count with its thousands apart."""
+    """A count with thousands separators."""
     return f"{round(value):,}".replace(",", THIN)
 
 
 def size(value: float) -> str:
-    """Bytes in the unit that leaves one to three digits before the point."""
+    """A size in the unit that gives one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
             return f"{value:.3g}{THIN}{unit}"
@@ -129,7 +129,7 @@ def size(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A duration in the two units that matter."""
+    """A duration in its two largest units."""
     if seconds < 100:
         return f"{seconds:.3g}{THIN}s"
     minutes = round(seconds / 60)
@@ -139,7 +139,7 @@ def span(seconds: float) -> str:
 
 
 def plain(value: object) -> str:
-    """A configuration's value as the YAML files write it."""
+    """A configuration value in YAML notation."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -148,7 +148,7 @@ def plain(value: object) -> str:
 
 
 def powers(text: str) -> Markup:
-    """A printed number such as 3.33e+10 with its power of ten written out."""
+    """A printed number such as 3.33e+10, typeset with its power of ten."""
     found = re.sub(r"e[+]?(-?)0*(\d+)", rf"{THIN}·{THIN}10<sup>\1\2</sup>", str(escape(text)))
     return Markup(found.replace("<sup>-", f"<sup>{MINUS}"))
 
@@ -159,5 +159,5 @@ def words(name: str) -> str:
 
 
 def prose(text: str) -> Markup:
-    """A paragraph with ``code`` and `code` marked up."""
+    """A paragraph with ``code`` and `code` as HTML."""
     return Markup(re.sub(r"`{1,2}([^`]+)`{1,2}", r"<code>\1</code>", str(escape(text))))

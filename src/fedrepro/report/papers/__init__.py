@@ -1,1 +1,1 @@
-"""Printed numbers, and what ours say of them."""
+"""Printed numbers, and verdicts on them."""

@@ -1,4 +1,4 @@
-"""What a paper claims, as a comparison of its printed cells: the form of claims.yaml."""
+"""A paper's claim as a comparison of its printed cells: the format of claims.yaml."""
 
 from typing import Literal
 
@@ -8,10 +8,10 @@ from fedrepro.support.typed_yaml import Typed
 
 
 class CellSelector(Typed):
-    """Printed cells, by some of their keys. A key may have several values.
+    """Selects printed cells by some of their keys. A key may have several values.
 
-    On the left ``*`` stands for any text; on the right it stands for what it stood for on the left,
-    and ``others`` for every value that the left does not name, the paper's references aside.
+    On the left, ``*`` matches any text; on the right it means the text that it matched on the left,
+    and ``others`` every value that the left does not name, except the paper's references.
     """
 
     dataset: str | list[str] | None = None
@@ -23,22 +23,24 @@ class CellSelector(Typed):
 class Claim(Typed):
     """An entry of claims.yaml; ``system`` is its folder's name.
 
-    Every cell of ``left`` is compared with every cell of ``right`` that is like it in the keys
-    which ``right`` does not name.
+    Every cell of ``left`` is compared with every cell of ``right`` that equals it in the keys that
+    ``right`` does not name.
     """
 
     system: str
     name: str = Field(pattern=r"^[a-z0-9-]+$")
-    says: str = Field(description="The claim's sense, in our own words.")
+    says: str = Field(description="The claim in our own words.")
     source: str
     basis: Literal["abstract", "text", "table"] = Field(
-        description="Where the claim is made; table: in no sentence known here, but by the table."
+        description="Where the claim is made; table: we know no sentence, but the table implies it."
     )
     tables: list[str]
     left: CellSelector
     right: CellSelector
     expect: Literal["more", "less"]
-    by: float = Field(default=0.0, description="By at least so much; negative: it may lag so far.")
+    by: float = Field(
+        default=0.0, description="The least lead; if negative, the most that it may lag."
+    )
     over: Literal["each", "average"] = "each"
 
     @property

@@ -9,14 +9,14 @@ import numpy as np
 
 def student_t(degrees: float) -> float:
     """The 97.5 % quantile of Student's t: 4.30 for 2 degrees of freedom, 1.96 for many."""
-    from scipy.special import stdtrit  # half a second, which most commands can do without
+    from scipy.special import stdtrit  # takes half a second, which most commands save
 
     return float(stdtrit(degrees, 0.975))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What ``n`` values say.
+    """The statistics of ``n`` values.
 
     Attributes:
         std: sample standard deviation (ddof 1); None for one value.
@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def reach_of_a_draw(self) -> float | None:
-        """Half the 95 % prediction interval of one further value; None for one value."""
+        """Half the 95 % prediction interval of one further value; None if ``n`` is 1."""
         if self.std is None:
             return None
         return student_t(self.n - 1) * self.std * math.sqrt(1 + 1 / self.n)
@@ -50,12 +50,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Residual:
-    """What is left of several methods' values when each method's and each seed's mean is taken off.
+    """Residuals of several methods' values after removing each method's and each seed's mean.
 
     Attributes:
         std: the residual standard deviation of the two-way analysis of variance.
         degrees: its degrees of freedom, (methods - 1) (seeds - 1).
-        methods: how many different ones it comes from.
+        methods: the number of different ones behind it.
     """
 
     std: float
@@ -64,9 +64,9 @@ class Residual:
 
     @classmethod
     def of(cls, values: Sequence[Sequence[float]]) -> "Residual | None":
-        """Of values [methods, seeds]; methods that give the same values count once.
+        """The residual of values [methods, seeds]; methods with identical values count once.
 
-        None where nothing is left: fewer than two methods or seeds.
+        None for fewer than two methods or seeds.
         """
         table = np.array(sorted({tuple(row) for row in values}))
         if table.ndim != 2 or min(table.shape) < 2:
@@ -76,5 +76,5 @@ class Residual:
         return cls(float(np.sqrt((rest**2).sum() / degrees)), degrees, table.shape[0])
 
     def limit(self, seeds: int) -> float:
-        """The 95 % limit of the difference of two means over the same ``seeds``."""
+        """The 95 % limit for the difference of two means over the same ``seeds``."""
         return student_t(self.degrees) * self.std * math.sqrt(2 / seeds)

@@ -1,4 +1,4 @@
-"""A sentence on what a table comes to, with numbers of the runs: the form of what_follows.yaml."""
+"""A sentence about a table's results, with the runs' numbers: the format of what_follows.yaml."""
 
 from pydantic import Field
 
@@ -8,13 +8,15 @@ from fedrepro.support.typed_yaml import Typed
 class Address(Typed):
     """A cell of a table of the system's experiment file, by its labels."""
 
-    table: str | None = Field(default=None, description="Without it, the first of the sentence's.")
+    table: str | None = Field(
+        default=None, description="By default, the first of the sentence's tables."
+    )
     row: str
     column: str
 
 
 class Bounds(Typed):
-    """Between which a number lies."""
+    """Lower and upper bound of a number."""
 
     above: float = float("-inf")
     below: float = float("inf")
@@ -23,16 +25,15 @@ class Bounds(Typed):
 class Insight(Typed):
     """An entry of what_follows.yaml; ``system`` is its folder's name.
 
-    A placeholder in ``says`` is a name of ``numbers``, for our number there: ``{name}``; or for
-    what is printed (``{name.printed}``), ours less printed (``{name.difference}``), how many seeds
-    ours is of (``{name.seeds}``); or one less another, ``{name - other}``. Without one of these
-    numbers the sentence is left out.
+    A placeholder in ``says`` is a key of ``numbers``: ``{name}`` is our number, ``{name.printed}``
+    the printed one, ``{name.difference}`` ours - printed, ``{name.seeds}`` our number of seeds, and
+    ``{name - other}`` a difference. If one of them is missing, the sentence is left out.
     """
 
     system: str
-    tables: list[str] = Field(min_length=1, description="On whose pages it stands.")
+    tables: list[str] = Field(min_length=1, description="The tables whose pages show it.")
     says: str
     numbers: dict[str, Address]
     only_if: dict[str, Bounds] = Field(
-        default={}, description="By expression: what the sentence takes for granted."
+        default={}, description="By expression: the bounds that the sentence assumes."
     )

@@ -1,4 +1,4 @@
-"""The printed cells that a claim compares, and whether they support it."""
+"""The pairs of printed cells that a claim compares, and whether they support it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ OTHERS = "others"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two printed numbers; ``lead`` is how far the left is on the claimed side of the right."""
+    """Two printed numbers; ``lead`` is the left's lead over the right in the claimed direction."""
 
     left: PrintedCell
     right: PrintedCell
@@ -23,18 +23,18 @@ class Pair:
 
     @property
     def rounding(self) -> float:
-        """By how much rounding may have changed the lead: half a last digit of either number."""
+        """The lead's rounding error: half a unit of each number's last digit."""
         return (self.left.last_digit + self.right.last_digit) / 2
 
 
 @dataclass(frozen=True)
 class PrintedFinding:
-    """What the printed numbers say of a claim.
+    """The printed numbers' verdict on a claim.
 
     Attributes:
-        held, of: in how many of the comparisons it is so.
+        held, of: in how many of the comparisons it holds.
         lead: mean over the comparisons.
-        against: where it is not so, the furthest first.
+        against: the pairs that contradict it, the largest first.
     """
 
     word: Literal["supports", "does not support"]
@@ -48,7 +48,7 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
     """All comparisons of a claim, in the order of the printed cells.
 
     Raises:
-        UserError: when there are none.
+        UserError: if there are none.
     """
     items = {(claim.system, item) for item in claim.tables}
     cells = [cell for key in published.tables if key in items for cell in published.tables[key]]
@@ -64,13 +64,13 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
     ]
     if not found:
         raise UserError(
-            f"{PAPERS / claim.system}/claims.yaml: {claim.name}: compares no printed cells"
+            f"{PAPERS / claim.system}/claims.yaml: {claim.name}: matches no printed cells"
         )
     return found
 
 
 def judge_printed(claim: Claim, pairs: Sequence[Pair]) -> PrintedFinding:
-    """Whether the printed numbers support the sentence, as far as their rounding lets them say."""
+    """Whether the printed numbers support the claim, allowing for rounding."""
     against = sorted(
         (pair for pair in pairs if not leads(claim, pair.lead, pair.rounding)),
         key=lambda pair: pair.lead,
@@ -83,12 +83,12 @@ def judge_printed(claim: Claim, pairs: Sequence[Pair]) -> PrintedFinding:
 
 
 def leads(claim: Claim, lead: float, rounding: float) -> bool:
-    """More than nothing; or at least ``by``, where the claim says how much, but for rounding."""
+    """Whether the lead is positive, or at least the claim's ``by``, allowing for rounding."""
     return lead > 0 if claim.by == 0 else lead >= claim.by - rounding - 1e-9
 
 
 def _match(place: CellSelector, cell: PrintedCell) -> dict[str, str] | None:
-    """By key what ``*`` stands for in a cell; None for a cell that is not meant."""
+    """What ``*`` matches in a cell, by key; None if the cell does not match."""
     stars = {}
     for key in KEYS:
         wanted = getattr(place, key)

@@ -1,6 +1,6 @@
-"""What the papers print: every cell, what is said against it, and the ledger of discrepancies.
+"""The printed cells of the papers, doubts about them, and the list of discrepancies.
 
-All of a paper stands in ``reports/papers/<system>/``; ``reports/papers/README.md`` says what.
+Each paper has a folder ``reports/papers/<system>/``, described in ``reports/papers/README.md``.
 """
 
 import csv
@@ -32,12 +32,12 @@ Unit = Literal["percent", "fraction", "own"]
 
 
 class PrintedMetric(Typed):
-    """How the numbers of a printed metric are to be read.
+    """How to read the numbers of a printed metric.
 
     Attributes:
-        unit: percent (100 is all), fraction (1 is all), or a number of its own kind, on which a
-            difference of one percentage point has no meaning.
-        words: above its column; by default its name.
+        unit: percent (of 100), fraction (of 1), or any other kind of number, for which a tolerance
+            in percentage points has no meaning.
+        words: the head of its column; by default its name.
     """
 
     unit: Unit = "own"
@@ -50,13 +50,13 @@ class PrintedCell:
     """One printed number.
 
     Attributes:
-        mean: None where the cell is printed empty.
-        std: None where no spread is printed.
+        mean: None if the printed cell is empty.
+        std: None if no spread is printed.
         table: as printed, such as "2.3", "I" or "Section F.1".
-        item: the table's name in the workflow, such as "table_2_3".
+        item: its name in the workflow, such as "table_2_3".
         decimals: of the printed mean.
-        doubt: why the number is doubted, or "".
-        kind: what paper.yaml says of the metric.
+        doubt: why the number is doubtful, or "".
+        kind: the metric's entry in paper.yaml.
     """
 
     system: str
@@ -75,11 +75,11 @@ class PrintedCell:
 
     @property
     def last_digit(self) -> float:
-        """What one unit of the mean's last printed digit is worth, such as 0.01; 1 for a count."""
+        """One unit of the mean's last printed digit, such as 0.01; 1 for a count."""
         return float(10.0 ** int(Decimal(self.text.split()[0]).as_tuple().exponent))
 
     def written(self, value: float) -> str:
-        """A value of ours with as many digits as the printed mean has."""
+        """One of our values with the printed mean's number of decimals."""
         mantissa, power, _ = self.text.split()[0].partition("e")
         if power:
             return f"{value:.{len(mantissa.partition('.')[2])}e}"
@@ -95,12 +95,12 @@ class PrintedCell:
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """What is the same for all methods of a printed row."""
+        """The keys that all methods of a printed row share."""
         return self.system, self.table, self.dataset, self.setting, self.metric
 
 
 class OwnSplits(Typed):
-    """Data sets on which our seeds and splits are the authors' own, and how that is known."""
+    """Data sets on which we use the authors' seeds and splits, and the evidence for it."""
 
     datasets: list[str]
     seeds: list[int]
@@ -108,7 +108,7 @@ class OwnSplits(Typed):
 
 
 class Spread(Typed):
-    """What the +- of a paper's tables is taken over."""
+    """What the +- in a paper's tables is computed over."""
 
     over: Literal["seeds", "clients", "none"]
     source: str
@@ -129,14 +129,16 @@ class System(Typed):
     proposes: list[str] = Field(
         default=[], description='The paper\'s own methods; "+IMA" is a plug-in of others.'
     )
-    references: list[str] = Field(default=[], description="Methods that are no rivals.")
+    references: list[str] = Field(
+        default=[], description="Methods that are references, not rivals."
+    )
     metrics: dict[str, PrintedMetric] = Field(
-        default={}, description="Of all numbers in cells.csv, how they are printed."
+        default={}, description="How the numbers in cells.csv are printed, by metric."
     )
 
 
 class Discrepancy(Typed):
-    """One numbered entry of the ledger, with the reading that this workbench takes."""
+    """One numbered discrepancy, with the reading that this workbench takes."""
 
     system: str
     number: str
@@ -149,7 +151,7 @@ class Discrepancy(Typed):
 
 @dataclass(frozen=True)
 class Wording:
-    """A cell that is printed in words or as an expression, and counts as no number."""
+    """A cell that is printed in words or as an expression, not as a number."""
 
     item: str
     setting: str
@@ -159,7 +161,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Caption:
-    """What a table is about: captions/<item>.md, a title and paragraphs."""
+    """A table's caption, from captions/<item>.md: a title and paragraphs."""
 
     title: str
     paragraphs: tuple[str, ...]
@@ -167,7 +169,7 @@ class Caption:
 
 @dataclass(frozen=True)
 class Published:
-    """All of reports/papers but the reference results; by system, and by (system, item)."""
+    """All of reports/papers except the reference results, by system and by (system, item)."""
 
     cells: tuple[PrintedCell, ...] = ()
     systems: Mapping[str, System] = field(default_factory=dict)
@@ -181,7 +183,7 @@ class Published:
 
     @cached_property
     def tables(self) -> dict[tuple[str, str], tuple[PrintedCell, ...]]:
-        """Cells by (system, item), in the systems' order and the tables' natural order."""
+        """Cells by (system, item); systems in their order, tables sorted naturally."""
         found: dict[tuple[str, str], list[PrintedCell]] = {key: [] for key in self.words}
         for cell in self.cells:
             found.setdefault((cell.system, cell.item), []).append(cell)
@@ -193,7 +195,7 @@ class Published:
         """The one printed cell of a table with these values of :data:`KEYS`.
 
         Raises:
-            UserError: if there are several, which an experiment file can cure with a further key.
+            UserError: if there are several; the experiment file then needs a further key.
         """
         found = [
             cell
@@ -209,11 +211,10 @@ class Published:
         return found[0] if found else None
 
     def effect(self, cell: PrintedCell) -> float | None:
-        """What the paper claims at a cell: its distance to the number that it is compared with.
+        """The effect that the paper claims at a cell: the distance to the number it is compared to.
 
-        A method with a plug-in is compared with the method alone, a method that the paper proposes
-        with the best other one, and any other with the best proposed one. None where the row has no
-        such number.
+        A method with a plug-in is compared with the method alone, a proposed method with the best
+        other one, and any other with the best proposed one. None if the row has no such number.
         """
         system = self.systems[cell.system]
         row = {
@@ -253,20 +254,20 @@ class Published:
         return found
 
     def claims_on(self, system: str, item: str) -> tuple[Claim, ...]:
-        """The claims that a table bears on, or what it is a part of."""
+        """The claims about a table, or about the table that it is a part of."""
         items = {item, split_part(item)[0]}
         return tuple(
             claim for claim in self.claims if claim.system == system and items & {*claim.tables}
         )
 
     def insights_on(self, system: str, item: str) -> tuple[Insight, ...]:
-        """What is said of a table."""
+        """A table's caption."""
         return tuple(
             each for each in self.insights if each.system == system and item in each.tables
         )
 
     def discrepancies(self, system: str, item: str) -> tuple[Discrepancy, ...]:
-        """The entries of the ledger that bear on a table, or on what it is a part of."""
+        """The discrepancies about a table, or about the table that it is a part of."""
         items = {item, split_part(item)[0]}
         return tuple(
             entry for entry in self.ledger if entry.system == system and items & {*entry.tables}
@@ -274,13 +275,13 @@ class Published:
 
 
 def split_part(item: str) -> tuple[str, str]:
-    """An item and the part of it that is meant: table_7_heart is table_7 and heart."""
+    """Split an item into table and part: table_7_heart is table_7 and heart."""
     found = re.fullmatch(r"((?:table|figure)_\w*\d)_([a-z]{2,})", item)
     return (found[1], found[2]) if found else (item, "")
 
 
 def _name_of(item: str) -> str:
-    """An item's name as a paper would print it; an item without a number is called by its word."""
+    """An item's name as a paper would print it; without a number, its word."""
     kind, _, number = item.partition("_")
     if kind in ("table", "figure") and re.search(r"\d", number):
         return f"{kind.capitalize()} {number.replace('_', '.').upper()}"
@@ -289,7 +290,7 @@ def _name_of(item: str) -> str:
 
 
 def natural(item: str) -> tuple[tuple[int, int, str], ...]:
-    """A sorting key that puts table_2_10 after table_2_9, and sections after tables."""
+    """A sort key that puts table_2_10 after table_2_9, and sections after tables."""
     parts = (part for part in re.split(r"[_.]", item))
     kinds = {"table": 0, "figure": 1, "section": 2}
     return tuple(
@@ -299,7 +300,7 @@ def natural(item: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def label_of(item: str, table: str = "") -> str:
-    """The printed name: "Table 2.3", "Section F.1", "Figure A1"; of a part "Table 7, Heart"."""
+    """The printed name: "Table 2.3", "Section F.1", "Figure A1"; for a part "Table 7, Heart"."""
     if table.startswith("Section"):
         return table
     whole, part = split_part(item)
@@ -308,10 +309,10 @@ def label_of(item: str, table: str = "") -> str:
 
 
 def load(root: Path = Path()) -> Published:
-    """Read all that is committed about the papers; without such a folder, what the package has.
+    """Read reports/papers, or the package's copy if there is no such folder.
 
     Raises:
-        UserError: when a file is missing or wrong.
+        UserError: if a file is missing or invalid.
     """
     root = own_or_packaged(root, PAPERS).parents[1]
     folders = {str(name): PAPERS / str(name) for name in read_yaml(root / ORDER, ORDER)}
@@ -371,14 +372,14 @@ def _rows(root: Path, path: Path, needed: bool = True) -> list[dict[str, str]]:
 
 
 def _entries(model: type[Entry], root: Path, path: Path, system: str) -> list[Entry]:
-    """Those of a file that a paper need not have."""
+    """The entries of an optional file of a paper."""
     if not (root / path).exists():
         return []
     return [_entry(model, path, system, entry) for entry in read_yaml(root / path, path)]
 
 
 def _entry(model: type[Entry], path: Path, system: str, given: object) -> Entry:
-    """A model from what a file gives, and from the system that its folder names."""
+    """Validate a file's entry, adding the system that its folder names."""
     content = {"system": system, **given} if isinstance(given, dict) else given
     try:
         return model.model_validate(content)

@@ -1,4 +1,4 @@
-"""Where papers and methods come from: reports/papers/references.yaml."""
+"""The sources of papers and methods: reports/papers/references.yaml."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from fedrepro.support.typed_yaml import Typed, read_yaml, validate
 
 
 class Reference(Typed):
-    """One work, as in a bibliography."""
+    """One work of the bibliography."""
 
     author: str
     title: str
@@ -26,7 +26,7 @@ class Reference(Typed):
 
     @property
     def links(self) -> list[tuple[str, str]]:
-        """(name, address) of the work's pages."""
+        """(name, address) of the work's web pages."""
         found = []
         if self.doi:
             found.append((f"doi:{self.doi}", f"https://doi.org/{quote(self.doi, safe='/')}"))
@@ -38,12 +38,12 @@ class Reference(Typed):
 
     @property
     def fields(self) -> dict[str, str]:
-        """What is given, in the order of this class."""
+        """The fields that are given, in the order of this class."""
         return {name: str(value) for name, value in self if value is not None}
 
 
 class References(Typed):
-    """The file: works by key, and the keys of systems' papers and of methods."""
+    """The file: works by key, and which keys belong to systems' papers and to methods."""
 
     papers: Mapping[str, str] = {}
     methods: Mapping[str, str] = {}
@@ -57,11 +57,11 @@ class References(Typed):
         return self
 
     def of_paper(self, system: str) -> tuple[str, Reference] | None:
-        """Key and work of a system's paper; None where none is known."""
+        """Key and work of a system's paper, or None."""
         return self._entry(self.papers.get(system))
 
     def of_method(self, name: str) -> tuple[str, Reference] | None:
-        """Key and work of a method; None where none is known."""
+        """Key and work of a method, or None."""
         return self._entry(self.methods.get(name))
 
     def _entry(self, key: str | None) -> tuple[str, Reference] | None:
@@ -72,7 +72,7 @@ def load_references(root: Path) -> References:
     """The references of a checkout; empty without the file.
 
     Raises:
-        UserError: when the file is wrong.
+        UserError: if the file is invalid.
     """
     if not (root / REFERENCES).exists():
         return References()

@@ -1,16 +1,16 @@
-"""Whether our number agrees with the printed one, how sure that is, and the rule in words.
+"""Compare our number with the printed one: verdict, limit, and the rule in words.
 
-A verdict is only given to numbers from the published setting. Its limit depends on what is known:
+Only numbers from the published setting have a verdict. Its limit depends on what is known:
 
-- our seeds and splits are the authors' own: means over the same seeds are compared, so that what
-  the seeds share cancels (a randomised block design);
+- our seeds and splits are the authors' own: means over the same seeds are compared, so that effects
+  common to a seed cancel (a randomised block design);
 - the printed spread is over other seeds: Welch's joint standard error;
 - the printed spread is over clients, or missing: the printed number is one draw, so the 95 %
   prediction interval of one further seed of ours, or the tolerance if that is wider;
 - one seed of ours and no printed spread over seeds: the tolerance alone.
 
-Not to differ is not to agree: where the limit is wider than the effect that the paper claims there,
-the two are compatible but the comparison is weak.
+Numbers that do not differ need not agree: if the limit is wider than the effect that the paper
+claims there, the two are compatible but the comparison is weak.
 """
 
 import math
@@ -23,25 +23,25 @@ from fedrepro.report.papers.published import PrintedCell, Spread, Unit
 Word = Literal["agrees", "weak", "differs", "not comparable"]
 Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "not comparable"]
 
-# In printed units. Near 0 or 100 % a point is much: the tolerance is a quarter of the error rate
-# (or of the rate itself) where that is less.
+# In printed units. Near 0 or 100 % a point is a lot: the tolerance is a quarter of the error rate
+# (or of the rate itself) if that is smaller.
 TOLERANCE: dict[Unit, float] = {"percent": 1.0, "fraction": 0.01, "own": 0.0}
 WHOLE: dict[Unit, float] = {"percent": 100.0, "fraction": 1.0, "own": math.inf}
 SHARE_OF_THE_RATE = 0.25
-# A limit beyond this says little of any number.
+# A limit beyond this is too wide to show agreement.
 WEAK: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict, and why it is that.
+    """A verdict and its explanation.
 
     Attributes:
-        limit: what the difference was held against.
-        basis: where the limit comes from; None without one. "apart": none could be, as the printed
-            number is of another kind or of other data; ours can be compared with each other.
-        effect: what the paper claims between this cell and its rival, or None.
-        seeds: how many of ours have a number.
+        limit: the limit that the difference was compared with.
+        basis: the limit's source; None without a limit. "apart": the printed number is of another
+            kind or on other data; our numbers are comparable with each other only.
+        effect: the difference that the paper claims between this cell and its rival, or None.
+        seeds: how many of our seeds have a number.
     """
 
     word: Word
@@ -59,11 +59,11 @@ def judge(
     effect: float | None = None,
     residual: Residual | None = None,
 ) -> Verdict:
-    """Hold our estimate against a printed cell of the same setting and unit.
+    """Compare our estimate with a printed cell of the same setting and unit.
 
     Args:
         effect: the printed distance between this cell and the one that it is compared with.
-        residual: of our methods over the authors' own seeds and splits, where we have those.
+        residual: of our methods over the authors' seeds and splits, if we have those.
     """
     if printed.mean is None:
         return Verdict("not comparable", "The printed cell is empty.")
@@ -72,14 +72,14 @@ def judge(
     if over_seeds and residual:
         basis, limit = "paired", residual.limit(ours.n)
         what = (
-            f"the 95 % limit for means over the same {ours.n} seeds and splits, by what "
-            f"{residual.methods} methods leave unexplained there"
+            f"the 95 % limit for means over the same {ours.n} seeds and splits, from the "
+            f"residuals of {residual.methods} methods there"
         )
     elif over_seeds:
         basis, (limit, what) = "joint", _joint(printed, ours, spread)
     elif printed.unit == "own" and ours.std is None:
-        whose = "One seed" if ours.n == 1 else "What all seeds have together"
-        return Verdict("not comparable", f"{whose} has no spread, and a tolerance no meaning here.")
+        whose = "One seed" if ours.n == 1 else "A number over all seeds"
+        return Verdict("not comparable", f"{whose} has no spread, and no tolerance applies here.")
     else:
         basis, limit, what = _draw(printed, ours)
     limit = max(limit, rounding(printed))
@@ -98,7 +98,7 @@ def judge(
 
 
 def judge_computed(printed: PrintedCell, value: float, std: float | None = None) -> Verdict:
-    """Hold what was computed, without chance, against a printed cell that has a number."""
+    """Compare a number that involves no randomness with a printed cell that has a number."""
     assert printed.mean is not None
     unit = printed.last_digit
     limit = 0.0 if unit == 1 else unit
@@ -117,16 +117,17 @@ def judge_computed(printed: PrintedCell, value: float, std: float | None = None)
 
 
 def _short(difference: float, printed: PrintedCell) -> str:
-    """With two digits more than are printed, or three in all where those are large."""
+    """Two digits more than printed; large numbers get three digits in all."""
     if printed.last_digit > 1:
         return f"{difference:.3g}"
     return f"{difference:.{printed.decimals + 2}f}"
 
 
 COMPUTED_RULE = (
-    "Nothing here depends on chance. A count agrees if it is the same; a rounded number, a mean or "
-    "a spread if it differs by at most one unit of the last printed digit, as printed numbers may "
-    "have been reckoned from rounded ones. Words and expressions agree if they are the same."
+    "These numbers involve no randomness. A count agrees if it is equal. A rounded number, mean "
+    "or spread agrees if it differs by at most one unit of the last printed digit, as printed "
+    "numbers may have been computed from rounded ones. Words and expressions agree if they are "
+    "equal."
 )
 
 
@@ -136,7 +137,7 @@ def rounding(printed: PrintedCell) -> float:
 
 
 def tolerance(printed: PrintedCell) -> float:
-    """What a number may differ by without a known spread: less near 0 and near 100 %."""
+    """The tolerance for numbers without a known spread; smaller near 0 and near 100 %."""
     assert printed.mean is not None
     whole = WHOLE[printed.unit]
     rate = max(0.0, min(printed.mean, whole - printed.mean))
@@ -144,7 +145,7 @@ def tolerance(printed: PrintedCell) -> float:
 
 
 def _bound(unit: Unit, effect: float | None) -> tuple[float, str]:
-    """The widest limit that still says something."""
+    """The widest limit that still shows agreement."""
     if effect is not None and effect < WEAK[unit]:
         return effect, "the effect that the paper claims here"
     return WEAK[unit], "two percentage points"
@@ -154,10 +155,10 @@ def _draw(printed: PrintedCell, ours: Estimate) -> tuple[Basis, float, str]:
     allowed, reach = tolerance(printed), ours.reach_of_a_draw
     words = "the tolerance at this rate"
     if reach is None:
-        whose = "one seed" if ours.n == 1 else "what all seeds have together"
+        whose = "one seed" if ours.n == 1 else "a number over all seeds"
         return "tolerance", allowed, f"{words}; {whose} has no spread"
     if reach > allowed:
-        return "draw", reach, f"where one more of our seeds would lie (95 %, {ours.n} seeds)"
+        return "draw", reach, f"the 95 % prediction interval of one more seed ({ours.n} seeds)"
     return "tolerance", allowed, f"{words}; {ours.n} seeds of ours spread less"
 
 
@@ -169,16 +170,16 @@ def _joint(printed: PrintedCell, ours: Estimate, spread: Spread) -> tuple[float,
     if spread.ddof == 0 and n > 1:
         variance *= n / (n - 1)
     theirs = variance / n
-    if ours.std is None:  # the printed spread stands for ours as well
+    if ours.std is None:  # the printed spread also serves as ours
         limit = student_t(n - 1) * math.sqrt(theirs + variance)
         return limit, (
-            "the 95 % limit of the joint standard error, in which the printed spread stands "
-            "for ours too as we have one seed"
+            "the 95 % limit of the joint standard error, where the printed spread also "
+            "serves as ours because we have one seed"
         )
     own = ours.std**2 / ours.n
     total = theirs + own
     if total == 0:
-        return 0.0, "as neither spread leaves room"
+        return 0.0, "because both spreads are zero"
     degrees = total**2 / (theirs**2 / (n - 1) + own**2 / (ours.n - 1))
     return student_t(degrees) * math.sqrt(total), "the 95 % limit of the joint standard error"
 
@@ -187,12 +188,12 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
     """The rule for a system's tables, as sentences for the reader."""
     tolerated = (
         "The tolerance is one percentage point, or a quarter of the printed error rate (or of the "
-        "rate itself) where that is less: 0.25 points at 99 %."
+        "rate itself) if that is smaller: 0.25 points at 99 %."
     )
     draw = (
         "A printed number without a spread over seeds is one draw: two numbers are compatible if "
-        "they differ by at most t s √(1 + 1/n), the 95 % reach of one more of our n seeds, or by "
-        "the tolerance if that is wider. One seed of ours has the tolerance alone, and says so. "
+        "they differ by at most t s √(1 + 1/n), the 95 % prediction interval of one more seed, or "
+        "by the tolerance if that is wider. With one seed of ours, the tolerance is the limit. "
         + tolerated
     )
     if spread.over == "seeds":
@@ -201,17 +202,18 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
             f"The printed spread is over {spread.seeds} seeds ({spread.source}), as a {kind} "
             "standard deviation. Two numbers are compatible if their difference is within the 95 "
             "% limit of the joint standard error (Welch's t). With one seed of ours the printed "
-            "spread stands for ours too.",
+            "spread also serves as ours.",
         )
         if spread.own_splits:
             names = ", ".join(spread.own_splits.datasets)
             seeds = ", ".join(map(str, spread.own_splits.seeds))
             first += (
                 f"On {names} our seeds and splits are the authors' own ({seeds}: "
-                f"{spread.own_splits.source}). What a seed adds to every method then cancels. No "
-                "number is printed seed by seed, so its scatter is taken from ours: the residual s "
-                "of the two-way analysis of variance, methods by seeds, of the columns of the same "
-                "reading (the paper's or the released code's). The limit is t s √(2/n).",
+                f"{spread.own_splits.source}). Effects of a seed that all methods share then "
+                "cancel. No number is printed per seed, so its scatter is estimated from ours: "
+                "the residual s of the two-way analysis of variance, methods by seeds, over the "
+                "columns of the same reading (the paper's or the released code's). The limit is "
+                "t s √(2/n).",
             )
         first += ("Where no spread is printed: " + draw[0].lower() + draw[1:],)
     else:
@@ -222,14 +224,15 @@ def rule_in_words(spread: Spread) -> tuple[str, ...]:
         first = (f"{unseeded[spread.over]} ({spread.source}). {draw}",)
     return (
         *first,
-        "Not to differ is not to agree. Compatible numbers agree if the limit is at most the "
-        "effect that the paper claims there (the printed distance between the proposed method and "
-        "the best other one, or between a method with and without a plug-in) and at most two "
-        "points; otherwise they are compatible but weak.",
-        "Numbers that are neither percentages nor fractions, such as rounds or a loss, have our "
-        "seeds' spread alone. A limit is never tighter than half a unit of the last printed digit.",
-        "Not comparable are cells with a run that diverged, of the one method or the best of "
-        "several, with methods not yet run of those that the printed best is chosen from, from "
-        "another configuration than the published one, or from data that stand in for the "
-        "published ones. A number at scale demo has no verdict.",
+        "Numbers that do not differ need not agree. Compatible numbers agree if the limit is at "
+        "most the effect that the paper claims there (the printed distance between the proposed "
+        "method and the best other one, or between a method with and without a plug-in) and at "
+        "most two points; otherwise they are compatible but weak.",
+        "For numbers that are neither percentages nor fractions, such as rounds or a loss, the "
+        "limit uses our seeds' spread alone. No limit is below half a unit of the last printed "
+        "digit.",
+        "A cell is not comparable if a run of its method, or of the best of several, diverged; "
+        "if some of the methods behind a printed best have not run yet; or if ours is from "
+        "another configuration than the published one or on a surrogate for the published data. "
+        "A number at scale demo has no verdict.",
     )

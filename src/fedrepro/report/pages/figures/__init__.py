@@ -1,1 +1,1 @@
-"""How each kind of figure is drawn: one module a kind, by its name."""
+"""How each kind of figure is drawn: one module per kind, with its name."""

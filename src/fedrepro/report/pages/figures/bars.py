@@ -1,4 +1,4 @@
-"""Bars: a panel for each row, in it a bar for each column."""
+"""Bars: a panel per row with a bar per column."""
 
 from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
@@ -11,7 +11,7 @@ from fedrepro.report.pages.figures.panel import Panel
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     drawn = Drawn(
-        "The bars are means over seeds, the thin lines go from the lowest to the highest seed.",
+        "Bars are means over seeds; thin lines span the lowest to the highest seed.",
         ("Panel", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
     )
     for row in figure.rows:

@@ -1,4 +1,4 @@
-"""What drawing a figure comes to, and what several kinds share."""
+"""What drawing a figure returns, and code that several kinds share."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ class Drawn:
     """A figure.
 
     Attributes:
-        caption: what is to be seen.
-        key: the lines' names and styles, if panels share them.
+        caption: what the figure shows.
+        key: the lines' names and styles, if the panels share them.
         header, rows: the numbers behind it.
     """
 
@@ -35,10 +35,10 @@ class Drawn:
 
 
 def read_analysis(root: Path, path: Path) -> dict[str, Any] | None:
-    """The JSON that a rule made of a run; None if it is not there.
+    """The JSON that a rule made from a run; None if the file does not exist.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if it is damaged.
     """
     try:
         found = json.loads((root / path).read_text(encoding="utf-8"))
@@ -63,19 +63,19 @@ def result_at(
     metric: Metric,
     summary: Summary,
 ) -> Result:
-    """The number of a setting of the figure at its scale: of the best of some methods."""
+    """The number of the best method in a setting at the figure's scale."""
     full = f"{target.system}/{setting}"
     runs = {name: [RunKey(full, name, seed) for seed in target.seeds] for name in methods}
     return result_of(workbench, full, runs, metric.reading, summary)
 
 
 def values_of(result: Result) -> list[float]:
-    """Those of the method that counts, one a seed."""
+    """The best method's values, one per seed."""
     return [run.value for run in result.runs_of_the_chosen if run.value is not None]
 
 
 def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tuple[str, str]]:
-    """(label, setting) of each panel; of places with the same stand-in one with all labels."""
+    """(label, setting) of each panel; settings with the same demo setting share one panel."""
     found: dict[str, list[Place]] = {}
     for place in places:
         found.setdefault(place.setting_at(target.scale), []).append(place)
@@ -88,10 +88,10 @@ def distinct_settings(places: Iterable[Place], target: FigureTarget) -> list[tup
 def distinct_rows(
     rows: Sequence[Row], target: FigureTarget, metric: Metric
 ) -> list[tuple[str, Row, Metric]]:
-    """Title, row and metric of each panel; rows that a stand-in makes equal are one panel.
+    """Title, row and metric of each panel; rows with the same demo setting share one panel.
 
     Args:
-        metric: of rows that do not say theirs.
+        metric: of rows that name none.
     """
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -107,13 +107,13 @@ def distinct_rows(
 
 
 def titled(label: str, place: Place, target: FigureTarget) -> str:
-    """A panel's title; that of a stand-in names it, lest it be taken for what it stands for."""
+    """A panel's title; at scale demo it names the demo setting, to avoid confusion."""
     stands_in = target.scale == "demo" and place.demo
     return f"{label} ({place.demo})" if stands_in else label
 
 
 def symbol(name: str) -> str:
-    """A quantity's letter, where an experiment file writes its name out."""
+    """The symbol of a quantity whose name an experiment file spells out."""
     return {"alpha": "α", "lambda": "λ", "mu": "μ", "nu": "ν"}.get(name, name)
 
 

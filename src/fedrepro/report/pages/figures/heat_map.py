@@ -1,4 +1,4 @@
-"""Heat maps: how a number changes with two hyperparameters."""
+"""Heat maps: a number as a function of two hyperparameters."""
 
 from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
@@ -14,8 +14,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     unit = f", {measure.unit}" if measure.unit else ""
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
-        f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, the best cell of a "
-        "panel is framed.",
+        f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, and the best cell "
+        "of a panel is framed.",
         ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting

@@ -1,4 +1,4 @@
-"""Landscapes: the loss around the models that runs ended with."""
+"""Landscapes: the loss around the final models of runs."""
 
 import math
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from fedrepro.report.pages.figures.panel import Panel
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:
     drawn = Drawn(
-        "The loss of the models around the one that a run ended with, which is marked in the "
-        "middle; darker is higher, on a logarithmic scale that each panel has for itself.",
+        "The loss of models around a run's final model, which is marked in the "
+        "middle; darker is higher, on a logarithmic scale per panel.",
         ("Method", "Directions", "Loss in the middle", "Least", "Greatest"),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
@@ -54,7 +54,7 @@ def _nearest_to_zero(values: Sequence[float]) -> int:
 def _read_landscape(
     root: Path, path: Path
 ) -> tuple[list[float], list[float], list[list[float]], str] | None:
-    """Positions x and y, the loss [y][x], and what the directions are; None if it is not there."""
+    """Positions x and y, the loss [y][x], and the directions in words; None without an analysis."""
     found = read_analysis(root, path)
     if found is None:
         return None

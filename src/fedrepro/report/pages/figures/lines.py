@@ -1,4 +1,4 @@
-"""Learning curves: a panel for each row, in it a curve for each column."""
+"""Learning curves: a panel per row with a curve per column."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     smooth = figure.smooth if figure.kind == "lines" else 1
     drawn = Drawn(
-        "After each evaluated round: the mean over seeds, the band from the lowest to the highest."
+        "After each evaluated round: the mean over seeds; the band spans the lowest to the highest."
         if smooth < 2
-        else f"The mean of the last {smooth} evaluated rounds, over the thin line of the rounds "
+        else f"The mean over the last {smooth} evaluated rounds; the thin line shows the rounds "
         "themselves; the mean over seeds.",
         ("Panel", "Setting", "Method", "Last value"),
     )
@@ -40,12 +40,14 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             drawn.panels.append(Panel(title, svg))
     drawn.key = key_of(names)
     if marked:
-        drawn.caption += " A vertical line is t_s, the round from which on the model is averaged."
+        drawn.caption += (
+            " A vertical line marks t_s, the round at which averaging of models begins."
+        )
     return drawn
 
 
 def averaging_begins(workbench: Workbench, setting: str, methods: Sequence[str]) -> list[float]:
-    """The first rounds whose models are moving averages (IMA's t_s, counted from 1)."""
+    """The first rounds with averaged models (IMA's t_s, counted from 1)."""
     found = []
     for method in methods:
         composition, values = workbench.compose(workbench.setting(setting), method)

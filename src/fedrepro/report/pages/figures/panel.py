@@ -1,4 +1,4 @@
-"""A panel: what figures and the charts of tables and runs are made of."""
+"""A panel: the building block of figures and of the charts of tables and runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Panel:
 
 
 def curves_of(root: Path, result: Result | None, measure: Reading) -> list[Points]:
-    """The series of each finished run of the method that counts."""
+    """The series of each finished run of the chosen method."""
     if result is None:
         return []
     return [

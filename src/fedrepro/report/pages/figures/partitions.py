@@ -1,4 +1,4 @@
-"""Partitions: who holds what, a panel for each setting."""
+"""Partitions: samples per client and class, a panel per setting."""
 
 from fedrepro.config.figures import Partitions
 from fedrepro.config.targets import FigureTarget
@@ -12,8 +12,8 @@ WIDTH = 400  # of a panel
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Partitions) -> Drawn:
     drawn = Drawn(
-        "Clients from left to right, classes from top to bottom: the darker, the more training "
-        "samples, up to the panel's greatest number.",
+        "Clients from left to right, classes from top to bottom; darker is more training "
+        "samples, relative to the panel's largest cell.",
         ("Setting", "Seed", "Samples of a class at a client, at most", "What clients hold"),
     )
     seed = target.seeds[0]

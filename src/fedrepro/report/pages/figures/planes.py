@@ -20,7 +20,7 @@ CORNERS = 3
 
 @dataclass(frozen=True)
 class Through:
-    """What ``fedrepro landscape --through`` found: on a plane [y][x], along a line in one row."""
+    """The result of ``fedrepro landscape --through``: [y][x] on a plane, one row along a line."""
 
     x: list[float]
     y: list[float]
@@ -30,7 +30,7 @@ class Through:
     precision: str
 
     def of_marks(self, kind: AtHeight) -> list[float]:
-        """Loss or error of the marked models."""
+        """The marked models' loss or error."""
         key = "loss" if kind == "loss" else "accuracy"
         return [_height(mark[key], kind) for mark in self.marks]
 
@@ -38,10 +38,10 @@ class Through:
 def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
     found = views(workbench, target, figure)
     drawn = Drawn(
-        "Darker is higher; lines join models of equal height, and all panels that show the same "
-        f"share one scale{', of the loss a logarithmic one' if 'loss' in figure.show else ''}. "
-        "Both directions are unit vectors, so that distances are those between parameters. What "
-        f"does not lie on the plane is marked where it is nearest. {sampled(found)}",
+        "Darker is higher; contours join models of equal value. All panels of a quantity "
+        f"share one scale{', logarithmic for the loss' if 'loss' in figure.show else ''}. "
+        "Both directions are unit vectors: distances are Euclidean, between parameters. A model "
+        f"off the plane is marked at its projection. {sampled(found)}",
         HEADER,
         rows=numbers(found),
     )
@@ -74,7 +74,7 @@ HEADER = ("Panel", "Model", "Distance from the first", "Off the plane", "Loss", 
 
 
 def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tuple[str, Through]]:
-    """The panels whose analysis is there; those that are of the same one with all their labels."""
+    """The panels whose analysis exists; panels of the same analysis are merged, with all labels."""
     grid, panels = figure.grid_at(target.scale), dict[Path, list[View]]()
     for view in figure.panels:
         full = f"{target.system}/{view.setting_at(target.scale)}"
@@ -91,7 +91,7 @@ def views(workbench: Workbench, target: FigureTarget, figure: Planes) -> list[tu
 
 
 def sampled(found: Sequence[tuple[str, Through]]) -> str:
-    """How finely, in words."""
+    """The sampling of an analysis, in words."""
     sizes = dict.fromkeys((len(each.x), each.samples, each.precision) for _, each in found)
     words = "; ".join(
         f"{points} points along an axis, {samples} test samples, {precision}"
@@ -113,7 +113,7 @@ def numbers(found: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:
 
 
 def _short(name: str, marks: Sequence[dict[str, Any]]) -> str:
-    """A model's name where rounds need not be told: of several globals it is the round."""
+    """A model's name without its round; of several global models, the round."""
     kind, _, when = name.partition(", ")
     alike = [mark for mark in marks if mark["name"].partition(", ")[0] == kind]
     return (when or kind) if len(alike) > 1 else kind

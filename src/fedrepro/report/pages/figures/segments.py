@@ -15,8 +15,8 @@ from fedrepro.report.pages.figures.planes import HEADER, TITLES, numbers, sample
 def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
     found = views(workbench, target, figure)
     drawn = Drawn(
-        "Loss and error of (1 - x) times the first model plus x times the second; at 0 and 1, "
-        f"where the vertical lines are, stand the models themselves. {sampled(found)}",
+        "Loss and error of (1 - x) times the first model plus x times the second. Vertical "
+        f"lines at 0 and 1 mark the two models. {sampled(found)}",
         (HEADER[0], HEADER[1], "At", "Off the line", *HEADER[4:]),
         rows=numbers(found),
     )

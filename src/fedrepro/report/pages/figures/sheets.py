@@ -1,4 +1,4 @@
-"""Sheets: images that methods have made, after some rounds and beside real ones."""
+"""Sheets: images that methods generated, after some rounds and beside real ones."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,10 +16,10 @@ from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import RunRecord, find_run
 
-# Of what judged the set: its name, and the head of its column.
+# For each measure of a set: its name and its column's head.
 NUMBERS = {
     "test_accuracy": "Accuracy",
-    "stand_in": "Stand-in distance, no FID",
+    "stand_in": "Surrogate distance, no FID",
     "diversity": "Diversity, pixels",
     "feature_diversity": "Diversity, features",
     "nearest": "Nearest training image",
@@ -29,13 +29,13 @@ NUMBERS = {
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
     drawn = Drawn(
-        "A row of images for each class, after the first, a middle and the last round that left "
-        "images, of the first seed; then the first image of each class over the rounds, which "
-        "moves once and stays as it was after the last; then, above, the made images that are "
-        "nearest to a training image and, below, these.",
+        "A row of images per class, after the first, a middle and the last round with "
+        "images, for the first seed. Then the first image of each class over the rounds: this "
+        "animation plays once and stops at the last round. Then the generated images "
+        "nearest to a training image, above these training images.",
         ("Panel", "Method", *NUMBERS.values()),
     )
-    # Of places with the same stand-in one.
+    # Of settings with the same demo setting, one.
     places = {place.setting_at(target.scale): place for place in reversed(figure.panels)}
     for place in reversed(places.values()):
         where = titled(place.label, place, target)
@@ -72,7 +72,7 @@ def _panels(root: Path, record: RunRecord, title: str) -> Iterator[Panel]:
         yield Panel(f"{title}, rounds {rounds[0]} to {rounds[-1]}", svg)
     pairs = _pairs(root, record)
     if pairs is not None:
-        words = f"{title}: the made images nearest to training images, and these below them."
+        words = f"{title}: the generated images nearest to training images, which are below them."
         svg = sheet.draw(np.concatenate(pairs), len(pairs[0]), description=words)
         yield Panel(f"{title}, nearest training images", svg)
 
@@ -81,7 +81,7 @@ def _by_class(record: RunRecord, number: int, classes: int) -> NDArray[np.uint8]
     """The images of a round, [classes, of each, channels, height, width].
 
     Raises:
-        UserError: when they are not equally many of each class.
+        UserError: if the classes have different numbers of images.
     """
     images = record.images(number)
     if len(images) % classes:
@@ -91,9 +91,9 @@ def _by_class(record: RunRecord, number: int, classes: int) -> NDArray[np.uint8]
 
 
 def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
-    """The nearest made and real images, each [pairs, channels, height, width].
+    """The nearest generated and real images, each [pairs, channels, height, width].
 
-    None where they are not there, as with reference results.
+    None if the files do not exist, as with reference results.
     """
     path = record.run.analysis("quality").with_suffix(".pairs.safetensors")
     if record.reference or not (root / path).exists():
@@ -103,7 +103,7 @@ def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np
     try:
         found = load((root / path).read_bytes())
         made, real = found["made"], found["real"]
-    except Exception as error:  # safetensors raises a kind of its own
+    except Exception as error:  # safetensors has its own kind of error
         raise damaged(path, error) from None
     if made.shape != real.shape or made.ndim != 4 or not made.size:
         raise damaged(path, f"images of shapes {made.shape} and {real.shape}")

@@ -1,4 +1,4 @@
-"""Trends: how a measure changes with one quantity, a line for each method."""
+"""Trends: a measure as a function of one quantity, a line per method."""
 
 from fedrepro.config.figures import Trend
 from fedrepro.config.targets import FigureTarget
@@ -12,11 +12,11 @@ from fedrepro.report.pages.figures.panel import Panel
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
     measure = figure.metric.reading
     seeds = len(target.seeds)
-    spread = "the mean over seeds, the band from the lowest to the highest" if seeds > 1 else (
-        "of a single seed"
+    spread = "the mean over seeds; the band spans lowest to highest" if seeds > 1 else (
+        "a single seed"
     )  # fmt: skip
     drawn = Drawn(
-        f"{measure.words.capitalize()} as the rounds of the summary have it: {spread}.",
+        f"{measure.words.capitalize()} over the rounds of the table's summary: {spread}.",
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
         key=key_of(figure.lines),
     )
