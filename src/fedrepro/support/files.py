@@ -17,7 +17,7 @@ def sha256_of(path: Path) -> str:
 
 
 def flush(path: Path) -> None:
-    """Force a file's or folder's bytes to disk, so that no later rename is persisted before them."""
+    """Force a file's or folder's bytes to disk before a later rename is persisted."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

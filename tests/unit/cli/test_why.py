@@ -97,7 +97,7 @@ def test_a_run_against_its_own_reference_result(
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (["nowhere"], "--other: 'nowhere': expected SETTING METHOD SEED, or a manifest.json"),
+        (["nowhere"], "--other: 'nowhere': expected SETTING METHOD SEED, a manifest.json"),
         (["a\0b"], "--other: 'a\\x00b': expected SETTING METHOD SEED"),
         ([RUN.setting, "fedavg"], "--other: 'fedgo/digits-demo fedavg': expected SETTING METHOD"),
         ([RUN.setting, "fedavg", "one"], "--other: SEED: 'one': expected a whole number"),

@@ -88,12 +88,15 @@ def test_merging_changes_neither_side() -> None:
             "m.ax.b: '{cfd}': expected a name from `for`: cdf; did you mean 'cdf'?",
         ),
         ('m: {"{a}": {for: {a: [1], b: [1]}}}', "m.{a}.for: 'b': expected {b} somewhere in the"),
-        ('m: {x1: {}, "x{a}": {for: {a: [1]}}}', "m: 'x1': expected a key of its own for each"),
-        ("m: {x: {for: {a: [1, 2]}, b: '{a}'}}", "m: 'x': expected a key of its own for each"),
-        ("r: [{for: {a: [1, 2]}, label: x, b: '{a}'}]", "r.0.label: 'x': expected a label of its"),
+        ('m: {x1: {}, "x{a}": {for: {a: [1]}}}', "m: 'x1': expected a different key for each"),
+        ("m: {x: {for: {a: [1, 2]}, b: '{a}'}}", "m: 'x': expected a different key for each"),
+        (
+            "r: [{for: {a: [1, 2]}, label: x, b: '{a}'}]",
+            "r.0.label: 'x': expected a different label",
+        ),
         ('m: {"{a}": {for: {a: [1]}, each: [{}]}}', "m.{a}: 'each': expected `each` in lists only"),
         ('m: {"{a}": {for: {a: [1]}, b: {a}}}', "m.1.b: '{a}': expected it in quotes: "),
-        ('m: {"{a}": {for: {a: [[1]]}}}', "m.{a}: '{a}': expected {a} alone: it has several"),
+        ('m: {"{a}": {for: {a: [[1]]}}}', "m.{a}: '{a}': expected {a} alone: its value is"),
     ],
 )
 def test_what_is_wrong_is_one_line(text: str, line: str) -> None:
