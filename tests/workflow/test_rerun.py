@@ -98,8 +98,8 @@ def test_why_says_what_snakemake_does(project: Project) -> None:
     assert project.due(FEDPROX) == {FEDPROX}
     assert said.startswith(
         "Snakemake would make it again because\n"
-        "  the code that decides its numbers has changed since\n"
-        "  its configuration has changed since\n"
+        "  the code that decides its numbers has changed\n"
+        "  its configuration has changed\n"
     )
     assert "    changed: methods/fedprox.py\n" in said and "    rounds: 2 -> 3\n" in said
     listed = project.snakemake("-n", FEDPROX).stdout

@@ -51,7 +51,7 @@ def test_a_run_against_today(bench: Workbench, capsys: pytest.CaptureFixture[str
     lines = said(capsys).splitlines()
     assert lines[:2] == [
         "Snakemake would make it again because",
-        "  clients.parquet, model.safetensors: missing, which counts when another job or a target "
+        "  clients.parquet, model.safetensors: missing, which matters if another job or a target "
         "needs it",
     ]
     assert lines[2] == f"From {RUN.folder}/manifest.json to today:"

@@ -187,7 +187,7 @@ def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> Non
     }  # fmt: skip
     searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}
     bench = load(settle(tmp_path, searched, settings=settings))
-    with pytest.raises(UserError, match="given nothing trained on clients' samples"):
+    with pytest.raises(UserError, match="without inputs that were trained on clients' samples"):
         check_given(bench)
 
 

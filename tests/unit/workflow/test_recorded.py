@@ -99,7 +99,7 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     os.utime(bench.root / name)
     assert recorded.reasons(bench, RUN) == []
     (bench.root / name).write_text("other", encoding="utf-8")
-    assert recorded.reasons(bench, RUN) == [f"{name} is newer, and not what it was"]
+    assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
 
 
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
