@@ -87,7 +87,7 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
         (
             "    given:\n",
             "    byzantine: 2\n    given:\n",
-            "settings.taught.byzantine: 2: expected none for method fedavg, which is given no "
+            "settings.taught.byzantine: 2: expected none for method fedavg, which uses no "
             "discriminators",
         ),
         (

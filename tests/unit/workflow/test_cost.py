@@ -419,7 +419,7 @@ def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
     told = capsys.readouterr()
     line = "Estimated from a similar model or method because their own is not measured yet: 1 runs."
     assert line in told.out
-    assert "1 not measured yet: call again" in told.err
+    assert "1 not measured yet: run this command again" in told.err
     assert "Hours unknown" not in told.out
 
 
