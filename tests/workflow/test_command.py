@@ -75,8 +75,8 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "table fedgoo table_3",
-            "config/experiments: system: 'fedgoo': expected a system with an experiment file, "
-            "fedgoo.yaml; there are aaggff, ",
+            "config/experiments: system: 'fedgoo': expected a system with an experiment file: "
+            "aaggff, ",
             "; did you mean 'fedgo'?",
         ),
         (
