@@ -125,7 +125,7 @@ def test_a_mistake_is_one_line_and_status_2(
 
 @pytest.mark.parametrize(
     "command",
-    ["", "init_server", "run", "methods", "models", "settings", "coverage", "claims", "table"],
+    ["", "init", "run", "methods", "models", "settings", "coverage", "claims", "table"],
 )
 def test_help_reads_well(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
