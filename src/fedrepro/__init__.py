@@ -1,8 +1,8 @@
 """fedrepro: a reproducibility workbench for federated learning under statistical heterogeneity.
 
 ``import fedrepro as fr`` gives ``fr.train``, ``fr.load``, ``fr.methods``,
-``fr.compare``, ``fr.plot`` (:mod:`fedrepro.api`), imported when one of them is first asked for:
-every command imports this file, which must stay as light as it is.
+``fr.compare``, ``fr.plot`` (:mod:`fedrepro.api`). They are imported on first use: every command
+imports this file, so it must stay light.
 """
 
 import os
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 
 def code_files() -> dict[str, tuple[int, int]]:
-    """Modification time and size of every file of code of this package."""
+    """Modification time (ns) and size (bytes) of every Python file of this package, by path."""
     found = {}
     for folder, _, files in os.walk(os.path.dirname(__file__)):  # noqa: PTH120 - pathlib is slow
         for name in files:
@@ -26,7 +26,7 @@ def code_files() -> dict[str, tuple[int, int]]:
     return found
 
 
-# As this process began, before it imported any of it: what it signs its numbers with.
+# Recorded before anything else is imported: manifests name the code that this process runs.
 CODE_FILES = code_files()
 
 __all__ = ("Run", "compare", "load", "methods", "plot", "train")
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """This package: ``fedrepro.methods`` is the function, also once the room so called is there."""
+    """This package: ``fedrepro.methods`` stays the function when the subpackage is imported."""
 
     @property
     def methods(self) -> Any:
@@ -51,7 +51,7 @@ class _Package(ModuleType):
 
     @methods.setter
     def methods(self, room: ModuleType) -> None:
-        """Importing the room sets it; import statements find it by its full name."""
+        """Ignore the import system's assignment; imports use the subpackage's full name."""
 
 
 sys.modules[__name__].__class__ = _Package

@@ -146,7 +146,7 @@ def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
     assert {"ours <1>", "theirs", "round", "test accuracy"} <= set(words)
     assert "var(" not in drawn.svg  # it needs no style sheet
     assert len(repr(drawn)) < 80  # what a notebook writes beside it
-    with pytest.raises(UserError, match="theirs: loss: no number in a round that all seeds have"):
+    with pytest.raises(UserError, match="theirs: loss: its seeds have no common round"):
         fr.plot({"theirs": lossless("b", 1, [0.2])}, of="loss")
 
 
@@ -154,7 +154,7 @@ def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
     ("change", "line"),
     [
         ({"method": "fedprax"}, "did you mean 'fedprox'"),
-        ({"method": "fedgo"}, "method: 'fedgo': expected one that needs nothing"),
+        ({"method": "fedgo"}, "method: 'fedgo': expected one that does not require"),
         ({"model": "logistik"}, "did you mean 'logistic'"),
         ({"mu": 1.0}, "hyperparameter: 'mu': expected a hyperparameter of one part"),
         ({"rounds": 0}, "rounds: 0: expected a whole number of at least 1"),

@@ -75,8 +75,8 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "table fedgoo table_3",
-            "config/experiments: system: 'fedgoo': expected a system with an experiment file, "
-            "fedgoo.yaml; there are aaggff, ",
+            "config/experiments: system: 'fedgoo': expected a system with an experiment file: "
+            "aaggff, ",
             "; did you mean 'fedgo'?",
         ),
         (
@@ -92,12 +92,13 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "--root nowhere methods",
-            "the command line: --root: 'nowhere': expected a workbench, with config/config.yaml",
-            "`fedrepro init` writes one",
+            "the command line: --root: 'nowhere': expected a workbench, which has "
+            "config/config.yaml",
+            "`fedrepro init` creates one",
         ),
         (
             "init docs",
-            "the command line: FOLDER: 'docs': expected a folder that is not there yet",
+            "the command line: FOLDER: 'docs': expected a folder that does not exist yet",
             "",
         ),
         (
@@ -124,7 +125,7 @@ def test_a_mistake_is_one_line_and_status_2(
 
 @pytest.mark.parametrize(
     "command",
-    ["", "init_server", "run", "methods", "models", "settings", "coverage", "claims", "table"],
+    ["", "init", "run", "methods", "models", "settings", "coverage", "claims", "table"],
 )
 def test_help_reads_well(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -212,7 +213,9 @@ def test_a_fault_of_the_program_goes_to_the_log(
     log = tmp_path / "logs/methods.log"
     assert cli.main(["--log", str(log), "methods"]) == 1
     said = capsys.readouterr().err
-    assert said == f"fedrepro: a fault of this program: ArithmeticError: on purpose; see {log}\n"
+    assert said == (
+        f"fedrepro: internal error: ArithmeticError: on purpose; please report it with {log}\n"
+    )
     assert "Traceback" in log.read_text(encoding="utf-8")
     assert said in log.read_text(encoding="utf-8")
 

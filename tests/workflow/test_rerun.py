@@ -88,7 +88,7 @@ def test_why_says_what_snakemake_does(project: Project) -> None:
     arguments = ("why", "ima/tiny", "fedprox", "--seed", "1")
     said = project.fedrepro(*arguments).stdout
     assert project.due(FEDPROX) == set()
-    assert said.startswith("Snakemake leaves it as it is, unless")
+    assert said.startswith("Snakemake would not make it again, unless")
     assert "has no record" not in said and said.endswith("nothing differs\n")
     project.edit(
         "src/fedrepro/methods/fedprox.py", 'sent["params"], mu,', 'sent["params"], 2 * mu,'
@@ -97,9 +97,9 @@ def test_why_says_what_snakemake_does(project: Project) -> None:
     said = project.fedrepro(*arguments).stdout
     assert project.due(FEDPROX) == {FEDPROX}
     assert said.startswith(
-        "Snakemake makes it again, as\n"
-        "  the code that decides its numbers has changed since\n"
-        "  its configuration has changed since\n"
+        "Snakemake would make it again because\n"
+        "  the code that decides its numbers has changed\n"
+        "  its configuration has changed\n"
     )
     assert "    changed: methods/fedprox.py\n" in said and "    rounds: 2 -> 3\n" in said
     listed = project.snakemake("-n", FEDPROX).stdout

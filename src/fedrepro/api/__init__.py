@@ -1,1 +1,1 @@
-"""What ``import fedrepro as fr`` gives: for notebooks and scripts. Nothing below imports it."""
+"""The Python API for notebooks and scripts, ``import fedrepro as fr``."""

@@ -1,4 +1,4 @@
-"""Several runs beside each other."""
+"""Compare and plot runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,22 +12,26 @@ from fedrepro.support.files import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-Group = Run | Sequence[Run]  # one run, or several that differ in their seed
+Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
 
 def compare(
     runs: Sequence[Group] | Mapping[str, Group], of: str | None = None, last: int = 1
 ) -> "pd.DataFrame":
-    """What runs came to: the mean of their last rounds, over seeds.
+    """Compare the final scores of runs: the mean over their last rounds and seeds.
 
     Args:
-        runs: runs, or lists of those that differ in their seed; as a mapping, with their names.
-        of: a column of ``rounds``; without, the accuracy on test samples, or on clients' own.
-        last: how many evaluated rounds count.
+        runs: runs, or lists of runs that differ only in their seed; a mapping gives them names.
+        of: a column of ``rounds``; None for the accuracy on test samples, or else on clients' own.
+        last: the number of evaluated rounds to average.
 
     Returns:
-        Of each: seeds (how many), mean, std (over seeds; NaN of one), and ``gain``, the mean
-        difference from the first one, seed by seed where both have the same, else of the means.
+        One row for each: ``seeds`` (their number), ``mean``, ``std`` (over seeds; NaN for one) and
+        ``gain`` over the first row: the mean of paired differences if both have the same seeds,
+        else the difference of the means.
+
+    Raises:
+        UserError: for no runs, or an unknown column.
     """
     import pandas as pd
 
@@ -57,7 +61,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, which a notebook shows.
+    """A chart, which notebooks display.
 
     Attributes:
         svg: the text of an SVG file.
@@ -65,28 +69,28 @@ class Chart:
 
     svg: str = field(repr=False)
 
-    def _repr_svg_(self) -> str:  # Jupyter's name
+    def _repr_svg_(self) -> str:  # Jupyter calls this
         return self.svg
 
     def save(self, path: str | Path) -> None:
         """Write the SVG file.
 
         Raises:
-            UserError: when the disk refuses.
+            UserError: if the file cannot be written.
         """
         with write_atomically(Path(path)) as temporary:
             temporary.write_text(self.svg, encoding="utf-8")
 
 
 def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
-    """Learning curves: the mean over seeds of each, and the range of the seeds.
+    """Plot learning curves: for each group, the mean and the range over seeds.
 
     Args:
-        runs: as of :func:`compare`.
-        of: a column of ``rounds``.
+        runs: as in :func:`compare`.
+        of: a column of ``rounds``, as in :func:`compare`.
 
     Raises:
-        UserError: when a group has no value in any round that all of its seeds have.
+        UserError: if the seeds of a group have no evaluated round in common.
     """
     from fedrepro.report.drawing import curves, frame
     from fedrepro.report.pages import downloads, templates
@@ -99,7 +103,7 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
         points = [[*zip(run.rounds["round"], _column(run, column), strict=True)] for run in group]
         line = curves.average(name, points)
         if line is None:
-            raise UserError(f"fedrepro: {name}: {column}: no number in a round that all seeds have")
+            raise UserError(f"fedrepro: {name}: {column}: its seeds have no common round with it")
         lines.append(line)
     title = column.replace("_", " ")
     ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
@@ -111,10 +115,10 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
 
 
 def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
-    """Each group of runs by a name; without one, by the method, and the seed if that is shared.
+    """Groups of runs by name; without names, by method, numbered if methods repeat.
 
     Raises:
-        UserError: when there are none.
+        UserError: if there are no runs.
     """
     if isinstance(runs, Mapping):
         found = {str(name): _listed(group) for name, group in runs.items()}
@@ -128,7 +132,7 @@ def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
             for number, group in enumerate(groups, 1)
         }
     if not found or not all(found.values()):
-        raise UserError("fedrepro: runs: expected at least one")
+        raise UserError("fedrepro: runs: expected at least one run, and one in each list")
     return found
 
 
@@ -137,12 +141,12 @@ def _listed(group: Group) -> list[Run]:
 
 
 def _score(runs: Iterator[Run]) -> str:
-    """The accuracy that all of some runs have."""
+    """The name of an accuracy that all runs have."""
     tables = [run.rounds for run in runs]
     for name in ("test_accuracy", "client_accuracy"):
         if all(name in table and table[name].notna().any() for table in tables):
             return name
-    raise UserError("fedrepro: runs: no accuracy that all have: say which column with `of`")
+    raise UserError("fedrepro: runs: they have no accuracy in common: choose a column with `of`")
 
 
 def _column(run: Run, name: str) -> "pd.Series[float]":

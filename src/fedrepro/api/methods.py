@@ -1,4 +1,4 @@
-"""What can be trained."""
+"""List methods."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def methods() -> "pd.DataFrame":
-    """All that a composition can name: name, kind, paper, hyperparameters with their defaults."""
+    """The parts of compositions: name, kind, paper, hyperparameters with their defaults."""
     import pandas as pd
 
     from fedrepro.methods import registry

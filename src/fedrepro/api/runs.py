@@ -1,4 +1,4 @@
-"""Finished runs, by their folder or by what a workbench calls them."""
+"""Load finished runs, by folder or by setting, method and seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ Architecture = Callable[[tuple[int, ...], int], "nn.Module"]
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read from its folder when it is looked at.
+    """A finished run; its files are read on access.
 
     Attributes:
-        folder: with manifest.json, rounds.parquet, clients.parquet, model.safetensors.
-        manifest: what it says of itself: configuration, code, machine, hashes of its files.
-        architecture: of a model that was given as an object; None: found by its name.
-        own: where models of one's own are sought.
+        folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors.
+        manifest: configuration, code, machine, and hashes of its files.
+        architecture: builds the model, if it was passed as an object; None to find it by name.
+        plugins: the folders of plug-ins, for models found by name.
     """
 
     folder: Path
@@ -52,10 +52,10 @@ class Run:
 
     @cached_property
     def model(self) -> "nn.Module":
-        """The trained shared model, in its testing mode.
+        """The trained shared model, in evaluation mode.
 
         Raises:
-            UserError: for a method that leaves something else, or a model that is not known here.
+            UserError: if the method has no shared model, or the model's name is unknown.
         """
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
@@ -63,7 +63,7 @@ class Run:
 
         tensors, facts = load_tree(self.folder / MODEL)
         if facts.get("part") != "" or facts["clients"] is not None:
-            raise UserError(f"{self.folder}: {self.method} leaves no shared model")
+            raise UserError(f"{self.folder}: {self.method} has no shared model")
         shape, outputs = tuple(facts["input_shape"]), int(facts["outputs"])
         build = self.architecture
         if build:
@@ -83,14 +83,16 @@ def _table(path: Path) -> "pd.DataFrame":
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
-    """A finished run: of a folder, or of a workbench's setting, a method and a seed.
+    """Load a finished run, by its folder or by a workbench's setting, method and seed.
 
     Args:
         what: a folder with a manifest.json, or the name of a setting such as "mine/skewed".
-        root: the workbench; where its own run is missing, a committed reference result is taken.
+        method: a composition; None if ``what`` is a folder.
+        seed: None for 1.
+        root: the workbench's folder. If it lacks the run, a committed reference result is used.
 
     Raises:
-        UserError: when there is none, or its files are not what its manifest says.
+        UserError: if the run does not exist, or its files do not match its manifest.
     """
     from fedrepro.run.results import changed_files, read_run
 
@@ -109,8 +111,8 @@ def load(
         record = next((each for each in found if each.manifest), found[0])
         if not record.manifest:
             raise UserError(
-                f"{record.folder}: {record.why}: `fedrepro run {named.setting} {named.method} "
-                f"--seed {named.seed}` makes it"
+                f"{record.folder}: {record.why}: run `fedrepro run {named.setting} {named.method} "
+                f"--seed {named.seed}`"
             )
         folder, manifest = Path(root) / record.folder, dict(record.manifest)
     wrong = next(changed_files(folder, manifest, ".parquet"), None)

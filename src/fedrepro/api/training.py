@@ -1,4 +1,4 @@
-"""Training on arrays."""
+"""Train on arrays."""
 
 import inspect
 import shutil
@@ -38,23 +38,24 @@ def train(
     folder: str | Path | None = None,
     **hyperparameters: Any,
 ) -> Run:
-    """Train a method on data of one's own, as `fedrepro run` would.
+    """Train a method on your own data, in the same way as `fedrepro run`.
 
     Args:
-        method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists them).
-        model: the name of one (`fedrepro models`), a module, or a function of a sample's shape and
-            the number of classes that returns one. Weights are drawn anew, from ``seed``.
-        clients: of each, (x [n, ...], y [n]) as arrays or tensors, or one of torch's data sets.
-        test: samples of the same kind that no client has.
-        test_fraction: of its own samples that each client holds out, to be scored by itself;
-            without ``test`` 0.2 if it is not said.
-        lr: of the clients' SGD.
-        folder: where to keep the run; a call that was broken off goes on there, and one that is
-            finished there is not made again. Without, it goes with the object that is returned.
+        method: a composition such as "fedprox" or "ima+scaffold" (:func:`methods` lists the parts).
+        model: a model's name (`fedrepro models` lists them), a module, or a function that builds a
+            module from a sample's shape and the number of classes. ``seed`` initialises its
+            weights.
+        clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set.
+        test: test samples in the same form, which belong to no client.
+        test_fraction: the share of its samples that each client holds out for testing. Default: 0
+            with ``test``, else 0.2.
+        lr: learning rate of the clients' SGD.
+        folder: where to save the run. An interrupted run resumes there, and a finished one is
+            reused. Default: a temporary folder, which is deleted with the returned object.
         hyperparameters: of the method's parts, such as ``mu=0.1``.
 
     Raises:
-        UserError: in one line, for whatever is wrong with the request.
+        UserError: for invalid arguments.
     """
     from fedrepro.config.run_spec import Execution, RunSpec
     from fedrepro.config.settings import Setting
@@ -66,7 +67,7 @@ def train(
     from fedrepro.support.typed_yaml import validate
 
     if needs := requires_of(method):
-        wanted = f"one that needs nothing, not {', '.join(needs)}: use an experiment file"
+        wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
     dataset = dataset_of(clients, test)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
@@ -107,13 +108,13 @@ def train(
 
 
 def _name_of(model: "nn.Module | Architecture") -> str:
-    """What a model that was given as an object is called."""
+    """The name of a model that was passed as an object."""
     name = getattr(model, "__name__", type(model).__name__)
     return name if name.isidentifier() else "model"
 
 
 def _architecture(model: "nn.Module | Architecture") -> "Architecture":
-    """A function that makes a copy of a module, or the function that was given."""
+    """A function that copies the module, or the function itself."""
     import copy
 
     from torch import nn
@@ -124,10 +125,10 @@ def _architecture(model: "nn.Module | Architecture") -> "Architecture":
 
 
 def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each hyperparameter with the part of the composition that has it.
+    """Hyperparameters by part of the composition.
 
     Raises:
-        UserError: for one that no part has, or several have.
+        UserError: for a hyperparameter that no part or more than one part has.
     """
     from fedrepro.methods import registry
     from fedrepro.methods.files import split
@@ -147,7 +148,7 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
 
 
 def _code_around(composition: str) -> str:
-    """The fingerprint of a run's code but for its model."""
+    """The fingerprint of a run's code without its model."""
     from fedrepro.run import fingerprint
 
     around = fingerprint.code_around_model(composition)
@@ -155,9 +156,9 @@ def _code_around(composition: str) -> str:
 
 
 def _source_of(module: "nn.Module") -> str:
-    """The hash of a model that was given as an object: its layers and their source.
+    """The hash of a model that was passed as an object: its layers and their source.
 
-    Where Python has no source of a class, nothing that was kept counts as the same.
+    If Python has no source for a class, the hash is random, so that no saved run is reused.
     """
     from fedrepro.run import fingerprint
 
@@ -173,7 +174,7 @@ def _source_of(module: "nn.Module") -> str:
 
 @contextmanager
 def _threads_kept() -> Iterator[None]:
-    """Leave torch's number of threads as it was."""
+    """Restore torch's number of threads afterwards."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""``fedrepro landscape``, ``quality``, ``study``: what pages show."""
+"""``fedrepro landscape``, ``quality``, ``study``: analyses that pages show."""
 
 import argparse
 import json
@@ -18,49 +18,49 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     landscape = subparsers.add_parser(
         "landscape",
         help="loss and accuracy around a finished run's model",
-        description="Evaluate a finished run's global model, moved along two random filter-"
-        "normalised directions, at 21 x 21 points: on the data set's test samples or, without any, "
-        "on all that clients hold out. Writes results/landscapes/SETTING/METHOD/seedSEED.json: "
-        "directions, x, y, and loss and accuracy in rows of equal y. With --through: the line "
-        "through two models, or the plane through three, that the run kept (`keep: { METHOD: "
-        "[ROUND, ...] }` in its setting); the file then has their places too, and a plane that "
-        "was broken off is gone on with. A model is named by a round, as 400 (the server's "
-        "model), 400.average (of that round's clients), 400.client17, 400.1 (the first of them), "
-        "or by last, or by the file of any model of the same shape.",
+        description="Evaluate a finished run's global model at 21 x 21 points along two random "
+        "filter-normalised directions: on the data set's test samples or, if it has none, on all "
+        "samples that clients hold out. Writes results/landscapes/SETTING/METHOD/seedSEED.json: "
+        "directions, x, y, and loss and accuracy in rows of equal y. With --through: evaluate the "
+        "line through two models, or the plane through three, that the run kept (`keep: { METHOD: "
+        "[ROUND, ...] }` in its setting). The file then also has the models' coordinates, and an "
+        "interrupted plane resumes. Name a model as 400 (the server's model after round 400), "
+        "400.average (the mean of that round's clients), 400.client17, 400.1 (the first of these "
+        "clients), last, or by the file of any model of the same shape.",
         epilog="Example: fedrepro landscape ima/fmnist-shards2-demo ima+fedprox --seed 1 --through "
         "20.1 20.2 20.3",
     )
     add_run(landscape)
-    through = landscape.add_argument_group("through models")
+    through = landscape.add_argument_group("lines and planes through models")
     through.add_argument("--through", nargs="+", metavar="MODEL", help="two or three models")
     through.add_argument(
-        "--points", type=int, default=41, metavar="N", help="along each axis (default: 41)"
+        "--points", type=int, default=41, metavar="N", help="points along each axis (default: 41)"
     )
     through.add_argument(
-        "--samples", type=int, default=2000, metavar="N", help="at most so many (default: 2000)"
+        "--samples", type=int, default=2000, metavar="N", help="samples at most (default: 2000)"
     )
     through.add_argument(
         "--bfloat16",
         action="store_true",
-        help="compute in 8 bits of precision: faster where the CPU can, off by some thousandths",
+        help="compute in bfloat16: faster on CPUs that support it, with errors of some thousandths",
     )
     landscape.set_defaults(handler=make_landscape)
     study = subparsers.add_parser(
         "study",
-        help="what tables and figures show that is computed without a run",
-        description="Compute what a paper's tables or figures show without any run. Writes "
-        f"results/studies/NAME.json. There are: {', '.join(studies())}.",
+        help="compute results of tables and figures that need no run",
+        description="Compute the results of a paper's tables or figures that need no run. Writes "
+        f"results/studies/NAME.json. Studies: {', '.join(studies())}.",
         epilog="Example: fedrepro study fedgo_cost",
     )
     study.add_argument("name", metavar="NAME", help="such as fedgo_cost")
     study.set_defaults(handler=make_study)
     quality = subparsers.add_parser(
         "quality",
-        help="what a finished run's synthetic set is worth",
-        description="Judge the synthetic set that a finished run left, as `judge` of its setting "
-        "says: a classifier trained on it, on what clients hold out and on the test set; Fréchet "
-        "distance, precision, recall and diversity; nearest real images and a membership attack. "
-        "Writes results/quality/SETTING/METHOD/seedSEED.json and, beside it, the nearest pairs.",
+        help="evaluate the synthetic set of a finished run",
+        description="Evaluate the synthetic set of a finished run as `judge` of its setting says: "
+        "accuracy of a classifier trained on it, on held-out and test samples; Fréchet distance, "
+        "precision, recall and diversity; nearest real images and a membership attack. Writes "
+        "results/quality/SETTING/METHOD/seedSEED.json and the nearest pairs, next to it.",
         epilog="Example: fedrepro quality fedevg/digits-demo fedevg --seed 1",
     )
     add_run(quality)
@@ -98,14 +98,14 @@ def make_landscape(arguments: argparse.Namespace) -> None:
 
 
 def _short(word: str) -> str:
-    """A model as it stands in a file's name: of a file, a hash of its path."""
+    """A model's name as part of a file name: for a model's file, a hash of its path."""
     from fedrepro.run.fingerprint import of_text
 
     return f"file.{of_text(word)[:8]}" if word.endswith(".safetensors") else word
 
 
 def require_at_least(key: str, value: int, least: int) -> None:
-    """Raises UserError for an argument that is less."""
+    """Raise UserError if an argument is less than ``least``."""
     if value < least:
         raise bad_value("the command line", key, value, f"a whole number of at least {least}")
 
@@ -131,7 +131,7 @@ def make_quality(arguments: argparse.Namespace) -> None:
 
 
 def write_found(path: Path, found: Mapping[str, Any]) -> None:
-    """Write what was found as JSON, and say where it is."""
+    """Write the result as JSON, and print the path."""
     from fedrepro.support.files import write_atomically
 
     with write_atomically(path) as temporary:

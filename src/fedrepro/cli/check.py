@@ -1,4 +1,4 @@
-"""``fedrepro check``: what must hold for every method, tried out on one."""
+"""``fedrepro check``: test one method for the properties that every method must have."""
 
 import argparse
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from fedrepro.support.errors import UserError, bad_value
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "check",
-        help="try out whether a method of your own keeps what every method must",
-        description="Play a few rounds of a small made-up federation with a method, and say what "
-        "holds and what does not: the same bits when it is resumed or run by several processes, "
-        "nothing changed in place, no global randomness, other parts around it. Exit status 1 if "
-        "something does not hold.",
+        help="check that your own method has the properties that every method must have",
+        description="Run a method for a few rounds on a small synthetic federation and report "
+        "which checks pass: resumed runs and parallel runs give the same bits, nothing is changed "
+        "in place, no global randomness is used, and the method composes with wrappers and server "
+        "optimizers. Exits with 1 if a check fails.",
         epilog="Example: fedrepro check my_prox",
     )
     parser.add_argument("method", metavar="METHOD", help="such as my_prox or ima+my_prox")
@@ -35,7 +35,7 @@ def handle(arguments: argparse.Namespace) -> int:
     known = registry.parts(folders)
     parts = [known[part] for part, _ in split(name)]
     if not all(layer.classifies for layer in method.layers()):
-        expectation = "one that trains a classifier, which the made-up samples are for"
+        expectation = "a method that trains a classifier: the check's samples are for classifiers"
         raise bad_value("the command line", "METHOD", name, expectation)
     kinds = {part.kind for part in parts}
     name = name if kinds & {"method", "wrapper"} else f"fedavg+{name}"
@@ -53,9 +53,9 @@ def handle(arguments: argparse.Namespace) -> int:
             print(f"{found:8}{words}{f': {why}' if why else ''}", flush=True)
             failed += found == FAILED
             if failed and check is checks[0][1]:
-                print("what else there is to try takes hooks that pass this")
+                print("the other checks were skipped: they need hooks that pass this one")
                 return 1
-    print(f"{arguments.method}: {failed} of {len(checks)} failed" if failed else "all of it holds")
+    print(f"{arguments.method}: {failed} of {len(checks)} failed" if failed else "all checks pass")
     return 1 if failed else 0
 
 
@@ -69,7 +69,7 @@ def _together(composition: str) -> tuple[str, Callable[[], None]]:
 
 
 def _outcome(check: Callable[[], None]) -> tuple[str, str]:
-    """In a word whether a check passed, and why not."""
+    """Whether a check passed, and if not, why."""
     from fedrepro.check import suite
 
     try:
@@ -79,6 +79,6 @@ def _outcome(check: Callable[[], None]) -> tuple[str, str]:
         return NOTHING, str(reason)
     except (suite.Failed, UserError) as error:
         return FAILED, str(error)
-    except Exception as error:  # of a part that is not one's own, given what it can't do with
+    except Exception as error:  # raised by a packaged part, because of what the method gave it
         return FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
     return PASSED, ""

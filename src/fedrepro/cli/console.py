@@ -1,4 +1,4 @@
-"""Tables and progress for people, tab-separated lines for programs."""
+"""Tables and progress bars on a terminal; tab-separated lines for scripts."""
 
 import re
 import sys
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 NUMBER = re.compile(r"[\d,.]*")
-BETWEEN = 2  # blanks between columns
-Progress = Callable[[float], None]  # told the share that is done
+BETWEEN = 2  # spaces between columns
+Progress = Callable[[float], None]  # called with the fraction that is done
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
-    """A bar on a terminal, nothing elsewhere; not shown before there is something to count."""
+    """A progress bar on a terminal, nothing elsewhere; hidden until it is first updated."""
     from rich import progress
     from rich.console import Console
 
@@ -23,7 +23,7 @@ def progress_bar(what: str) -> Iterator[Progress]:
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; elsewhere a line for each row, its cells separated by tabs."""
+    """Print a table on a terminal; elsewhere one line per row, with tabs between cells."""
     if sys.stdout.isatty():
         _print_table(header, rows)
         return
@@ -32,7 +32,7 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """What there is to say of one thing, a name before each fact; a line each elsewhere."""
+    """Print named facts: as two columns on a terminal, elsewhere as tab-separated lines."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -52,9 +52,9 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as the terminal (or COLUMNS).
+    """Print a table as wide as the terminal (or COLUMNS).
 
-    What does not fit is folded: never numbers, nor the first column, which names the row.
+    Text that does not fit is wrapped, except for numbers and the first column, which names the row.
     """
     from rich import box
     from rich.console import Console

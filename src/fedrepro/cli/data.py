@@ -14,27 +14,27 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     fetch = subparsers.add_parser(
         "download",
         help="fetch the raw files of a data set",
-        description="Fetch what config/datasets.yaml lists into results/downloads/NAME. An "
-        "interrupted download goes on where it stopped; each file is checked by its SHA-256.",
+        description="Download the files that config/datasets.yaml lists into "
+        "results/downloads/NAME. Interrupted downloads resume; SHA-256 checksums are verified.",
     )
     fetch.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
     fetch.set_defaults(handler=_download)
 
     make = subparsers.add_parser(
         "prepare",
-        help="make a data set ready for training",
-        description="Make results/data/NAME: memory-mapped arrays and meta.json. Downloads first "
-        "what is missing; does nothing when all is there.",
+        help="prepare a data set for training",
+        description="Write results/data/NAME: memory-mapped arrays and meta.json. Downloads "
+        "missing files first; does nothing if the data set is up to date.",
     )
     make.add_argument("name", metavar="NAME", help="a data set (`fedrepro datasets` lists them)")
-    make.add_argument("--again", action="store_true", help="make it even if it is there")
+    make.add_argument("--again", action="store_true", help="prepare it even if it is up to date")
     make.set_defaults(handler=_prepare)
 
     share = subparsers.add_parser(
         "partition",
-        help="share a data set out among the clients of a setting",
-        description="Write results/partitions/DATASET/SCHEME/seedS.npz and, as .json, the classes "
-        "of each client. All settings with the same data set and scheme share these files.",
+        help="partition a data set among the clients of a setting",
+        description="Write results/partitions/DATASET/SCHEME/seedS.npz and, as .json, the class "
+        "counts of each client. Settings with the same data set and scheme share these files.",
     )
     share.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2")
     share.add_argument("--seed", type=int, default=1, metavar="S", help="default: 1")
@@ -43,11 +43,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     show = subparsers.add_parser(
         "datasets",
         help="list the data sets",
-        description="The data sets of config/datasets.yaml and which of them are prepared; with "
-        "NAME, all about one.",
+        description="List the data sets of config/datasets.yaml and their state; with NAME, "
+        "describe one.",
     )
     show.add_argument("name", metavar="NAME", nargs="?", help="a data set, such as mnist5k")
-    show.add_argument("--json", action="store_true", help="for scripts")
+    show.add_argument("--json", action="store_true", help="print JSON")
     show.set_defaults(handler=_datasets)
 
 
@@ -145,18 +145,18 @@ def _datasets(arguments: argparse.Namespace) -> None:
     header = ("name", "state", "train", "test", "classes", "shape", "what")
     print_rows(header, [tuple(_shown(row[key]) for key in keys) for row in rows])
     if sys.stdout.isatty():
-        print("`fedrepro prepare NAME` makes one ready; config/datasets.yaml adds your own.")
+        print("`fedrepro prepare NAME` prepares one; add your own in config/datasets.yaml.")
 
 
 def _shown(value: Any) -> str:
-    """A value of a row as a person reads it."""
+    """A value of a row as text."""
     if isinstance(value, list):
         return "x".join(map(str, value))
     return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _state(name: str, spec: Any) -> dict[str, Any]:
-    """One row: what the catalogue says, and what is on the disk."""
+    """One row: a data set's catalogue entry, and its state on disk."""
     from fedrepro.data.dataset import PREPARED, read_meta
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
 

@@ -1,4 +1,4 @@
-"""``fedrepro init``: a workbench of one's own, anywhere."""
+"""``fedrepro init``: create a workbench in a new folder."""
 
 import argparse
 import shutil
@@ -9,7 +9,7 @@ from fedrepro.support.errors import bad_value
 from fedrepro.support.packaged import ORIGIN
 
 SKELETON = Path("workflow/skeleton")
-# What the skeleton has of the package's own as it is.
+# Files that the skeleton takes unchanged from the package.
 COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles/default/profile.yaml")
 EXPERIMENTS, PAPERS = Path("config/experiments"), Path("reports/papers")
 
@@ -17,20 +17,23 @@ EXPERIMENTS, PAPERS = Path("config/experiments"), Path("reports/papers")
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "init",
-        help="write a workbench of your own into a new folder",
-        description="Write a new folder: a Snakefile with this package's rules, configuration, an "
-        "experiment with one table, and an example each of a method, a model, a partition scheme "
-        "and a measure of your own. `snakemake --cores all` in it makes the table and its site.",
+        help="create your own workbench in a new folder",
+        description="Create a folder with a Snakefile that uses this package's rules, "
+        "configuration, an experiment with one table, and one example plug-in each of a method, a "
+        "model, a partition scheme and a measure. `snakemake --cores all` in it makes the table "
+        "and its site.",
         epilog="Example: fedrepro init my-paper --with ima",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a folder that is not there")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="a folder that does not exist yet"
+    )
     parser.add_argument(
         "--with",
         dest="systems",
         metavar="SYSTEM",
         nargs="+",
         default=[],
-        help="also the published experiments of these systems, and their printed numbers",
+        help="also copy the published experiments of these systems, and their printed numbers",
     )
     parser.set_defaults(handler=handle)
 
@@ -38,14 +41,14 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def handle(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.folder
     _write(folder, tuple(dict.fromkeys(arguments.systems)))
-    print(f"{folder}: `snakemake --cores all` there makes everything; README.md says what is where")
+    print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
 
 
 def _write(folder: Path, systems: Sequence[str]) -> None:
     """Write the workbench, whole or not at all.
 
     Raises:
-        UserError: for a folder that is there, or a system that is none.
+        UserError: if the folder exists, or a system is unknown.
     """
     from fedrepro.support.files import whole_folder
     from fedrepro.support.locks import only_one
@@ -56,7 +59,9 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
             one_of = f"one of {', '.join(known)}"
             raise bad_value("the command line", "--with", system, one_of, known)
     if folder.exists():
-        raise bad_value("the command line", "FOLDER", str(folder), "a folder that is not there yet")
+        raise bad_value(
+            "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
+        )
     with only_one(folder), whole_folder(folder) as made:
         shutil.copytree(ORIGIN / SKELETON, made, dirs_exist_ok=True, ignore=_COMPILED)
         for name in COPIED:

@@ -1,6 +1,7 @@
-"""``fedrepro methods``, ``models``, ``settings``, ``coverage``, ``claims``: what there is.
+"""``fedrepro methods``, ``models``, ``settings``, ``coverage``, ``claims``: list and describe.
 
-All of them briefly, one by its name in full; ``--json`` and tab-separated lines are for programs.
+Without a name, a short list; with one, all details. ``--json`` and tab-separated lines are for
+scripts.
 """
 
 import argparse
@@ -20,8 +21,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     methods = subparsers.add_parser(
         "methods",
         help="list methods, wrappers and server optimizers",
-        description="List what a composition such as ima+fedprox+fedadam can be made of, those of "
-        "your own included; with NAME, all about one.",
+        description="List the parts that a composition such as ima+fedprox+fedadam can use, "
+        "plug-ins included; with NAME, describe one part.",
     )
     methods.add_argument("name", metavar="NAME", nargs="?", help="a method, such as fedprox")
     methods.add_argument("--json", action="store_true", help="print JSON")
@@ -29,15 +30,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     models = subparsers.add_parser(
         "models",
         help="list models",
-        description="List the models that a setting can name, those of your own included.",
+        description="List the models that a setting can name, plug-ins included; with NAME, "
+        "describe one model.",
     )
     models.add_argument("name", metavar="NAME", nargs="?", help="a model, such as twonn")
     models.set_defaults(handler=list_models)
     settings = subparsers.add_parser(
         "settings",
         help="list the settings of the experiment files",
-        description="List the settings of all experiment files, or of one system; with the name of "
-        "one, all that it says, as YAML.",
+        description="List the settings of all experiment files, or of one system; with a setting's "
+        "name, print it as YAML.",
     )
     settings.add_argument(
         "name", metavar="NAME", nargs="?", help="a system such as ima, or ima/fmnist-shards2"
@@ -45,17 +47,17 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     settings.set_defaults(handler=list_settings)
     coverage = subparsers.add_parser(
         "coverage",
-        help="how many published cells have a target, are computed, agree",
-        description="Of the published cells: how many have a target in the workflow, how many are "
-        "computed at scale paper, how many agree; per system and table.",
+        help="count published cells: with a target, computed, in agreement",
+        description="For each system and table, count the published cells that have a target in "
+        "the workflow, that are computed at scale paper, and that agree.",
     )
     coverage.add_argument("--json", action="store_true", help="print JSON")
     coverage.set_defaults(handler=show_coverage)
     claims = subparsers.add_parser(
         "claims",
-        help="list the papers' claims, and what the printed numbers and our runs say of each",
+        help="list the papers' claims, and whether the printed numbers and our runs support them",
         description="List every claim of the papers: whether the printed numbers support it, and "
-        "whether runs at scale paper do, in the text's reading and in the released code's.",
+        "whether runs at scale paper do, as the text says and as the released code does.",
     )
     claims.add_argument("--json", action="store_true", help="print JSON")
     claims.set_defaults(handler=show_claims)
@@ -99,7 +101,7 @@ def _values(row: dict[str, Any], between: str) -> str:
 
 
 def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """All that a method's description says."""
+    """The facts of a method's description, as names and texts."""
     deviations = "\n".join(
         f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
         for each in row["deviations"]
@@ -171,7 +173,7 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     print_rows(header, [[str(row[key]) for key in keys] for row in rows])
 
 
-# For a terminal, on which nine columns of numbers shall stand.
+# Short headers, so that nine columns of numbers fit on a terminal.
 SHORT = {
     "targets": "target",
     "computed": "done",

@@ -32,12 +32,13 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="fedrepro",
         description="Reproduce published tables of federated learning, cell by cell.",
-        epilog="`snakemake --cores all` does all that is missing; each of these does one step.",
+        epilog="`snakemake --cores all` makes everything that is missing; each command here is one "
+        "step.",
     )
     top.add_argument("--version", action="version", version=f"fedrepro {__version__}")
     top.add_argument("--log", type=Path, metavar="FILE", help="also write messages to this file")
     top.add_argument(
-        "--root", type=Path, metavar="FOLDER", help="the workbench to work in (default: here)"
+        "--root", type=Path, metavar="FOLDER", help="workbench folder (default: current folder)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     modules = (init, run, check, listing, data, report, analysis, synth, plan, verify, why)
@@ -52,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 2 for wrong input and for what a file of one's own raises, whose traceback
-        goes to the log if there is one; 130 when interrupted (143 by SIGTERM); 1 for a fault of
-        this program, whose traceback goes there, too; else what the command returns, or 0.
+        The exit status: 2 for invalid input and for errors in plug-ins; 1 for internal errors; 130
+        when interrupted (143 by SIGTERM); else what the command returns, or 0. Tracebacks of
+        plug-ins and of internal errors go to the log, if there is one.
     """
     chosen = parser().parse_args(arguments)
     try:
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("fedrepro: interrupted", file=sys.stderr)
             return 130
-        except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
             sys.stderr.close()
             return 0
         except Exception as error:
@@ -87,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise
             with chosen.log.open("a", encoding="utf-8") as log:
                 traceback.print_exc(file=log)
-            line = f"fedrepro: a fault of this program: {type(error).__name__}: {error}"
-            print(f"{line}; see {chosen.log}", file=sys.stderr)
+            line = f"fedrepro: internal error: {type(error).__name__}: {error}"
+            print(f"{line}; please report it with {chosen.log}", file=sys.stderr)
             return 1
 
 
@@ -100,7 +101,7 @@ class _Both:
 
     def write(self, text: str) -> int:
         written = self.terminal.write(text)
-        with suppress(OSError):  # a full disk: what a person must see was said above
+        with suppress(OSError):  # a full disk: the terminal has the message already
             self.log.write(text)
         return written
 
@@ -114,10 +115,10 @@ class _Both:
 
 
 def _open(path: Path | None) -> IO[str] | None:
-    """The log, empty and open for more: a traceback is appended to it.
+    """Open the log for appending, after emptying it.
 
     Raises:
-        UserError: for a folder, or what the disk refuses.
+        UserError: for a folder, or a file that cannot be written.
     """
     if path is None:
         return None
@@ -135,13 +136,13 @@ def _open(path: Path | None) -> IO[str] | None:
 
 
 def _root(folder: Path | None) -> Path:
-    """The folder to work in: what commands read and write is relative to it, the log is not.
+    """The working directory: commands' paths are relative to it, except for the log's.
 
     Raises:
-        UserError: for one that is no workbench.
+        UserError: if the folder is not a workbench.
     """
     if folder is not None and not (folder / CONFIG).is_file():
-        wanted = f"a workbench, with {CONFIG}: `fedrepro init` writes one"
+        wanted = f"a workbench, which has {CONFIG}; `fedrepro init` creates one"
         raise bad_value("the command line", "--root", str(folder), wanted)
     return folder or Path()
 

@@ -1,4 +1,4 @@
-"""``fedrepro plan``: what targets cost, before they are made."""
+"""``fedrepro plan``: estimate the cost of targets before making them."""
 
 import argparse
 import json
@@ -6,23 +6,23 @@ from typing import Any
 
 from fedrepro.cli.console import print_rows
 
-REASONS = 8  # that are printed
+REASONS = 8  # at most so many are printed
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "plan",
-        help="what targets cost: jobs, steps, hours, disk, memory, downloads",
-        description="What is left to do for some targets on this machine. Speeds are measured once "
-        "(under two minutes) and kept in results/calibration; runs that several tables need are "
-        "counted once in each sum. What is finished is left out.",
+        help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
+        description="Estimate the remaining cost of targets on this machine. Speeds are measured "
+        "once (under two minutes) and kept in results/calibration. Each sum counts a run that "
+        "several tables need once, and leaves out finished runs.",
         epilog="Example: fedrepro plan ima superfed/table_2_3 --scale paper",
     )
     parser.add_argument(
         "targets", metavar="TARGET", nargs="*", help="SYSTEM or SYSTEM/ITEM (default: all)"
     )
-    parser.add_argument("--scale", help="demo or paper (default: as in config/config.yaml)")
-    parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.add_argument("--scale", help="demo or paper (default: from config/config.yaml)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=handle)
 
 
@@ -76,38 +76,37 @@ def _cells_of_data(each: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:
-    """What the sums stand for and what they leave out."""
+    """Lines that say what the sums include and what they leave out."""
     total = found["lines"][-1]
     jobs = ", ".join(f"{number:,} {kind}" for kind, number in found["jobs"].items() if number)
     lines = [
-        f"Jobs left: {jobs or 'none'}; tables and pages take seconds each and are not counted.",
+        f"Jobs left: {jobs or 'none'}; tables and pages (seconds each) are not counted.",
         f"On this machine, {found['at_once']} at a time: {total['wall']:,.1f} hours, "
         "if all of them fit in memory.",
     ]
     if total["done"]:
-        lines.append(f"Finished already and left out: {total['done']:,} runs.")
+        lines.append(f"Left out because they are finished: {total['done']:,} runs.")
     lines += [
-        f"Left out, as the files of {name}, which stands in for others, are not there: "
-        f"{number:,} runs."
+        f"Left out because the files of the surrogate data set {name} are missing: {number:,} runs."
         for name, number in found["absent"].items()
     ]
     reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
-    lines += [f"Without hours: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
+    lines += [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
     if reasons[REASONS:]:
         rest = sum(number for _, number in reasons[REASONS:])
-        lines.append(f"Without hours: {rest:,} more runs; --json has all reasons.")
+        lines.append(f"Hours unknown: {rest:,} more runs; --json lists all reasons.")
     if found["estimated_partitions"]:
         lines.append(
-            f"Estimated from the catalogue, as data are not shared out yet: "
+            f"Estimated from the catalogue because data are not partitioned yet: "
             f"{found['estimated_partitions']:,} runs."
         )
     if found["by_others_alike"]:
         lines.append(
-            "By a model or method that is alike, as its own is not measured yet: "
+            "Estimated from a similar model or method because their own is not measured yet: "
             f"{found['by_others_alike']:,} runs."
         )
     if found["side_by_side"]:
         lines.append(
-            f"Clients side by side, faster than measured here: {found['side_by_side']:,} runs."
+            f"Vectorised clients, faster than measured here: {found['side_by_side']:,} runs."
         )
     return lines

@@ -1,4 +1,4 @@
-"""``fedrepro table``, ``page`` and ``site``: from runs to numbers to pages."""
+"""``fedrepro table``, ``page`` and ``site``: compute tables from runs, and render pages."""
 
 import argparse
 import sys
@@ -14,26 +14,26 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     table = subparsers.add_parser(
         "table",
         help="compute a table from its runs",
-        description="Compute the cells of a table from its runs. Missing runs are holes.",
+        description="Compute the cells of a table from its runs. Cells without runs stay empty.",
         epilog="Example: fedrepro table ima table_1 --scale demo",
     )
     _add_table(table)
     table.set_defaults(handler=make_table)
     page = subparsers.add_parser(
         "page",
-        help="render the page of a table or figure and those of its runs",
-        description="Render a table that `fedrepro table` has computed, or a figure, and the pages "
-        "of its runs.",
+        help="render the page of a table or figure, and the pages of its runs",
+        description="Render the page of a figure, or of a table that `fedrepro table` computed, "
+        "and the pages of its runs.",
         epilog="Example: fedrepro page ima table_1 --scale demo",
     )
     _add_table(page)
     page.set_defaults(handler=make_page)
     site = subparsers.add_parser(
         "site",
-        help="render the start page and all that is not a table's",
-        description="Render the start page from the tables that `fedrepro table` has computed, "
-        "methods, discrepancies, cost, and the printed numbers of tables that no experiment file "
-        "covers yet.",
+        help="render the start page and all pages other than those of tables and figures",
+        description="Render the start page from the tables that `fedrepro table` has computed; the "
+        "pages of methods, discrepancies and cost; and the printed numbers of tables that no "
+        "experiment file covers yet.",
     )
     _add_scale(site)
     site.set_defaults(handler=make_site)
@@ -46,7 +46,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", help="demo or paper (default: as in config/config.yaml)")
+    parser.add_argument("--scale", help="demo or paper (default: from config/config.yaml)")
 
 
 def make_table(arguments: argparse.Namespace) -> None:
@@ -84,7 +84,7 @@ def make_site(arguments: argparse.Namespace) -> None:
 
 
 def described_methods(own: "Folders") -> "list[MethodText]":
-    """What the pages of methods show; the report itself does not import what computes."""
+    """What the methods' pages show. Collected here: fedrepro.report must not import torch."""
     from fedrepro.methods import registry
     from fedrepro.report.pages.method import MethodText
 

@@ -1,4 +1,4 @@
-"""``fedrepro run``: one run, as a rule of the workflow or by hand."""
+"""``fedrepro run``: one run, called by the workflow or by hand."""
 
 import argparse
 import math
@@ -27,24 +27,24 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "run",
         help="train one method in one setting with one seed",
-        description="Train one method in one setting with one seed. The files are those that the "
-        "workflow makes; data and partition are made first if they are missing. A run that was "
-        "broken off goes on from its last checkpoint; a finished one with nothing changed stays.",
+        description="Train one method in one setting with one seed, and write the same files as "
+        "the workflow. Missing data and partitions are made first. An interrupted run resumes from "
+        "its last checkpoint; a finished run is kept if nothing has changed.",
         epilog="Example: fedrepro run ima/fmnist-shards2-demo ima+fedprox --seed 1 --set mu=0.1",
     )
     add_run(parser)
     parser.add_argument(
         "--executor",
-        help="auto, sequential, parallel or vectorised (default: as in config/config.yaml)",
+        help="auto, sequential, parallel or vectorised (default: from config/config.yaml)",
     )
     parser.add_argument(
-        "--device", help="cpu, cuda or cuda:<number> (default: as in config/config.yaml)"
+        "--device", help="cpu, cuda or cuda:<number> (default: from config/config.yaml)"
     )
     parser.set_defaults(handler=handle)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a run."""
+    """Add the arguments that name a run."""
     parser.add_argument("setting", metavar="SETTING", help="such as ima/fmnist-shards2-demo")
     parser.add_argument("method", metavar="METHOD", help="such as fedprox or ima+fedprox+fedadam")
     parser.add_argument("--seed", type=int, required=True, help="a whole number of at least 0")
@@ -64,7 +64,7 @@ def requested(
     """The run that :func:`add_run`'s arguments name.
 
     Raises:
-        UserError: for a setting, seed or hyperparameter that is none.
+        UserError: for an invalid setting, seed or hyperparameter.
     """
     require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
@@ -75,7 +75,7 @@ def requested(
 
 
 def _values(texts: list[str]) -> dict[str, Scalar]:
-    """Hyperparameters as ``--set`` has them."""
+    """The hyperparameters that ``--set`` gives."""
     found: dict[str, Scalar] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -86,7 +86,7 @@ def _values(texts: list[str]) -> dict[str, Scalar]:
 
 
 def require_seed(key: str, seed: int) -> None:
-    """Raises UserError unless ``seed`` is one."""
+    """Raise UserError unless ``seed`` is in [0, 2**32)."""
     if not 0 <= seed < 2**32:
         raise bad_value("the command line", key, seed, "a whole number from 0 to 4294967295")
 
@@ -98,10 +98,10 @@ def handle(arguments: argparse.Namespace) -> None:
 
 
 def carry_out(workbench: Workbench, run: RunKey) -> None:
-    """Make what a run needs, then the run.
+    """Make what a run needs, then train.
 
     Raises:
-        UserError: for whatever is wrong with the request.
+        UserError: for an invalid request.
     """
     from fedrepro.config.run_spec import ResolvedData
     from fedrepro.data.fetching.weights import fetch_weights
@@ -110,7 +110,7 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
     from fedrepro.run.tracking import tracker_of
 
     spec = workbench.run_spec(run.setting, run.method, run.seed)
-    # Before any data are fetched: whether the method is one.
+    # Check the method before fetching any data.
     assembly.compose(spec)
     if spec.weights:
         fetch_weights(*spec.weights, workbench.config.data.archives)
@@ -156,7 +156,7 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
         _say(f"{name}: diverged in round {manifest['diverged_at']}: the loss is not finite")
     began = manifest.get("went_on_from")
     if began and played:
-        _say(f"{name}: went on from {began['method']} after round {began['round']}")
+        _say(f"{name}: continued from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
     _say(f"{name}: done{before}, in {run.folder}{_numbers(workbench, run)}")
 
@@ -165,7 +165,7 @@ MOST_NUMBERS = 3  # in a run's last line
 
 
 def _numbers(workbench: Workbench, run: RunKey) -> str:
-    """What the tables of its experiment file take from a run, the first of it, in words."""
+    """The first few numbers that tables of its experiment file take from a run, in words."""
     from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
     from fedrepro.report.papers.published import Published
     from fedrepro.run.results import read_run
@@ -182,7 +182,7 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
 
 
 def progress_lines(name: str) -> "Report":
-    """What prints a line now and then: round, speed, time left, last accuracy."""
+    """A callback that prints a line every few seconds: round, speed, time left, last accuracy."""
     printed = 0.0
 
     def show(progress: "Progress") -> None:
@@ -197,7 +197,7 @@ def progress_lines(name: str) -> "Report":
             if last or progress.seconds_left is None
             else f", {_span(progress.seconds_left)} left"
         )
-        # There is none before the first evaluation.
+        # NaN before the first evaluation.
         known = math.isfinite(progress.accuracy)
         accuracy = f", accuracy {progress.accuracy:.2%}" if known else ""
         _say(
@@ -215,9 +215,9 @@ def _dataset(workbench: Workbench, name: str) -> "Dataset":
 
     prepared = (workbench.root / PREPARED / name / "meta.json").exists()
     if not prepared:
-        _say(f"{name}: being prepared")
-    # Does nothing for data that the same entry made of the same files. Without the files, what was
-    # made of them stands.
+        _say(f"{name}: preparing")
+    # `prepare` does nothing when the catalogue entry and the raw files are unchanged. Prepared data
+    # are kept when the raw files are gone.
     if not prepared or (workbench.root / DOWNLOADS / name / RECORD).exists():
         prepare(name, workbench.datasets[name], workbench.config.data.archives)
     refuse_damage(name, workbench.root / PREPARED)

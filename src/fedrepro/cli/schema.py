@@ -18,10 +18,10 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 
 Schema = dict[str, Any]
 
-NAMED = r"\{\w+\}"  # in the keys of entries that stand for several
+NAMED = r"\{\w+\}"  # a key with a {name} expands to several entries
 FOR: Schema = {
-    "description": "Names and the values that stand for them as {name}: the entry is made for each "
-    "combination of the lists, or for each of the mappings.",
+    "description": "Values for each {name}: the entry is repeated for each combination of the "
+    "lists, or for each of the mappings.",
     "anyOf": [
         {
             "type": "object",
@@ -32,7 +32,7 @@ FOR: Schema = {
     ],
 }
 EACH: Schema = {
-    "description": "Rows that are merged into the entry, which is made once for each.",
+    "description": "Rows to merge into the entry, which is repeated for each of them.",
     "type": "array",
     "minItems": 1,
     "items": {"type": "object"},
@@ -40,7 +40,7 @@ EACH: Schema = {
 
 
 def text_of(model: type[BaseModel]) -> str:
-    """The schema of a file, as it is written to disk."""
+    """The JSON schema of a configuration file, as text."""
     schema = model.model_json_schema()
     if model is Experiment:
         _as_written(schema)
@@ -48,16 +48,16 @@ def text_of(model: type[BaseModel]) -> str:
 
 
 def _as_written(schema: Schema) -> None:
-    """Allow what experiment files leave to be written out when they are read."""
+    """Allow the shorthands that are expanded when experiment files are read."""
     models = schema["$defs"]
-    # A setting that extends another one need not say everything again.
+    # A setting that extends another one inherits its required keys.
     setting = models["Setting"]
     setting["anyOf"] = [{"required": ["extends"]}, {"required": setting.pop("required")}]
-    # Nor need a metric, of which a table says one part and its rows the other.
+    # A metric may be split between a table and its rows.
     del models["OverClients"]["required"]
     grid = models["MethodGrid"]["properties"]
-    grid["use"] = {"type": "string", "description": "What the methods are variants of."}
-    named = {"type": "string", "description": "Their name, with the labels of both axes in braces."}
+    grid["use"] = {"type": "string", "description": "The method to vary."}
+    named = {"type": "string", "description": "Their name, with both axes' labels in braces."}
     grid["methods"] = {"anyOf": [grid["methods"], named]}
     for node in list(_nodes(schema)):
         if node.get("type") == "array" and _keys(node.get("items"), models) is not None:
@@ -71,7 +71,7 @@ def _as_written(schema: Schema) -> None:
 
 
 def _product(entry: Schema, models: Schema, *given: str) -> Schema:
-    """An entry that stands for several. Its values are not checked: text may stand for any."""
+    """An entry that expands to several. Its values are not checked: any may contain a {name}."""
     keys = _keys(entry, models)
     known = {key: {"$ref": f"#/$defs/{key}"} for key in given}
     return {
@@ -83,7 +83,7 @@ def _product(entry: Schema, models: Schema, *given: str) -> Schema:
 
 
 def _keys(entry: Any, models: Schema) -> set[str] | None:
-    """The keys that an entry may have, an empty set if any, None if it is no mapping."""
+    """The keys that an entry may have: an empty set if any key, None if it is not a mapping."""
     if not isinstance(entry, dict):
         return None
     chosen = [models[part["$ref"].rpartition("/")[2]] for part in _parts(entry)] or [entry]
@@ -97,7 +97,7 @@ def _parts(entry: Schema) -> list[Schema]:
 
 
 def _nodes(node: Any) -> Iterator[Schema]:
-    """A schema and all that it is made of."""
+    """A schema and all schemas nested in it."""
     if isinstance(node, dict):
         yield node
     for inner in node.values() if isinstance(node, dict) else node if type(node) is list else ():

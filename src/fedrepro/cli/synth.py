@@ -1,4 +1,4 @@
-"""``fedrepro synth``: synthetic sets that runs left, as data sets of their own."""
+"""``fedrepro synth``: export the synthetic sets of runs as data sets."""
 
 import argparse
 from pathlib import Path
@@ -10,17 +10,17 @@ from fedrepro.support.errors import bad_value
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     synth = subparsers.add_parser(
         "synth",
-        help="synthetic sets that runs left",
-        description="What methods such as FedEvg leave is a labelled data set.",
+        help="export the synthetic sets of runs",
+        description="Methods such as FedEvg produce a labelled data set, which can be exported.",
     )
     actions = synth.add_subparsers(title="actions", metavar="ACTION", required=True)
     export = actions.add_parser(
         "export",
-        help="a synthetic set as a folder: images, labels, datasheet",
-        description="Write a finished run's synthetic set into a folder: images.npz (no pickle), "
-        "sheet.png, datasheet.json and README.md with its settings, rounds, quality (of `fedrepro "
-        "quality`, if that was called) and what is to be said of privacy. The folder can be read "
-        "as a data set of the kind `synthetic`.",
+        help="write a synthetic set to a folder: images, labels, datasheet",
+        description="Write a finished run's synthetic set to a folder: images.npz (no pickle), "
+        "sheet.png, datasheet.json and README.md with its settings, rounds, quality (if `fedrepro "
+        "quality` has been run) and privacy notes. The folder can be used as a data set of the "
+        "kind `synthetic`.",
         epilog="Example: fedrepro synth export fedevg/digits-demo fedevg --seed 1 --to digits",
     )
     add_run(export)
@@ -38,7 +38,7 @@ def make_export(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.to
     workbench, run = requested(arguments)
     if folder.exists():
-        raise bad_value("the command line", "--to", str(folder), "a folder that is not there yet")
+        raise bad_value("the command line", "--to", str(folder), "a folder that does not exist yet")
     opened = open_run(workbench, run)
     made = synthetic_of(opened)
     images = opened.plan.scaling.to_bytes(made.x).cpu().numpy()

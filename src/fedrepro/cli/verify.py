@@ -1,4 +1,4 @@
-"""``fedrepro verify``: whether a results tree is as it was written."""
+"""``fedrepro verify``: check a results tree for changed, missing or damaged files."""
 
 import argparse
 import sys
@@ -8,11 +8,11 @@ from pathlib import Path
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "verify",
-        help="check that the files of a results tree are as they were written",
+        help="check that no file of a results tree has changed",
         description="Check a results tree: runs by the hashes in their manifests, partitions by "
-        "their checksums and counts, prepared data and downloads by their sizes. Says what is "
-        "wrong, one line each, and exits with 1 if anything is. What is named can be removed: the "
-        "workflow makes it again.",
+        "their checksums and counts, prepared data and downloads by their sizes. Prints one line "
+        "per fault, and exits with 1 if there are any. Remove the files that it names: the "
+        "workflow makes them again.",
     )
     parser.add_argument(
         "folder", metavar="FOLDER", type=Path, nargs="?", default=Path("results"),
@@ -25,7 +25,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Returns 1 where something is wrong."""
+    """Return 1 if there are faults, else 0."""
     from fedrepro.run.integrity import Check
 
     check, wrong = Check(arguments.folder, arguments.full), 0
@@ -34,5 +34,5 @@ def handle(arguments: argparse.Namespace) -> int:
         print(fault, flush=True)
     looked_at = ", ".join(f"{number:,} {what}" for what, number in check.counts.items())
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
-    print(f"fedrepro: {looked_at or 'nothing there'}: {verdict}", file=sys.stderr)
+    print(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}", file=sys.stderr)
     return int(wrong > 0)

@@ -1,11 +1,11 @@
-"""The command ``fedrepro``: a fork of a process that has imported everything, or an ordinary start.
+"""The entry point of ``fedrepro``: ask the warm server for a fork, else start normally.
 
-Importing PyTorch and all the rest takes seconds of CPU, longer than many a command of the workflow
-works. So the Snakefile opens a warm start (:mod:`fedrepro.cli.warm_server`), to which a job's
-command hands its arguments, environment, working directory, stdin, stdout and stderr; then it
-passes signals on and waits. Whatever stands in the way of that leads to an ordinary start.
+Importing PyTorch takes seconds of CPU, longer than many commands of the workflow run. The Snakefile
+therefore starts a server (:mod:`fedrepro.cli.warm_server`) that has imported everything. A command
+sends it its arguments, environment, working directory, stdin, stdout and stderr; then it forwards
+signals and waits. If that fails, the command starts normally.
 
-A command stays cheap until then only as long as nothing more is imported up here.
+Keep the imports of this module few: every command pays for them.
 """
 
 import os
@@ -15,13 +15,13 @@ import sys
 from types import FrameType
 from zlib import crc32
 
-VARIABLE = "FEDREPRO_WARM"  # the environment variable: the folder of the socket
+VARIABLE = "FEDREPRO_WARM"  # environment variable with the folder of the socket
 
 
 def main() -> int:
-    """Carry a command out. Returns the exit status, as :func:`fedrepro.cli.main.main` does."""
+    """Run a command. Return its exit status, as :func:`fedrepro.cli.main.main` does."""
     folder = os.environ.get(VARIABLE)
-    # Libraries read the number of threads when they are imported, and there it was one.
+    # Libraries read the number of threads on import, and the server imported them with one.
     if folder and os.environ.get("OMP_NUM_THREADS") == "1":
         server = _hand_over(folder)
         if server is not None:
@@ -32,12 +32,12 @@ def main() -> int:
 
 
 def address(folder: str) -> str:
-    """The socket. One that serves another Python, or another copy of this package, is not found."""
+    """The socket's path. It differs between Python environments and copies of this package."""
     return f"{folder}/{crc32(f'{sys.prefix} {__file__}'.encode()):x}"
 
 
 def _hand_over(folder: str) -> socket.socket | None:
-    """The connection to the server, which has begun with this command; None if it has not."""
+    """The connection to the server, once it has started this command; None if it has not."""
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     arguments = sys.argv[1:]
     variables = (name + b"=" + value for name, value in os.environb.items())
@@ -55,9 +55,10 @@ def _hand_over(folder: str) -> socket.socket | None:
 
 
 def _await(server: socket.socket) -> int:
-    """The exit status of the command; where a signal ended it, the same signal ends this process.
+    """Wait for the command and return its exit status.
 
-    The command is killed when this process is.
+    If a signal ended the command, the same signal ends this process. If this process is killed,
+    the server kills the command.
     """
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -69,7 +70,7 @@ def _await(server: socket.socket) -> int:
             signal.signal(number, pass_on)
     answer = server.recv(16)
     if not answer:
-        print("fedrepro: the process that the command was forked from is gone", file=sys.stderr)
+        print("fedrepro: the warm server ended; run the command again", file=sys.stderr)
         return 1
     status = os.waitstatus_to_exitcode(int(answer))
     if status < 0:

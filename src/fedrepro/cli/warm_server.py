@@ -1,8 +1,8 @@
-"""The process that has imported everything and forks for each command (:mod:`fedrepro.cli.warm`).
+"""A process that has imported everything and forks for each command (:mod:`fedrepro.cli.warm`).
 
-It is alone in its thread, computes nothing and holds no lock, so a fork is as good as new. It
-imports when the first command comes, and lives as long as the call of Snakemake that opened it, so
-changed code is seen by the next call.
+It has one thread, computes nothing and holds no lock, so a fork behaves like a new process. It
+imports when the first command arrives, and ends with the Snakemake call that started it, so the
+next call sees changed code.
 """
 
 import atexit
@@ -26,23 +26,23 @@ import fedrepro
 from fedrepro.cli.warm import VARIABLE, address
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
-# What commands import only when they need it.
+# Modules that commands import lazily.
 NEEDED = ("pyarrow.parquet", "rich.progress", "rich.table", "scipy.stats")
-# One thread in each library, as for the commands, and none beside them in the allocator of pyarrow.
+# One thread in each library, as for the commands, and no background thread in pyarrow's allocator.
 ALONE = {
     **{f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-ENDED = 0  # in the place of a command's process, when it has ended
+ENDED = 0  # replaces a command's process id when it has ended
 
 
 def open_warm_start() -> None:
-    """Let the commands that this process starts from now on be forks; only on Linux.
+    """Start the server, so that commands which this process starts are forked; Linux only.
 
-    The server and its folder go when this process ends, however it does: the server sees the end
-    of a pipe that is never closed here.
+    The server removes its folder and ends when this process ends, for whatever reason: it then
+    sees the end of a pipe that is never closed here.
     """
-    if sys.platform != "linux":  # libraries of macOS don't survive a fork
+    if sys.platform != "linux":  # macOS libraries do not survive a fork
         return
     folder = tempfile.mkdtemp(prefix="fedrepro-")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -59,7 +59,7 @@ def open_warm_start() -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
-            start_new_session=True,  # Ctrl-C is for the commands to pass on
+            start_new_session=True,  # the commands forward Ctrl-C
             env={**os.environ, **ALONE},
         )
         os.close(until_the_end)
@@ -67,7 +67,7 @@ def open_warm_start() -> None:
 
 
 def main() -> int:
-    """Serve; in each fork, carry out one command instead. Returns the exit status."""
+    """Serve; in each fork, run one command instead. Return the exit status."""
     folder, listener = sys.argv[1:]
     arguments = _serve(socket.socket(fileno=int(listener)))
     if arguments is None:
@@ -76,8 +76,8 @@ def main() -> int:
     from fedrepro.cli import main as cli
 
     status = cli.main(arguments)
-    # Taking everything down again costs more than many a command. The ordinary end is left for what
-    # cannot be written.
+    # A normal interpreter exit takes longer than many commands. It is used only when flushing
+    # fails.
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -97,8 +97,8 @@ def _import_everything() -> None:
 
 
 def _serve(listener: socket.socket) -> list[str] | None:
-    """Fork until stdin and the last command end. Returns None, but in a fork its arguments."""
-    os.close(os.pidfd_open(os.getpid()))  # an old Linux fails here, before anything is begun
+    """Fork until stdin and the last command end. Return None; in a fork, its arguments."""
+    os.close(os.pidfd_open(os.getpid()))  # an old Linux fails here, before anything has started
     selector = selectors.DefaultSelector()
     for source in (sys.stdin, listener):
         selector.register(source, selectors.EVENT_READ)
@@ -127,12 +127,12 @@ def _serve(listener: socket.socket) -> list[str] | None:
 
 
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:
-    """Begin the command that a client asks for. Returns None, but in the fork its arguments."""
+    """Start the command that a client asks for. Return None; in the fork, its arguments."""
     request, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
     from fedrepro.run.numerics import changed_since_the_start
 
-    # Without an answer the client starts by itself: with the files as they are now.
-    if not request or changed_since_the_start():  # or it was killed before it asked
+    # Without an answer, the client starts normally and imports the changed files.
+    if not request or changed_since_the_start():  # no request: the client was killed
         for file in files:
             os.close(file)
         selector.unregister(connection)
@@ -145,7 +145,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[s
                 key.fileobj.close()
         selector.close()
         return _become(request, files)
-    os.setpgid(command, command)  # a signal reaches the compilers that it calls, too
+    os.setpgid(command, command)  # so that signals also reach the compilers that it calls
     for file in files:
         os.close(file)
     with suppress(OSError):
@@ -156,7 +156,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[s
 
 
 def _become(request: bytes, files: Iterable[int]) -> list[str]:
-    """Put this process in the client's place. Returns the arguments."""
+    """Take over the client's files, folder and environment. Return its arguments."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -172,7 +172,7 @@ def _become(request: bytes, files: Iterable[int]) -> list[str]:
 
 
 def _pass_on(selector: selectors.BaseSelector, connection: socket.socket, command: int) -> None:
-    """Send a command the signal that its client got, or kill it after its client."""
+    """Forward a client's signal to its command; kill the command if the client was killed."""
     try:
         number = connection.recv(1)
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""``fedrepro why``: what differs between a run and another, or between a run and today."""
+"""``fedrepro why``: what differs between two runs, or between a run and today's code and data."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedrepro.run.difference import Side
     from fedrepro.run.results import RunRecord
 
-OTHER = "SETTING METHOD SEED, or a manifest.json, or the folder that it is in"
+OTHER = "SETTING METHOD SEED, a manifest.json, or the folder that contains it"
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -24,8 +24,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         description="Without --other: why Snakemake would make a run again, and what differs "
         "between the run's manifest and today's configuration, code, packages, machine and data. "
         "With --other: what differs between two runs, and the first round in which their numbers "
-        "do. Changed files of code are shown as by `git diff`, where git knows the commits. Of a "
-        "run that was not made here, the reference result is taken, if there is one.",
+        "differ. Changed code is shown as a `git diff` where git has both commits. For a run that "
+        "was not made here, its reference result is used, if there is one.",
         epilog="Example: fedrepro why ima/fmnist-shards2-demo fedavg --seed 1 --other "
         "ima/fmnist-shards2-demo fedprox 1",
     )
@@ -48,7 +48,7 @@ def handle(arguments: argparse.Namespace) -> None:
 
 
 def explain(workbench: Workbench, run: RunKey) -> None:
-    """Say why Snakemake would make a run again, and what differs from today."""
+    """Print why Snakemake would make a run again, and what differs from today."""
     from fedrepro.run.difference import Side, of_manifests, titled
     from fedrepro.run.results import find_run
     from fedrepro.run.today import manifest_of_today
@@ -58,22 +58,22 @@ def explain(workbench: Workbench, run: RunKey) -> None:
     due = recorded.reasons(workbench, run)
     record = find_run(workbench.root, run)
     if due:
-        print(*titled({"Snakemake makes it again, as": due}), sep="\n")
+        print(*titled({"Snakemake would make it again because": due}), sep="\n")
     else:
-        print("Snakemake leaves it as it is, unless what it is made from is made again.")
+        print("Snakemake would not make it again, unless one of its inputs is made again.")
         if not recorded.has_records(workbench.root, run):
-            print("It has no record of how it was made: only files and their times count.")
+            print("Snakemake has no record of how it was made, so only file times count.")
     if not record.manifest:
-        print(f"{record.folder}: {record.why}: there is no manifest to compare with today's")
+        print(f"{record.folder}: {record.why}: no manifest to compare with today's")
         return
     print(f"From {record.folder}/manifest.json{_kind(record)} to today:")
     if record.state == "damaged":
-        print(f"  {record.why}: `fedrepro run` makes it again")
+        print(f"  {record.why}; `fedrepro run` makes it again")
     found = of_manifests(
         _side(record), Side("today's", today, today=True, folders=workbench.plugins)
     )
     if unknown:
-        found |= {"data": [f"can't be compared: {unknown}"]}
+        found |= {"data": [f"cannot be compared: {unknown}"]}
     print(*(f"  {line}" for line in titled(found) or ["nothing differs"]), sep="\n")
 
 
@@ -82,25 +82,25 @@ def _kind(record: "RunRecord") -> str:
 
 
 def _found(workbench: Workbench, run: RunKey) -> "RunRecord":
-    """A run's record, or that of its reference result.
+    """The record of a run, or of its reference result.
 
     Raises:
-        UserError: when there is neither.
+        UserError: if neither exists.
     """
     from fedrepro.run.results import find_run
 
     record = find_run(workbench.root, run)
     if not record.manifest:
         again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
-        raise UserError(f"{record.folder}: {record.why}: expected a run that was made: {again}")
+        raise UserError(f"{record.folder}: {record.why}: make the run first: {again}")
     return record
 
 
 def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
-    """What ``--other`` names.
+    """The run that ``--other`` names.
 
     Raises:
-        UserError: for what names no run, and for a run that was not made.
+        UserError: if it names no run, or a run that has not been made.
     """
     if len(words) == 1:
         return _at(workbench, Path(words[0]))
@@ -114,7 +114,7 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
 
 
 def _at(workbench: Workbench, path: Path) -> "RunRecord":
-    """The run whose manifest is at a place, which may be another results tree."""
+    """The run whose manifest is at a path, possibly in another results tree."""
     from fedrepro.run.results import read_folder
 
     folder = path.parent if path.name == "manifest.json" else path
@@ -127,7 +127,7 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
 
 
 def _side(record: "RunRecord") -> "Side":
-    """A run, without rounds where they are not what they were."""
+    """One side of a comparison; warn if the run's files are damaged."""
     from fedrepro.run.difference import Side
 
     if record.state == "damaged":

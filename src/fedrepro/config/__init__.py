@@ -1,1 +1,1 @@
-"""Experiments as data: typed models of ``config/`` and what follows from them, without torch."""
+"""Typed models of the files in ``config/``, and the targets and runs they define; no torch."""

@@ -1,7 +1,7 @@
-"""Figures of experiment files.
+"""Models of the figures of experiment files.
 
 A kind of figure is a class here and a module ``report/pages/figures/<kind>.py`` that draws it; or
-both in a paper's package (:mod:`fedrepro.support.papers`). Nothing lists them.
+both are in a paper's package (:mod:`fedrepro.support.papers`). There is no list of kinds to extend.
 """
 
 from abc import abstractmethod
@@ -24,56 +24,54 @@ from fedrepro.config.tables import (
 from fedrepro.config.values import Composition, PositiveWhole, Scale, SettingInstead, SettingName
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, later
 
-Needs = list[tuple[str, str]]  # the settings and methods that a figure is made from
+Needs = list[tuple[str, str]]  # settings and methods of the runs that a figure shows
 
 
 class FigureSpec(Typed):
-    """What all kinds of figures have.
+    """The base of all kinds of figures.
 
     Attributes:
-        analysis: the folder in results/ of the JSON that a rule makes of each of its runs, where
-            the runs' own files do not say what is drawn.
-        first_seed_only: whether it is made from the first seed's runs only.
-        joins_seeds: whether an analysis is of all seeds together.
-        study: what it is drawn from, where that takes no run (:mod:`fedrepro.analysis.studies`).
+        analysis: the folder in results/ with the JSON files that a rule derives from its runs;
+            None if the runs' own files suffice.
+        first_seed_only: whether it shows only the first seed's runs.
+        joins_seeds: whether one analysis covers all seeds.
+        study: the study that it shows, if it needs no runs (:mod:`fedrepro.analysis.studies`).
     """
 
     kind: str
     title: str
-    seeds: Seeds | None = later(None, "Instead of the system's.")
+    seeds: Seeds | None = later(None, "Replaces the system's seeds.")
     analysis: ClassVar[str | None] = None
     first_seed_only: ClassVar[bool] = False
     study: ClassVar[str | None] = None
     joins_seeds: ClassVar[bool] = False
 
     def parts(self, scale: Scale) -> list[tuple[str, str, str]]:
-        """Setting, method and part of every analysis; "" where a run has only one of its kind."""
+        """Setting, method and part of every analysis; part is "" if a run has only one."""
         return [(*need, "") for need in self.needs(scale)]
 
     @abstractmethod
     def needs(self, scale: Scale) -> Needs:
-        """The settings and methods that it is made from at a scale."""
+        """The settings and methods of its runs at a scale."""
 
     def shared_out(self, scale: Scale) -> list[str]:
-        """The settings at a scale whose partitions it draws, beside its runs."""
+        """The settings whose partitions it draws at a scale."""
         return []
 
     @abstractmethod
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        """Where it names a setting, such as ``rows.0.demo``, and which."""
+        """The key (such as ``rows.0.demo``) and name of every setting that it uses."""
 
 
 class Charts(FigureSpec):
-    """A panel for each row; in it a bar, or a learning curve, for each column."""
+    """A panel for each row, with a bar or a learning curve for each column."""
 
     kind: Literal["bars", "lines"]
     metric: Metric = ACCURACY
     summary: Summary = Summary()
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
-    smooth: PositiveWhole = later(
-        1, "Of lines: the mean over so many rounds, drawn over the rounds themselves."
-    )
+    smooth: PositiveWhole = later(1, "For lines: also draw the moving mean over this many rounds.")
 
     def needs(self, scale: Scale) -> Needs:
         return [
@@ -88,23 +86,23 @@ class Charts(FigureSpec):
 
 
 class GridAxis(Typed):
-    """One side of a heat map: what varies, and its values."""
+    """One axis of a heat map: a hyperparameter and its values."""
 
     label: str
     values: list[str | Whole | Real] = Field(min_length=1)
 
 
 class MethodGrid(Typed):
-    """One panel of a heat map: rows by the values of y, each with a method for every x."""
+    """One panel of a heat map: a row of methods for each value of y, one method for each x."""
 
     label: str
     methods: list[list[Composition]] = Field(min_length=1)
 
 
 class HeatMap(FigureSpec):
-    """Panels in which two hyperparameters vary; every cell is a method.
+    """Panels in which two hyperparameters vary; each cell is a method.
 
-    Scale demo has the corners only: the least and the greatest value of each.
+    Scale demo has only the corners: the first and the last value of each axis.
     """
 
     kind: Literal["heat_map"]
@@ -125,7 +123,7 @@ class HeatMap(FigureSpec):
         return self
 
     def at(self, scale: Scale) -> Self:
-        """The figure with the values that a scale has."""
+        """The figure with the values of a scale."""
         if scale == "paper":
             return self
 
@@ -150,7 +148,7 @@ class HeatMap(FigureSpec):
 
 
 class Landscape(FigureSpec):
-    """A panel for each method: the loss around its model, of the first seed."""
+    """A panel for each method: the loss around the model of its first seed."""
 
     kind: Literal["landscape"]
     analysis = "landscapes"
@@ -169,7 +167,7 @@ class Landscape(FigureSpec):
 
 
 class Partitions(FigureSpec):
-    """A panel for each setting: who holds what, for the first seed. No run is needed."""
+    """A panel for each setting: samples per client and class, for the first seed. Needs no run."""
 
     kind: Literal["partitions"]
     panels: list[Place] = Field(min_length=1)
@@ -185,13 +183,13 @@ class Partitions(FigureSpec):
 
 
 class Grid(Typed):
-    """How finely a landscape is sampled: points along an axis, test samples at most."""
+    """The resolution of a landscape: points along each axis, and the maximum of test samples."""
 
     points: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] = 41
     samples: PositiveWhole = 2000
 
     def part(self, through: Sequence[str]) -> str:
-        """The name of what is found, and :data:`PART` what it says."""
+        """The name of the analysis's file, without suffix; :data:`PART` parses it."""
         return f"{'-'.join(through)}_{self.points}x{self.samples}"
 
 
@@ -201,9 +199,9 @@ AtHeight = Literal["loss", "error"]
 
 
 class View(Place):
-    """A panel of a landscape: two models of a run that it kept, for a line, or three for a plane.
+    """A panel of a landscape: a line through two models that a run kept, or a plane through three.
 
-    ``fedrepro landscape --help`` says how they are named.
+    ``fedrepro landscape --help`` says how to name them.
     """
 
     method: Composition
@@ -215,7 +213,7 @@ class View(Place):
 
 
 class Planes(FigureSpec):
-    """Loss or error through models of a run, of the first seed: on planes, or along lines."""
+    """Loss or error on planes or lines through models of a run, for the first seed."""
 
     kind: Literal["planes", "segments"]
     analysis = "landscapes"
@@ -250,7 +248,7 @@ class Planes(FigureSpec):
 
 
 class Sheets(FigureSpec):
-    """Images that methods have made: of each class after some rounds, and beside real ones."""
+    """Synthetic images of methods: of each class after some rounds, and next to real images."""
 
     kind: Literal["sheets"]
     analysis = "quality"
@@ -273,9 +271,9 @@ class Sheets(FigureSpec):
 
 
 class Varied(Typed):
-    """A value of what a panel varies, with the method of every line there.
+    """One value on a panel's x axis, with the method of each line.
 
-    A point without ``demo`` is left out at scale demo.
+    Scale demo leaves out points without ``demo``.
     """
 
     at: Real
@@ -288,7 +286,7 @@ class Varied(Typed):
 
 
 class Variation(Typed):
-    """One panel of a trend: the label of what varies, and its values."""
+    """One panel of a trend: the label of its x axis, and its values."""
 
     label: str
     x: str
@@ -296,7 +294,7 @@ class Variation(Typed):
 
 
 class Trend(FigureSpec):
-    """A panel for each quantity that varies: a measure against it, a line for each method."""
+    """A panel for each varied quantity: a metric against it, with a line for each method."""
 
     kind: Literal["trend"]
     metric: Metric = ACCURACY

@@ -1,4 +1,4 @@
-"""All kinds of figures, and of tables that need no runs: ours and those of papers' packages."""
+"""All kinds of figures and of tables without runs, papers' packages included."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Reading ``config/``, and refusing what can't be meant."""
+"""Read ``config/`` and check references between its entries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ def load_config(root: Path = Path()) -> Config:
 
 
 def folders_here() -> Folders:
-    """The working directory's folders of one's own; none where it is no workbench.
+    """The working directory's folders of plug-ins; none if it is not a workbench.
 
     Raises:
         UserError: for the first fault in its config.yaml.
@@ -86,9 +86,9 @@ def _experiment(path: Path, shown: Path, plugins: Folders) -> Experiment:
 
 
 def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, object]:
-    """Settings with ``extends`` resolved: a key that is not given is taken over whole.
+    """Settings with ``extends`` resolved: a missing key is inherited as a whole.
 
-    Settings that others extend come first, so that a wrong value is reported where it stands.
+    Settings that others extend come first, so that errors name the setting with the wrong value.
     """
     done: dict[object, object] = {}
 
@@ -117,7 +117,7 @@ def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, objec
 def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
-    """Refuse names of data sets, models and settings that do not exist."""
+    """Reject names of data sets, models and settings that do not exist."""
     known_models = models.known(experiment._own)
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
@@ -169,10 +169,10 @@ def _check_references(
 def _check_searched(
     experiment: Experiment, search: Search, searched: Searched, shown: Path, at: str
 ) -> None:
-    """Refuse a grid that is about nothing, and candidates that can't be told from other methods."""
+    """Reject grids over unknown hyperparameters, and candidates with another method's name."""
     for name in filter(None, (search.setting, search.demo)):
         if share := experiment.plain_readings[name].partition.validation:
-            wanted = f"none in setting {name}, as the search has one"
+            wanted = f"none in setting {name}, because the search has its own"
             raise bad_value(shown, f"settings.{name}.partition.validation", share, wanted)
     where, parts = f"{at}.methods.{searched.method}", searched.parts
     for key in searched.grid:
@@ -193,7 +193,7 @@ def _check_searched(
     if published is None:
         raise UserError(
             f"{shown}: {where}.published: missing: expected the paper's "
-            f"{', '.join(searched.grid)}, as neither `methods` nor the method's defaults say it all"
+            f"{', '.join(searched.grid)}: `methods` and the method's defaults do not have all of it"
         )
     taken = {*experiment.methods, *part_files(experiment._own)}
     names = [each.method for each in searched.candidates(published)]
@@ -208,7 +208,7 @@ def _check_searched(
 def _columns_named(
     experiment: Experiment,
 ) -> Iterator[tuple[str, Sequence[Column], Iterable[str]]]:
-    """Where columns are named that have settings of their own; all columns, and those."""
+    """Keys with settings for single columns: the key, all columns, and the columns' labels."""
     for item, table in experiment.tables.items():
         yield f"tables.{item}", table.columns, table.instead
         for row in table.rows:
@@ -220,7 +220,7 @@ def _columns_named(
 
 
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
-    """Where a table or figure names a setting, and which."""
+    """The key and name of every setting that a table, figure or search uses."""
     for item, table in experiment.tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
         for where, value in settings_instead(table.rows, table.instead):

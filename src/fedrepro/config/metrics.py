@@ -1,6 +1,6 @@
-"""What tables and figures ask of a run: a measure, and how one number is made of it.
+"""Metrics of tables and figures: a measure, and how it is reduced to one number.
 
-Each kind of metric is a class here, which says in YAML what it needs and how it is read.
+Each kind of metric is a class here, with its keys in YAML.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from fedrepro.support.typed_yaml import Real, Typed, expected, later, plain_or
 def named(
     *per: Per, among: Callable[[Measure], bool] = lambda measure: True
 ) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Refuses names of other measures; the schema has the package's, and lets one's own pass."""
+    """Reject names of other measures. The schema lists the package's, and accepts plug-ins."""
 
     def check(value: object, info: ValidationInfo) -> object:
         folders = info.context or NONE
@@ -40,24 +40,22 @@ def named(
         if found is None or not among(found):
             known = registry.known(*per, folders=folders)
             choices = sorted(name for name, each in known.items() if among(each))
-            one_of = (
-                f"one of {', '.join(choices)}" if choices else "a file in a folder own.measures"
-            )
+            one_of = f"one of {', '.join(choices)}" if choices else "a file in plugins.measures"
             text = f"{one_of}{nearest(value, choices)}"
             raise PydanticCustomError("expected", "{text}", {"text": text})
         return value
 
     ours = [name for name, each in registry.packaged(*per).items() if among(each)]
-    either: list[dict[str, object]] = [{"enum": ours}, {"description": "One of your own."}]
+    either: list[dict[str, object]] = [{"enum": ours}, {"description": "A plug-in."}]
     return BeforeValidator(check), WithJsonSchema({"type": "string", "anyOf": either})
 
 
 class MetricKind(Typed):
-    """What kinds of metrics have.
+    """The base of all kinds of metrics.
 
     Attributes:
-        analysis: the folder in results/ of the JSON that a rule makes of each of its runs.
-        key: in YAML, the one that tells the kind.
+        analysis: the folder in results/ with the JSON files that a rule derives from its runs.
+        key: the YAML key that identifies the kind.
     """
 
     analysis: ClassVar[Literal["quality"] | None] = None
@@ -65,17 +63,17 @@ class MetricKind(Typed):
 
     @property
     def reading(self) -> Reading:
-        """How it is read off runs."""
+        """How to read it from runs."""
         raise NotImplementedError
 
     @property
     def curve(self) -> "MetricKind":
-        """What is drawn round by round: of one number of a whole run, what it is a number of."""
+        """The metric to draw round by round; for one number per run, that of its rounds."""
         return self
 
     @property
     def of_a_run(self) -> bool:
-        """Whether it is one number of a whole run, whichever rounds a table counts."""
+        """Whether it is one number per run, whatever rounds a table summarises."""
         return self.curve is not self
 
     @property
@@ -85,26 +83,26 @@ class MetricKind(Typed):
 
     @property
     def of_both(self) -> "MetricKind | None":
-        """What of a run and of its rival is divided by one another; None: it has no rival."""
+        """For a ratio of a run and its rival, the metric to divide; None if there is no rival."""
         return None
 
     @property
     def selection(self) -> str:
-        """What is chosen on test samples, in words, or ""."""
+        """What it selects on test samples, in words, or ""."""
         return ""
 
     @property
     def as_released(self) -> bool:
-        """Whether it is read as a released code has it."""
+        """Whether it is computed as in a released code."""
         return False
 
     def at_mix(self, mix: Mix) -> Self:
-        """At another mixture of clients' two models, where there are such."""
+        """The metric at another mixture of clients' two models, where there are two."""
         return self
 
 
 class OfMeasure(MetricKind):
-    """A kind that is about one measure, which it keeps where that is one's own."""
+    """A metric of one measure, which it stores if that is a plug-in."""
 
     kinds: ClassVar[tuple[Per, ...]]
     _own: Measure | None = PrivateAttr(default=None)
@@ -127,7 +125,7 @@ class OfMeasure(MetricKind):
 
 
 class OfRounds(OfMeasure):
-    """A number of every evaluated round, by its name alone; or one's own measure of a run."""
+    """A measure of every evaluated round, written as its name; or a plug-in's measure of a run."""
 
     kinds = ("round", "run")
     name: Annotated[str, *named("round", "run")]
@@ -163,21 +161,21 @@ ACCURACY = OfRounds(name="accuracy")
 
 
 class OverClients(OfMeasure):
-    """What clients score on their own test samples, or report, as one number over all of them.
+    """Clients' scores on their own test samples, or values they report, reduced to one number.
 
-    ``average``, ``worst`` and ``best`` are in printed units (percent), the latter two over the
-    tenth of clients, but at least one, with the worst or best scores; ``gini`` is Gini's
-    coefficient times 100, ``gap`` the greatest tenth less the least.
+    ``average``, ``worst`` and ``best`` are in printed units (percent); the latter two average the
+    worst or best tenth of clients, but at least one. ``gini`` is the Gini coefficient times 100,
+    ``gap`` the mean of the greatest tenth minus that of the least.
     """
 
     kinds = ("client",)
     of: Annotated[str, *named("client")]
     over_clients: Literal["average", "worst", "best", "gini", "gap"]
     weighted: bool = Field(
-        default=True, description="Averages weigh clients by test samples, as AAggFF's code does."
+        default=True, description="Weight clients by test samples, as AAggFF's code does."
     )
     mix: Mix = Field(
-        default="fixed", description="At which mixture, where clients mix two models of theirs."
+        default="fixed", description="The mixture, where clients interpolate between two models."
     )
 
     @property
@@ -232,15 +230,15 @@ class OverClients(OfMeasure):
 
 
 class RoundsTo(MetricKind):
-    """The first evaluated round after which the test accuracy is at least so many percent."""
+    """The first evaluated round with a test accuracy of at least ``rounds_to`` percent."""
 
     key = "rounds_to"
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
     mean_of: PositiveWhole = later(
-        1, "The mean accuracy of so many evaluated rounds counts, not each round's own."
+        1, "Use the mean accuracy of this many evaluated rounds, not each round's own."
     )
     speed_up: bool = later(
-        False, "How many times as many rounds it takes without the row's wrapper (`around`)."
+        False, "Divide the rounds without the row's wrapper (`around`) by the rounds with it."
     )
 
     @property
@@ -254,14 +252,14 @@ class RoundsTo(MetricKind):
         return Reading(words, unit, self.speed_up, self._series, without)
 
     def _series(self, record: Record) -> Series:
-        """One value. Of a speed-up this is one run's part; who knows both runs divides."""
+        """One value: the rounds. For a speed-up, the caller divides the values of both runs."""
         several, accuracies = self.mean_of, ACCURACY.measure.series(record)
         numbers, values = [each[0] for each in accuracies], [each[1] for each in accuracies]
         means = [
             math.fsum(values[end - several : end]) / several
             for end in range(several, len(values) + 1)
         ]
-        # In shares the target is met to rounding: 0.6 is 59.999999999999993 %.
+        # Allow for rounding: an accuracy of 0.6 is 59.999999999999993 %.
         met = (mean >= self.rounds_to - 1e-9 for mean in means)
         reached = itertools.compress(numbers[several - 1 :], met)
         return [(number, number) for number in itertools.islice(reached, 1)]
@@ -276,7 +274,7 @@ class RoundsTo(MetricKind):
 
 
 class Reached(MetricKind):
-    """The greatest multiple of so many percent that the test accuracy has in every seed's run."""
+    """The greatest multiple of this many percent that every seed's test accuracy reaches."""
 
     key = "reached_in_steps_of"
     reached_in_steps_of: Annotated[
@@ -306,7 +304,7 @@ class Reached(MetricKind):
 
 
 class Least(OfMeasure):
-    """The least over rounds of the mean over seeds."""
+    """The minimum over rounds of the mean over seeds."""
 
     kinds = ("round",)
     key = "least"
@@ -342,13 +340,13 @@ class Least(OfMeasure):
 
 
 class Quality(MetricKind):
-    """A number of what judges the synthetic set that a run left (:mod:`fedrepro.analysis.quality`).
+    """A measure of the quality of a run's synthetic set (:mod:`fedrepro.analysis.quality`).
 
-    ``accuracy`` is of a classifier trained on the set to convergence, on what clients hold out,
-    weighted by samples, and ``accuracy_std`` its spread over clients, unweighted (item 41);
-    ``one_epoch`` and ``one_epoch_std`` after a single epoch; ``test_accuracy`` and
-    ``test_one_epoch`` on the data set's test samples. ``stand_in`` is a Fréchet distance in the
-    features of a classifier trained here: no FID.
+    ``accuracy`` is that of a classifier trained on the set to convergence, on clients' held-out
+    samples, weighted by samples; ``accuracy_std`` is its unweighted standard deviation over clients
+    (item 41). ``one_epoch`` and ``one_epoch_std`` are the same after one epoch; ``test_accuracy``
+    and ``test_one_epoch`` use the data set's test samples. ``stand_in`` is a Fréchet distance in
+    the features of a classifier trained here, which is not the FID.
     """
 
     key = "quality"
@@ -376,7 +374,7 @@ KINDS: tuple[type[MetricKind], ...] = (RoundsTo, Quality, Reached, Least)
 
 
 def _kind_of(value: object) -> str:
-    """The name of the kind that a value is, or is meant to be."""
+    """The name of the kind that a value is, or seems meant to be."""
     if isinstance(value, MetricKind):
         return type(value).__name__
     if not isinstance(value, Mapping):
@@ -384,7 +382,7 @@ def _kind_of(value: object) -> str:
     return next((kind for kind in KINDS if kind.key in value), OverClients).__name__
 
 
-# In YAML and its schema, a round's measure is a name.
+# In YAML and its schema, a measure of rounds is a name.
 _NAME = named("round", "run")[1]
 Metric = Annotated[
     Annotated[OfRounds, Tag("OfRounds"), _NAME]
@@ -398,7 +396,7 @@ Metric = Annotated[
 
 
 class SearchedScore(OfRounds):
-    """A score that there is on validation samples as on test samples."""
+    """A measure that is computed on validation samples as well as on test samples."""
 
     name: Annotated[str, *named("round", among=lambda measure: measure.validated)]
 

@@ -1,9 +1,9 @@
-"""``for`` and ``each`` in experiment files: an entry that stands for several.
+"""``for`` and ``each`` in experiment files: one entry that expands to several.
 
-``for`` gives names values: lists by name, of which every combination is taken, the first varying
-slowest; or a list of mappings, taken one by one. For each, the entry is made once, with ``{name}``
-replaced in all text and, in a mapping, in its key. ``each``, of entries in lists only, is a second
-factor: rows that are merged into the entry, one after the other.
+``for`` gives values to names: either a list for each name, which yields every combination, the
+first name varying slowest; or a list of mappings, which are used one by one. The entry is repeated
+for each of them, with ``{name}`` replaced in all text and, in a mapping, in its key. ``each``, for
+entries of lists only, is a second factor: rows to merge into the entry, one by one.
 """
 
 import re
@@ -18,17 +18,17 @@ NAME = re.compile(r"\{(\w+)\}")
 
 
 def expand(data: object, file: object) -> Any:
-    """The content of ``file`` with every product written out.
+    """The content of ``file`` with every product expanded.
 
     Raises:
-        UserError: for an empty list, an unknown name, one that is used nowhere, and entries that
-            are told apart by nothing.
+        UserError: for an empty list, an unknown or unused name, and entries that would get the same
+            key or label.
     """
     return _Expansion(file)._of(data, {}, "")
 
 
 def merged(base: object, more: object) -> Any:
-    """Two mappings as one, with what ``more`` says where both say something; else ``more``."""
+    """Two mappings merged recursively, where ``more`` wins; ``more`` if one is not a mapping."""
     if not isinstance(base, Mapping) or not isinstance(more, Mapping):
         return more
     both = {key: merged(base[key], more[key]) for key in base.keys() & more.keys()}
@@ -37,7 +37,7 @@ def merged(base: object, more: object) -> Any:
 
 @dataclass(frozen=True)
 class _Given:
-    """What a name stands for, and the names of its ``for`` that have been met."""
+    """The value of a name, and which names of its ``for`` have been used."""
 
     value: object
     used: set[str]
@@ -48,7 +48,7 @@ Names = Mapping[str, _Given]
 
 @dataclass(frozen=True)
 class _Expansion:
-    """Of one file: ``at``, in what follows, is the place in it that an error names."""
+    """The expansion of one file. In its methods, ``at`` is the key that errors name."""
 
     file: object
 
@@ -66,10 +66,12 @@ class _Expansion:
         found: dict[object, Any] = {}
         for key, value in node.items():
             if value is None and len(node) == 1 and key in names:
-                raise bad_value(self.file, at, f"{{{key}}}", "it in quotes, or YAML has it as keys")
+                raise bad_value(
+                    self.file, at, f"{{{key}}}", "it in quotes: YAML reads it as a mapping"
+                )
             for made, entry in self._entries(key, value, names, at):
                 if made in found:
-                    wanted = "a key of its own for each entry, such as by a {name} in it"
+                    wanted = "a different key for each entry: put a {name} in it"
                     raise bad_value(self.file, at or str(made), made, wanted)
                 found[made] = entry
         return found
@@ -77,21 +79,21 @@ class _Expansion:
     def _entries(
         self, key: object, value: object, names: Names, at: str
     ) -> Iterator[tuple[object, Any]]:
-        """The entries of a mapping that one entry stands for."""
+        """The entries that one entry of a mapping expands to."""
         place = _under(at, key)
         if not isinstance(value, Mapping) or not value.keys() & {"for", "each"}:
             made = self._text(key, names, place) if isinstance(key, str) else key
             yield made, self._of(value, names, _under(at, made))
             return
         if "each" in value:
-            raise bad_value(self.file, place, "each", "it in lists only: this entry has a key")
+            raise bad_value(self.file, place, "each", "`each` in lists only: this entry has a key")
         body = {name: inner for name, inner in value.items() if name != "for"}
         for more in self._combinations(value["for"], names, place):
             made = self._text(str(key), more, place)
             yield made, self._of(body, more, _under(at, made))
 
     def _rows(self, item: object, names: Names, at: str) -> Iterator[Any]:
-        """The entries of a list that one entry stands for."""
+        """The entries that one entry of a list expands to."""
         if not isinstance(item, Mapping) or not item.keys() & {"for", "each"}:
             yield self._of(item, names, at)
             return
@@ -108,7 +110,7 @@ class _Expansion:
                 made = merged(entry, row)
                 if isinstance(label := made.get("label"), str):
                     if label in seen:
-                        wanted = "a label of its own for each entry, such as by a {name} in it"
+                        wanted = "a different label for each entry: put a {name} in it"
                         raise bad_value(self.file, f"{at}.label", label, wanted)
                     seen.add(label)
                 yield made
@@ -116,7 +118,7 @@ class _Expansion:
     def _combinations(self, given: object, names: Names, at: str) -> Iterator[Names]:
         """The names with those of a ``for`` added, once for each combination of values.
 
-        Once all have been made, every name must have been met.
+        After the last one, every name must have been used.
         """
         at = f"{at}.for"
         given = self._of(given, names, at)
@@ -141,7 +143,7 @@ class _Expansion:
                 raise bad_value(self.file, at, name, f"{{{name}}} somewhere in the entry")
 
     def _filled(self, text: str, names: Names, at: str) -> Any:
-        """A text with names replaced; one that is nothing but a name becomes the value itself."""
+        """A text with names replaced; a text that is only a {name} becomes its value."""
         alone = NAME.fullmatch(text)
         return self._value(alone[1], names, at) if names and alone else self._text(text, names, at)
 
@@ -152,14 +154,16 @@ class _Expansion:
         def written(match: re.Match[str]) -> str:
             value = self._value(match[1], names, at)
             if isinstance(value, list | Mapping):
-                raise bad_value(self.file, at, text, f"{match[0]} alone: it has several values")
+                raise bad_value(
+                    self.file, at, text, f"{match[0]} alone: its value is a list or mapping"
+                )
             return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
         return NAME.sub(written, text)
 
     def _value(self, name: str, names: Names, at: str) -> object:
         if name not in names:
-            known = f"a name that `for` gives: {', '.join(names)}"
+            known = f"a name from `for`: {', '.join(names)}"
             raise bad_value(self.file, at, f"{{{name}}}", known, names)
         names[name].used.add(name)
         return names[name].value

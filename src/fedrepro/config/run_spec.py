@@ -1,4 +1,4 @@
-"""One run, setting x method x seed, with everything resolved."""
+"""The resolved specification of one run: setting, method and seed."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from fedrepro.support.plugins import NONE, Folders
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is executed, which makes it no other run: its bits may differ, not its meaning.
+    """How a run is executed. Not part of its identity, although its bits may differ.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:<number>".
@@ -32,7 +32,12 @@ class Execution:
 
 @dataclass(frozen=True)
 class ResolvedFile:
-    """A file that a run is given, relative to the working directory; None: not known yet."""
+    """A file that is an input of a run.
+
+    Attributes:
+        file: relative to the working directory.
+        sha256: None if it is not known yet.
+    """
 
     file: Path
     sha256: str | None
@@ -40,27 +45,27 @@ class ResolvedFile:
 
 @dataclass(frozen=True)
 class ResolvedData:
-    """Samples of another data set that a run is given: a share of each class."""
+    """Samples of another data set that are an input of a run: a share of each class."""
 
     dataset: str
     share: float
 
 
-# What a run can be given.
+# The sources of a run's inputs.
 ResolvedSource = Union[Literal["server"], ResolvedFile, ResolvedData, "RunSpec"]
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What is trained on what, and how.
+    """The complete specification of a run.
 
     Attributes:
-        method: the name that the run is filed under.
+        method: the method's name in the run's path.
         composition: ``method`` with variants replaced by the parts that they use.
         hyperparameters: of each part, by the part's name without ``@released``.
-        given: where what the method needs comes from, by the names in its ``needs``.
-        weights: name and entry of those, learned elsewhere, that the model starts from, if any.
-        own: where methods and models of one's own are sought: their code counts, not the place.
+        given: the sources of the method's inputs, by the names in its ``requires``.
+        weights: name and catalogue entry of the pretrained weights of the model, if any.
+        plugins: the folders of plug-ins. Their code identifies the run, not their paths.
     """
 
     setting: Setting
@@ -80,12 +85,12 @@ class RunSpec:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
-        """What the run is, as plain JSON: what its manifest holds and its identity is made of.
+        """The run's identity as plain JSON, which its manifest contains.
 
-        How it is executed is no part of it, nor is a :func:`fedrepro.config.settings.later` key
-        at its default, so that runs from before there was such a key stay the same. Of what its
-        setting gives and keeps, it has what concerns its method. Weights are named by their
-        SHA-256; where a model starts from none, there is no such key.
+        It leaves out how the run is executed, and :func:`fedrepro.config.settings.later` keys at
+        their defaults, so that adding such a key does not invalidate older runs. Of its setting's
+        ``given`` and ``keep``, it has the entries of its method. Weights appear as their SHA-256,
+        if there are any.
         """
         given = {name: _described(source) for name, source in self.given.items()}
         keep = self.setting.keep.get(self.method)

@@ -1,7 +1,7 @@
-"""Searches of experiment files: hyperparameters from a grid, chosen on samples kept from training.
+"""Hyperparameter searches of experiment files: a grid, evaluated on validation samples.
 
 Every candidate is an ordinary method variant in a reading of the setting, ``<name>@validation0.2``,
-in which clients keep a part of their training samples for validation.
+in which clients keep a share of their training samples for validation.
 """
 
 import math
@@ -21,7 +21,7 @@ from fedrepro.config.values import Composition, Hyperparameters, Scalar, Scale, 
 from fedrepro.support.typed_yaml import Real, Typed, expected, later
 
 MOST = 1000  # candidates of a method
-LONGEST = 120  # characters of a candidate's name, which is a folder's
+LONGEST = 120  # characters of a candidate's name, which is also a folder's name
 
 Values = Annotated[
     list[Annotated[Scalar, expected("a number, a word, true, false or null")]], Field(min_length=1)
@@ -34,8 +34,8 @@ class Candidate:
 
     Attributes:
         values: hyperparameters by the grid's keys.
-        method: the name that its runs are filed under. It follows from the values alone, so that
-            another grid makes no run again.
+        method: the method's name in its runs' paths. It depends only on the values, so that
+            changing the grid does not repeat runs.
     """
 
     values: Mapping[str, Scalar]
@@ -43,18 +43,18 @@ class Candidate:
 
 
 class Searched(Typed):
-    """A method of a search, and the values that are tried."""
+    """A method of a search, and the values to try."""
 
     method: Composition
     label: str | None = Field(default=None, description="Default: the method's name.")
     grid: dict[str, Values] = Field(
         min_length=1,
-        description="Values by hyperparameter; of a composition by <part>.<hyperparameter>. All "
+        description="Values by hyperparameter; for a composition, by <part>.<hyperparameter>. All "
         "combinations are tried.",
     )
     published: Hyperparameters = Field(
         default={},
-        description="The paper's choice, where neither `methods` nor the method's defaults say it.",
+        description="The paper's choice, if neither `methods` nor the method's defaults have it.",
     )
 
     @field_validator("grid")
@@ -62,23 +62,23 @@ class Searched(Typed):
     def _distinct(cls, grid: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         for name, values in grid.items():
             if any(value in values[:place] for place, value in enumerate(values)):
-                raise ValueError(f"values of {name} that differ from each other")
+                raise ValueError(f"distinct values of {name}")
         if math.prod(map(len, grid.values())) > MOST:
             raise ValueError(f"a grid of at most {MOST:,} candidates")
         return grid
 
     @property
     def parts(self) -> list[str]:
-        """The names in its composition, as `methods` of the experiment file has them."""
+        """The names in its composition, as in `methods` of the experiment file."""
         return [part.partition("@")[0] for part in self.method.split("+")]
 
     def place_of(self, key: str) -> tuple[str, str]:
-        """The part that a key of the grid is about, and its hyperparameter."""
+        """The part and the hyperparameter of a key of the grid."""
         part, _, name = key.rpartition(".")
         return part or self.parts[0], name
 
     def candidate(self, values: Mapping[str, Scalar]) -> Candidate:
-        """The candidate that has these values."""
+        """The candidate with these values."""
         names = []
         for part in self.method.split("+"):
             name, at, fidelity = part.partition("@")
@@ -91,18 +91,18 @@ class Searched(Typed):
         return "_".join((part, *own))
 
     def candidates(self, published: Mapping[str, Scalar] | None) -> list[Candidate]:
-        """The grid's, the first key varying slowest; the published one last where it has it not."""
+        """The grid's, the first key varying slowest; then the published one if not in the grid."""
         grid = [dict(zip(self.grid, row, strict=True)) for row in product(*self.grid.values())]
         if published is not None and published not in grid:
             grid.append(dict(published))
         return [self.candidate(values) for values in grid]
 
     def variants(self, candidate: Candidate) -> dict[str, Hyperparameters]:
-        """The candidate's parts that the grid is about, as ``methods`` of a setting has them."""
+        """The candidate's parts with searched values, in the form of a setting's ``methods``."""
         found: dict[str, Hyperparameters] = {}
         for key, value in candidate.values.items():
             part, name = self.place_of(key)
-            # What another run's first rounds are is another matter for each candidate.
+            # A candidate must not share a prefix with the parent run of the unchanged method.
             variant = found.setdefault(
                 self._variant(part, candidate.values), {"use": part, "parent": None}
             )
@@ -118,19 +118,19 @@ def _written(value: Scalar) -> str:
         return re.sub(r"[^A-Za-z0-9_.]", "_", value)
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
     if exact.is_finite() and abs(exact.adjusted()) > LONGEST:
-        return "_" * LONGEST  # too long, whatever its digits are
+        return "_" * LONGEST  # the name is too long, whatever the digits
     return format(exact, "f").replace("-", "minus")
 
 
 class Search(Typed):
-    """Hyperparameters chosen on validation samples, beside the published choice."""
+    """Hyperparameters chosen on validation samples, compared with the published choice."""
 
     title: str
     setting: SettingName
-    demo: SettingName | None = Field(default=None, description="Its stand-in at scale demo.")
-    seeds: Seeds | None = Field(default=None, description="Instead of the experiment's.")
+    demo: SettingName | None = Field(default=None, description="Replaces it at scale demo.")
+    seeds: Seeds | None = Field(default=None, description="Replace the experiment's.")
     validation: Annotated[Real, Field(gt=0, lt=1), expected("a number above 0 and below 1")] = (
-        Field(description="The share of its training samples that each client keeps out of it.")
+        Field(description="The share of its training samples that each client validates on.")
     )
     metric: SearchMetric = SearchedScore(name="accuracy")
     summary: Summary = later(Summary())
@@ -140,9 +140,9 @@ class Search(Typed):
     @classmethod
     def _on_validation_samples(cls, metric: SearchMetric) -> SearchMetric:
         if metric.selection:
-            raise ValueError("`mix: fixed`: the others are chosen on test samples")
+            raise ValueError("`mix: fixed`: the others select on test samples")
         if not metric.measure.validated:
-            raise ValueError("what is measured on samples, not what methods report")
+            raise ValueError("a measure on samples, not a value that methods report")
         return metric
 
     @model_validator(mode="after")
@@ -150,11 +150,11 @@ class Search(Typed):
         methods = [each.method for each in self.methods]
         twice = next((each for each in methods if methods.count(each) > 1), None)
         if twice:
-            raise ValueError(f"each method once, and {twice} is there twice: one grid has it all")
+            raise ValueError(f"each method once, but {twice} appears twice: merge its grids")
         return self
 
     def setting_at(self, scale: Scale) -> str:
-        """The setting, before anything is kept for validation."""
+        """The setting at a scale, without validation samples."""
         return self.demo if scale == "demo" and self.demo else self.setting
 
     def reading(self, setting: str) -> str:
@@ -166,7 +166,7 @@ PublishedOf = Callable[[Searched], Mapping[str, Scalar] | None]
 
 
 def variants_of(search: Search, published: PublishedOf) -> dict[str, Hyperparameters]:
-    """All candidates' parts, by name, for ``methods`` of the setting that they run in."""
+    """The parts of all candidates, by name, for ``methods`` of their setting."""
     return {
         name: values
         for searched in search.methods

@@ -1,4 +1,4 @@
-"""What is run, and how: config.yaml, and the settings of experiment files."""
+"""Models of config.yaml and of the settings of experiment files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,7 +44,7 @@ RELEASED = "@released"
 
 
 class Seeds(Typed):
-    """Which seeds each scale runs."""
+    """The seeds of each scale."""
 
     demo: tuple[Seed, ...] = Field(default=(1,), min_length=1)
     paper: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
@@ -53,33 +53,37 @@ class Seeds(Typed):
     @classmethod
     def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         if len(set(seeds)) < len(seeds):
-            raise ValueError("seeds that differ from each other")
+            raise ValueError("distinct seeds")
         return seeds
 
 
 class DataSources(Typed):
-    """Where data are looked for."""
+    """Where to find data."""
 
     archives: Path | None = Field(
-        default=None, description="A folder of archives that is looked in before the network."
+        default=None, description="A folder of archives, searched before the network."
     )
 
 
 class PluginFolders(Typed):
-    """Folders of your own files, relative to the workbench's root; a file's name is what it has."""
+    """Folders of plug-ins, relative to the workbench's root. A plug-in is named after its file."""
 
-    methods: Path | None = Field(default=None, description="A dataclass of hooks in each file.")
-    models: Path | None = Field(default=None, description="A function of its name in each file.")
-    partitions: Path | None = Field(
-        default=None, description="A partition scheme, a class, in each file."
+    methods: Path | None = Field(
+        default=None, description="Methods: one dataclass with hooks per file."
     )
-    measures: Path | None = Field(default=None, description="A measure, a class, in each file.")
+    models: Path | None = Field(
+        default=None, description="Models: one function per file, named as the file."
+    )
+    partitions: Path | None = Field(
+        default=None, description="Partition schemes: one class per file."
+    )
+    measures: Path | None = Field(default=None, description="Measures: one class per file.")
 
     def under(self, root: Path) -> Folders:
-        """They, seen from anywhere.
+        """The folders as absolute paths.
 
         Raises:
-            UserError: for one that is not there.
+            UserError: if a folder does not exist.
         """
         named = {kind: folder for kind, folder in self if folder is not None}
         for kind, folder in named.items():
@@ -93,29 +97,29 @@ class PluginFolders(Typed):
 PartitionName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,-]*$", max_length=80),
-    expected("a cluster's partition, or several with ',' between them"),
+    expected("a cluster's partition, or several, separated by ','"),
 ]
 
 
 class Resources(Typed):
-    """What a run asks a cluster for. Where a run runs makes it no other run."""
+    """What a run requests from a cluster. Not part of the run's identity."""
 
     partition: PartitionName | None = None
     gpu: NonNegativeWhole | None = Field(
-        default=None, description="GPUs, where the device is cuda. Default: 1."
+        default=None, description="GPUs if the device is cuda. Default: 1."
     )
     mem_mb: PositiveWhole | None = Field(
-        default=None, description="Memory of the first try; each further one has twice as much."
+        default=None, description="Memory of the first attempt; each retry doubles it."
     )
     runtime: PositiveWhole | None = Field(
-        default=None, description="Minutes of the first try; each further one has twice as many."
+        default=None, description="Minutes of the first attempt; each retry doubles them."
     )
     cpus: PositiveWhole | None = Field(
         default=None, description="CPUs. Default: the threads of a run."
     )
 
     def over(self, other: "Resources") -> "Resources":
-        """These, and what they leave open as another has it."""
+        """These resources, with ``other``'s values where these are None."""
         return other.model_copy(update=self.model_dump(exclude_none=True))
 
 
@@ -129,18 +133,18 @@ class Config(Typed):
     executor: Executor = "auto"
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
     track: Literal["tensorboard", "mlflow"] | None = Field(
-        default=None, description="What is told of a run while it is under way; not part of it."
+        default=None, description="Tracker that receives a run's metrics; not part of the run."
     )
     data: DataSources = DataSources()
     plugins: PluginFolders = PluginFolders()
     resources: Resources = Field(
         default=Resources(),
-        description="What runs ask a cluster for where their setting does not say.",
+        description="What runs request from a cluster, unless their setting says otherwise.",
     )
 
 
 class Overrides(Typed):
-    """What one call may set otherwise than config.yaml."""
+    """Values of config.yaml that a command can override."""
 
     scale: Scale | None = None
     device: Device | None = None
@@ -162,14 +166,14 @@ class OptimizerSpec(Typed):
     @model_validator(mode="after")
     def _its_own_keys(self) -> Self:
         if self.name == "adam" and self.momentum:
-            raise ValueError("`betas` with adam, not `momentum`")
+            raise ValueError("`betas`, not `momentum`, with adam")
         if self.name == "sgd" and self.betas != BETAS:
             raise ValueError("`betas` with adam only")
         return self
 
 
 class StepDecay(Typed):
-    """A learning rate that stays the same for some rounds and is then multiplied."""
+    """A learning rate that is multiplied by ``factor`` after every ``every`` rounds."""
 
     factor: Fraction
     every: PositiveWhole = Field(description="Rounds with the same learning rate.")
@@ -184,51 +188,53 @@ OwnMeasure = Annotated[str, named("client", "round", among=registry.is_own)[0]]
 
 
 class Evaluate(Typed):
-    """When the model is evaluated, and on whose data."""
+    """When the model is evaluated, and on which data."""
 
     every: PositiveWhole = Field(default=1, description="Rounds between evaluations.")
-    clients: bool = Field(default=False, description="Also on each client's own test split.")
+    clients: bool = Field(default=False, description="Also evaluate on each client's test split.")
     groups: bool = later(
-        False, "The data set's groups, such as domains, by themselves: their mean counts."
+        False, "Evaluate each of the data set's groups, such as domains, and use their mean."
     )
     per_class: PositiveWhole | None = later(
-        None, "At most so many test samples of a class in each of them, the first ones."
+        None, "Use at most this many test samples (the first) of each class in each group."
     )
-    measures: list[OwnMeasure] = later([], "Your own measures that are recorded, by name.")
+    measures: list[OwnMeasure] = later([], "Names of the measure plug-ins to record.")
 
     @model_validator(mode="after")
     def _as_they_go_together(self, info: ValidationInfo) -> Self:
         if self.per_class and not self.groups:
-            raise ValueError("`per_class` with `groups` only")
+            raise ValueError("`per_class` only with `groups: true`")
         if len(set(self.measures)) < len(self.measures):
-            raise ValueError("each of `measures` once")
+            raise ValueError("each measure in `measures` once")
         for name in () if self.clients else self.measures:
             measure = registry.the(name, "client", "round", folders=info.context or NONE)
             if measure.per == "client" and measure.from_outputs:
-                raise ValueError(f"`clients: true` with {name}, which is of their test samples")
+                raise ValueError(f"`clients: true` with {name}, which needs their test samples")
         return self
 
 
 class Noise(Typed):
-    """Labels that are wrong on purpose: the next class, or any other one."""
+    """Label noise: `pair` replaces a label by the next class, `symmetric` by any other."""
 
     kind: Literal["pair", "symmetric"]
     rate: Share = Field(description="The probability that a label is wrong.")
     everywhere: bool = Field(
-        default=False, description="Also on clients' own test samples, as SuPerFed's code does."
+        default=False, description="Also flip clients' test labels, as SuPerFed's code does."
     )
 
 
 class ArtifactFromRun(Typed):
-    """What another run left."""
+    """An artifact of another run."""
 
     setting: SettingName = Field(description="A setting of this file.")
     method: Composition
-    seed: Seed | None = Field(default=None, description="Default: the seed of the run itself.")
+    seed: Seed | None = Field(
+        default=None, description="Default: the seed of the run that uses it."
+    )
 
 
 class ArtifactFromFile(Typed):
-    """A model.safetensors that a run left, here or elsewhere, or that was made as one."""
+    """A model.safetensors file of a run, or in the same format."""
 
     file: Path
     sha256: (
@@ -238,7 +244,7 @@ class ArtifactFromFile(Typed):
             expected("the SHA-256 of the file, 64 digits of 0-9 and a-f"),
         ]
         | None
-    ) = Field(default=None, description="Nothing is read before it stands here.")
+    ) = Field(default=None, description="Required: the file is not read without it.")
 
 
 class ArtifactFromData(Typed):
@@ -246,7 +252,7 @@ class ArtifactFromData(Typed):
 
     dataset: Name
     share: Fraction = Field(
-        default=1.0, description="Of each class, as a partition's `server` takes it."
+        default=1.0, description="Fraction of each class, chosen as for a partition's `server`."
     )
 
 
@@ -268,10 +274,10 @@ ArtifactSource = Annotated[
 
 
 class Cohorts(Typed):
-    """Cohorts as a released code draws them, whatever the run's seed.
+    """Cohorts sampled as in a released code, independent of the run's seed.
 
-    ``numpy_legacy`` is SuPerFed's: numpy.random.choice once a round, of a generator that is seeded
-    once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
+    ``numpy_legacy`` is SuPerFed's: one call of numpy.random.choice per round, from a generator
+    seeded once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
     """
 
     stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
@@ -287,16 +293,20 @@ class Cohorts(Typed):
 
 
 class Judge(Typed):
-    """How a synthetic set that a run made is judged, once it is over; no part of the run."""
+    """How to evaluate a run's synthetic set after the run; not part of the run."""
 
-    model: Name = Field(description="The classifier that is trained on it, and one on real data.")
-    epochs: PositiveWhole = Field(default=500, description="At most, to convergence.")
-    real_epochs: PositiveWhole = Field(default=5, description="Of the classifier on real data.")
+    model: Name = Field(
+        description="The classifier: one is trained on the synthetic set, another on real data."
+    )
+    epochs: PositiveWhole = Field(default=500, description="Maximum; stops at convergence.")
+    real_epochs: PositiveWhole = Field(
+        default=5, description="Epochs of the classifier that is trained on real data."
+    )
     batch_size: PositiveWhole = 64
-    lr: PositiveReal = Field(default=0.001, description="Of Adam.")
+    lr: PositiveReal = Field(default=0.001, description="Learning rate of Adam.")
     fid: bool = Field(
         default=False,
-        description="Also the Fréchet inception distance, where Inception's weights are there.",
+        description="Also compute the Fréchet inception distance, if Inception's weights exist.",
     )
 
 
@@ -304,7 +314,7 @@ DecayFrom = Annotated[Literal[0, 1], expected("0 or 1")]
 
 
 class ReleasedOverrides(Typed):
-    """Keys of a setting that the released code has otherwise; those not given stay."""
+    """Keys of a setting that differ in the released code."""
 
     partition: PartitionSpec | None = None
     rounds: PositiveWhole | None = None
@@ -317,63 +327,63 @@ class ReleasedOverrides(Typed):
 
 
 class Setting(Typed):
-    """Data set + partition + model + optimisation + rounds."""
+    """A data set, partition, model, optimizer and number of rounds."""
 
     extends: str | None = Field(
-        default=None, description="A setting of this file that gives all keys that are missing."
+        default=None, description="A setting of this file that supplies all missing keys."
     )
     dataset: Name
     partition: PartitionSpec
     model: Name
     rounds: PositiveWhole
     participation: Fraction = Field(description="The fraction of clients in a round's cohort.")
-    epochs: PositiveWhole = Field(description="Passes of a client over its data in one round.")
+    epochs: PositiveWhole = Field(description="Local epochs per round.")
     batch_size: PositiveWhole
     optimizer: OptimizerSpec
     lr_decay: Decay = Field(
-        default=1.0, description="Factor on the learning rate per round, or every so many rounds."
+        default=1.0, description="Factor on the learning rate, each round or every few rounds."
     )
     decay_from: DecayFrom = later(
-        0, "The decay's power in the first round: 1 where a code counts rounds from 1."
+        0, "Exponent of the decay in the first round: 1 if a code counts rounds from 1."
     )
-    cohorts: Cohorts | None = later(None, "Instead of cohorts that the run's seed decides.")
+    cohorts: Cohorts | None = later(None, "Replaces the cohorts sampled with the run's seed.")
     evaluate: Evaluate = Evaluate()
     noise: Noise | None = later(None)
     scaling: Literal["unit", "symmetric"] | None = later(
         None,
-        "Images in [0, 1] or [-1, 1], instead of with the data set's mean and deviation.",
+        "Scale images to [0, 1] or [-1, 1], not by the data set's mean and standard deviation.",
     )
     augment: Literal["flip"] | None = later(
-        None, "Clients see each image mirrored half of the times."
+        None, "Mirror each training image with probability 1/2."
     )
     precision: Literal["float32", "bfloat16"] = later(
         "float32",
-        "Of the network's products in clients' training. In bfloat16, 8 bits, the numbers differ: "
-        "they are marked.",
+        "Precision of matrix products and convolutions in clients' training. Numbers from bfloat16 "
+        "runs differ, and pages mark them.",
     )
     given: dict[Name, ArtifactSource] = later(
-        {}, "What methods need: the server's part of the data, what a run left, a file, or data."
+        {}, "Inputs of methods: the server's samples, an artifact of a run, a file, or a data set."
     )
     byzantine: NonNegativeWhole = later(
-        0, "How many clients give discriminators that say 1 of everything; the seed draws them."
+        0, "How many clients, drawn with the seed, give discriminators that output 1 for any input."
     )
     keep: dict[Composition, list[PositiveWhole]] = later(
-        {}, "By method, the rounds after which every client's model and the server's are kept."
+        {}, "By method, the rounds after which all clients' models and the server's are kept."
     )
     judge: Judge | None = Field(
         default=None,
         exclude=True,
-        description="How a synthetic set that a run leaves is judged; not part of the run.",
+        description="How to evaluate a run's synthetic set; not part of the run.",
     )
     resources: Resources = Field(
         default=Resources(),
         exclude=True,
-        description="What its runs ask a cluster for; not part of the run.",
+        description="What its runs request from a cluster; not part of the run.",
     )
     note: str = Field(
         default="",
         exclude=True,
-        description="What its numbers can't show, beside them; not part of the run.",
+        description="A caveat that pages show next to its numbers; not part of the run.",
     )
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="Hyperparameters that differ in this setting, by part name."
@@ -381,8 +391,8 @@ class Setting(Typed):
     released: dict[str, ReleasedOverrides] = Field(
         default={},
         exclude=True,
-        description="What the released code has otherwise, by the number of the discrepancy; "
-        "<name>@released asks for the setting so.",
+        description="Keys that differ in the released code, by the number of the discrepancy; "
+        "<name>@released is the setting with them.",
     )
     _name: str = PrivateAttr(default="")
 
@@ -390,21 +400,21 @@ class Setting(Typed):
     def _each_key_once(self) -> Self:
         keys = [key for part in self.released.values() for key in part.model_fields_set]
         if len(set(keys)) < len(keys):
-            raise ValueError("a key under `released` once only")
+            raise ValueError("each key at most once under `released`")
         return self
 
     @property
     def name(self) -> str:
-        """``<system>/<setting>``, with ``@released`` where it is read so."""
+        """``<system>/<setting>``, with ``@released`` in that reading."""
         return self._name
 
     @property
     def keys_of_papers(self) -> tuple[str, ...]:
-        """Those of its keys that change what a run is given, as a paper's package says."""
+        """Its keys for which a paper's package changes a run's inputs."""
         return tuple(key for key in papers.files_of("given") if getattr(self, key))
 
     def as_released(self) -> "Setting":
-        """The setting with what the released code has otherwise."""
+        """The setting with the released code's values."""
         parts = self.released.values()
         keys = {key: getattr(part, key) for part in parts for key in part.model_fields_set}
         reading = self.model_copy(update={**keys, "released": {}})
@@ -416,7 +426,7 @@ class Setting(Typed):
 
         Args:
             name: of the reading, without its system.
-            variants: what is searched there, beside the setting's own methods.
+            variants: the searched methods' hyperparameters, added to the setting's.
         """
         partition = self.partition.model_copy(update={"validation": share})
         methods = {**self.methods, **variants}
@@ -425,6 +435,6 @@ class Setting(Typed):
         return reading
 
     def partition_path(self, seed: int) -> Path:
-        """Where the shares of the clients are, the same file for all methods."""
+        """The partition's file, which all methods share."""
         folder = Path("results/partitions") / self.dataset / self.partition.name
         return folder / f"seed{seed}.npz"

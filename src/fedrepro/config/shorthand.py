@@ -1,6 +1,6 @@
-"""What tables and figures leave to what stands around them, written out before they are checked.
+"""Expand the shorthands of tables and figures before they are validated.
 
-What has another form than expected stays as it is, for the check to refuse.
+Entries of an unexpected form are left unchanged; validation then rejects them.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def write_out(data: object, file: object) -> Any:
     """The content of an experiment file with all metrics of rows and all methods of heat maps.
 
     Raises:
-        UserError: for methods of a heat map whose names are taken, or don't tell them apart.
+        UserError: for methods of a heat map whose names are taken or not unique.
     """
     if not isinstance(data, Mapping):
         return data
@@ -38,9 +38,9 @@ def write_out(data: object, file: object) -> Any:
 
 
 def _with_metrics(item: Any) -> Any:
-    """A table or figure whose rows' metrics take over from its own what they don't say.
+    """A table or figure whose rows' metrics inherit missing keys from its own metric.
 
-    Its own goes where every row has one: then it was only what they have in common.
+    Its own is dropped if every row has one: then it only held what they have in common.
     """
     rows = item.get("rows") if isinstance(item, Mapping) else None
     if not isinstance(rows, list) or not isinstance(item.get("metric"), Mapping):
@@ -59,8 +59,8 @@ def _with_grids(
 ) -> tuple[dict[Any, Any], dict[str, Any]]:
     """A heat map with the methods of its panels by name, and those methods.
 
-    A panel that says ``use`` and, as ``methods``, a name with the labels of both axes in braces
-    stands for one method for each pair of values, which are the hyperparameters of these names.
+    A panel with ``use``, and as ``methods`` a name with both axes' labels in braces, expands to one
+    method for each pair of values. The axes' labels are the hyperparameters' names.
     """
     axes = [figure.get("y"), figure.get("x")]
     panels, methods = figure.get("panels"), dict[str, Any]()

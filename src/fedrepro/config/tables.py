@@ -1,4 +1,4 @@
-"""Tables of experiment files: rows of settings, columns of methods, and what is measured."""
+"""Models of the tables of experiment files: rows of settings, columns of methods, a metric."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
@@ -19,7 +19,7 @@ from fedrepro.support.typed_yaml import Typed, later
 
 
 class PublishedTable(Typed):
-    """Which printed table of the system's paper a table answers."""
+    """The printed table, in the system's paper, that a table reproduces."""
 
     table: str
 
@@ -29,11 +29,11 @@ class Summary(Typed):
 
     over: Literal["last"] = "last"
     rounds: PositiveWhole = 1
-    up_to: PositiveWhole | None = later(None, "The last round that counts, where a run has more.")
+    up_to: PositiveWhole | None = later(None, "The last round to use, if a run has more.")
 
 
 class Place(Typed):
-    """One setting of a figure; at scale demo the setting named by ``demo`` stands in for it."""
+    """One setting of a figure; at scale demo, ``demo`` replaces it."""
 
     label: str
     setting: SettingName
@@ -43,20 +43,20 @@ class Place(Typed):
         return self.demo if scale == "demo" and self.demo else self.setting
 
     def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
-        """The setting under the label ``column``, for which ``instead`` may name another one."""
+        """The setting in the column labelled ``column``; ``instead`` may replace it."""
         if scale == "demo" and self.demo:
             instead = {label: name for label, name in instead.items() if "*" in name}
         return instead.get(column, "*").replace("*", self.setting_at(scale))
 
 
 INSTEAD = (
-    "By a column's label, its setting instead of the row's, for which * stands. One without * is "
-    "not for a row's `demo`."
+    "By column label, a setting that replaces the row's; * stands for the row's name. An entry "
+    "without * does not replace a row's `demo`."
 )
 
 
 def named_settings(key: str, places: Sequence[Place]) -> Iterator[tuple[str, str | None]]:
-    """Where places under a key name a setting, and which."""
+    """The key and name of every setting that places under ``key`` use."""
     for place in places:
         yield f"{key}.{place.label}.setting", place.setting
         yield f"{key}.{place.label}.demo", place.demo
@@ -66,12 +66,12 @@ AROUND = "A wrapper, such as ima, that is put around "
 
 
 def wrapped(around: str | None, methods: Sequence[str]) -> tuple[str, ...]:
-    """Methods in a wrapper, if there is one."""
+    """Method names, inside the wrapper ``around`` if it is not None."""
     return tuple(f"{around}+{method}" if around else method for method in methods)
 
 
 class Row(Place):
-    """One setting of a table and what is measured there."""
+    """One setting of a table, and its metric."""
 
     around: Composition | None = later(None, AROUND + "the methods of all columns.")
     metric: Metric | None = Field(default=None, description="What differs from the table's metric.")
@@ -86,17 +86,17 @@ class RowOfTable(Row):
     """A row, some of whose cells may have a setting of their own."""
 
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
-    demo_instead: dict[str, SettingName] = later({}, "The same of the row's `demo`.")
+    demo_instead: dict[str, SettingName] = later({}, "The same for the row's `demo`.")
 
     def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
-        """The setting of the cell under the label ``column``; ``instead`` is the table's."""
+        """The setting of the cell in the column labelled ``column``; ``instead`` is the table's."""
         if scale == "demo" and self.demo and column in self.demo_instead:
             return self.demo_instead[column]
         return super().setting_for(column, scale, {**instead, **self.instead})
 
 
 class Column(Typed):
-    """One method of a table, or several of which the best counts."""
+    """One method of a table, or several, of which the best is shown."""
 
     label: str
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
@@ -106,7 +106,7 @@ class Column(Typed):
         default=None,
         description="The printed name of the column, or what differs from the printed row.",
     )
-    mix: Mix | None = Field(default=None, description="Instead of the metric's mixture.")
+    mix: Mix | None = Field(default=None, description="Replaces the metric's mixture.")
 
     def methods_at(self, scale: Scale) -> tuple[str, ...]:
         chosen = self.demo if scale == "demo" and self.demo else self.method
@@ -116,7 +116,7 @@ class Column(Typed):
 def settings_instead(
     places: Sequence[Place], instead: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Where ``instead`` names a setting, and which."""
+    """The key and name of every setting that ``instead`` uses."""
     for label in instead:
         for place in places:
             for scale in SCALES:
@@ -124,9 +124,9 @@ def settings_instead(
 
 
 class ColumnOfTable(Column):
-    """A column that may measure something else than its rows do."""
+    """A column that may have its own metric."""
 
-    metric: Metric | None = later(None, "Instead of the row's.")
+    metric: Metric | None = later(None, "Replaces the row's metric.")
 
 
 class Table(Typed):
@@ -145,19 +145,19 @@ class Table(Typed):
         return row.setting_for(column.label, scale, self.instead)
 
     def metric_of(self, row: Row, column: ColumnOfTable | None = None) -> Metric:
-        """What a row measures, in a column as far as that has a say."""
+        """The metric of a row, or of its cell in ``column``."""
         metric = (column.metric if column else None) or row.metric or self.metric
         return metric.at_mix(column.mix) if column and column.mix else metric
 
 
 class ComputedSpec(Typed):
-    """A table without runs. Its kinds are in papers' packages (:mod:`fedrepro.support.papers`).
+    """A table without runs. Papers' packages define its kinds (:mod:`fedrepro.support.papers`).
 
     Attributes:
-        study: what it is read from, if that is made first (:mod:`fedrepro.analysis.studies`).
-        heading: of all cells, with a column for each metric; None: there is a part for each metric,
+        study: the study that it is read from, if any (:mod:`fedrepro.analysis.studies`).
+        heading: of the single part, with a column for each metric; None: one part for each metric,
             with a column for each method.
-        of_methods: whether the rows under ``heading`` are methods, not data sets.
+        of_methods: whether the rows under ``heading`` are methods rather than data sets.
     """
 
     kind: str

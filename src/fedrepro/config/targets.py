@@ -1,4 +1,4 @@
-"""What follows from tables and figures at a scale: pages, and the runs that they need."""
+"""Targets: the pages of tables and figures at a scale, and the runs that they need."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedrepro.config.values import Scale
 
 @dataclass(frozen=True)
 class RunKey:
-    """Setting x method x seed."""
+    """The setting, method and seed that identify a run."""
 
     setting: str
     method: str
@@ -24,34 +24,34 @@ class RunKey:
         return Path("results/runs") / self.setting / self.method / f"seed{self.seed}"
 
     def analysis(self, kind: str, part: str = "") -> Path:
-        """What an analysis found, such as ``landscapes``, if a figure asks for it.
+        """The file of an analysis such as ``landscapes``.
 
         Args:
-            part: which of several of its kind.
+            part: which of several analyses of the kind.
         """
         folder = Path("results") / kind / self.setting / self.method
         return folder / (f"seed{self.seed}/{part}.json" if part else f"seed{self.seed}.json")
 
 
 def joint_analysis(kind: str, setting: str, method: str, seeds: Sequence[int], part: str) -> Path:
-    """What an analysis found of runs that differ in their seed only."""
+    """The file of an analysis of runs that differ only in their seed."""
     named = "-".join(map(str, seeds))
     return Path("results") / kind / setting / method / f"seeds{named}_{part}.json"
 
 
 def study_path(name: str) -> Path:
-    """Where a study is kept."""
+    """The file of a study."""
     return Path("results/studies") / f"{name}.json"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: a setting, the methods of which the best counts, the seeds.
+    """One cell of a table: a setting, methods (the best one is shown) and seeds.
 
     Attributes:
-        rivals: the methods without the row's wrapper, where the cell is a speed-up over them.
-        required: whether its table waits for its runs: not for those in data that stand in for
-            others and are not there. What runs there are it shows all the same.
+        rivals: the methods without the row's wrapper, if the cell is a speed-up over them.
+        required: whether its table waits for its runs. It does not if they need a surrogate data
+            set that is missing. Existing runs are shown in any case.
     """
 
     row: RowOfTable
@@ -69,7 +69,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Target:
-    """What has a page of its own at a scale: a target of the workflow."""
+    """A target of the workflow: something with its own page at a scale."""
 
     system: str
     item: str
@@ -86,17 +86,17 @@ class Target:
 
     @property
     def required(self) -> tuple[RunKey, ...]:
-        """Those of its runs that the page waits for."""
+        """The runs that the page waits for."""
         return self.runs
 
     @property
     def study(self) -> Path | None:
-        """What the page needs that is computed without a run."""
+        """The file of the study that the page needs, if any."""
         return None
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """What analyses found in its runs, where the runs' own files do not say what is shown."""
+        """The files of the analyses of its runs that the page needs."""
         return ()
 
 
@@ -130,7 +130,7 @@ class FigureTarget(Target):
 
     @property
     def analyses(self) -> tuple[Path, ...]:
-        """What analyses found in its runs, for a kind that draws that."""
+        """The files of the analyses of its runs, for a kind that draws them."""
         figure, kind = self.figure, self.figure.analysis
         if kind is None:
             return ()
@@ -196,8 +196,8 @@ class Trial:
     """A method of a search.
 
     Attributes:
-        candidates: the grid's, and the published one where the grid has it not.
-        published: the paper's choice, one of them.
+        candidates: the grid's, and the published one if the grid does not contain it.
+        published: the paper's choice, one of the candidates.
     """
 
     searched: Searched

@@ -1,4 +1,4 @@
-"""What single values of experiment files may be, and how a reader is told."""
+"""Types of single values in experiment files, with the error text for wrong ones."""
 
 from typing import Annotated, Literal, get_args
 
@@ -27,19 +27,19 @@ Momentum = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 a
 Device = Annotated[
     str, Field(pattern=r"^(cpu|cuda(:\d{1,3})?)$"), expected("cpu, cuda or cuda:<number>")
 ]
-# Names become folders and parts of addresses on the site.
+# Names become parts of paths and of the site's URLs.
 Name = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80),
     expected("a name of letters, digits, '_', '-' and '.'"),
 ]
-# A setting as it is addressed: `@released` asks for what the released code has otherwise.
+# The name of a setting; `@released` selects the released code's values.
 SettingName = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
-    expected("the name of a setting, or it and '@released'"),
+    expected("the name of a setting, optionally with '@released'"),
 ]
-# The same, in which * stands for the setting that it is put in the place of.
+# The same, in which * stands for the name of the replaced setting.
 SettingInstead = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),

@@ -1,4 +1,4 @@
-"""All of ``config/``, and the questions that one can ask of it."""
+"""The contents of ``config/``, and what follows from them: settings, runs and targets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -57,11 +57,11 @@ class Experiment(Typed):
     system: Name
     title: str
     paper: str
-    seeds: Seeds | None = Field(default=None, description="Instead of those of config.yaml.")
+    seeds: Seeds | None = Field(default=None, description="Replace those of config.yaml.")
     methods: dict[str, Hyperparameters] = Field(
         default={},
-        description="Hyperparameters by part name; with the key 'use', a named variant of a part; "
-        "with 'parent', the method whose run it may go on from.",
+        description="Hyperparameters by part name. With the key 'use', a named variant of a part; "
+        "with 'parent', the method whose run it may continue.",
     )
     settings: dict[Name, Setting]
     tables: dict[Name, Table] = Field(default={})
@@ -71,14 +71,14 @@ class Experiment(Typed):
         default={}, description="Hyperparameters chosen on clients' validation samples."
     )
 
-    _own: Folders = PrivateAttr(default=NONE)  # where methods of one's own are sought
+    _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
 
     @cached_property
     def readings(self) -> dict[str, Setting]:
         """The settings by name, in all readings.
 
-        As ``<name>@released`` where the released code differs, and ``<name>@validation<share>``
-        where a search keeps validation samples.
+        These include ``<name>@released`` where the released code differs, and
+        ``<name>@validation<share>`` where a search keeps validation samples.
         """
         found = dict(self.plain_readings)
         for search in self.search.values():
@@ -91,7 +91,7 @@ class Experiment(Typed):
 
     @cached_property
     def plain_readings(self) -> dict[str, Setting]:
-        """Those of them that keep no validation samples."""
+        """The readings without validation samples."""
         released = {
             f"{name}{RELEASED}": setting.as_released()
             for name, setting in self.settings.items()
@@ -102,7 +102,7 @@ class Experiment(Typed):
     def part(
         self, setting: Setting, name: str, above: tuple[str, ...] = ()
     ) -> tuple[str, Hyperparameters]:
-        """What a part that is named stands for in a setting, and what is said of it.
+        """The base part of a named part in a setting, and its hyperparameters.
 
         Raises:
             UserError: for a variant that uses itself.
@@ -113,12 +113,14 @@ class Experiment(Typed):
             return base, own
         if base in above:
             way = " <- ".join((*above, name, base))
-            raise UserError(f"{EXPERIMENTS}/{self.system}.yaml: methods: use: {way}: in a circle")
+            raise UserError(
+                f"{EXPERIMENTS}/{self.system}.yaml: methods: use: {way}: circular `use`"
+            )
         base, inherited = self.part(setting, base, (*above, name))
         return base, {**inherited, **own}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
-        """The published values of what is searched; None where one of them is said nowhere."""
+        """The published values of the searched hyperparameters; None if one is unknown."""
         setting = self.plain_readings.get(search.setting)
         found: Hyperparameters = {}
         for key in searched.grid:
@@ -141,15 +143,15 @@ class Workbench:
     config: Config
     experiments: Mapping[str, Experiment]
     datasets: Mapping[str, DatasetSpec]
-    files: Mapping[str, Path]  # of each system
-    # Name and entry of the weights that a model starts from, for those that start from some.
+    files: Mapping[str, Path]  # the experiment file of each system
+    # By model, the name and catalogue entry of the pretrained weights that it starts from.
     weights: Mapping[str, tuple[str, Weights]]
     # All entries of the catalogue's section `weights`.
     catalogue_weights: Mapping[str, Weights] = field(default_factory=dict)
 
     @cached_property
     def plugins(self) -> Folders:
-        """Where its own methods, models and partition schemes are."""
+        """The folders of its plug-ins."""
         return self.config.plugins.under(self.root)
 
     @cached_property
@@ -170,32 +172,32 @@ class Workbench:
         if name not in self.settings:
             base = name.removesuffix(RELEASED)
             if base in self.settings:
-                wanted = f"a setting with `released` keys, which {base} has not"
+                wanted = f"a setting with `released` keys; {base} has none"
                 raise bad_value(self.files[base.partition("/")[0]], "setting", name, wanted)
             raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
         return self.settings[name]
 
     def histogram_of(self, setting: str) -> Path:
-        """Where it stands what each client of a setting holds, for the first seed of scale paper.
+        """The file with each client's class counts, for a setting and the first paper seed.
 
-        How many samples a natural client has does not depend on the seed.
+        The number of samples of a natural client does not depend on the seed.
         """
         seed = self.seeds("paper", setting.partition("/")[0])[0]
         return self.setting(setting).partition_path(seed).with_suffix(".json")
 
     def is_prepared(self, setting: str) -> bool:
-        """Whether a setting's data set is there."""
+        """Whether a setting's data set is prepared."""
         dataset = self.setting(setting).dataset
         return (self.root / "results/data" / dataset / "meta.json").exists()
 
     def surrogate_for(self, setting: str) -> str | None:
-        """The data set for which a setting's own one stands in."""
+        """The data set for which a setting's data set is a surrogate, if it is one."""
         return self.datasets[self.setting(setting).dataset].surrogate_for
 
     def is_required(self, setting: str) -> bool:
         """Whether tables wait for runs of a setting.
 
-        Not where its data stand in for others, are nobody's to fetch, and not there.
+        They do not if its data set is a surrogate that the user must supply, and is missing.
         """
         spec = self.datasets[self.setting(setting).dataset]
         if spec.surrogate_for is None or not isinstance(spec, Own):
@@ -203,12 +205,12 @@ class Workbench:
         return find_own(spec.path, self.config.data.archives) is not None
 
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
-        """The seeds of a system's runs at a scale; ``own`` are those that a figure has instead."""
+        """The seeds of a system's runs at a scale; ``own`` replaces them."""
         seeds = own or self.experiments[system].seeds or self.config.seeds
         return seeds.demo if scale == "demo" else seeds.paper
 
     def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
-        """The tables by (system, item), with their runs at a scale (default: the configured)."""
+        """The tables by (system, item), with runs at a scale (default: the configured one)."""
         at = self.scale(scale)
         return {
             (system, item): self._target(system, item, table, at)
@@ -229,7 +231,7 @@ class Workbench:
         return self._target(system, item, tables[item], self.scale(scale))
 
     def targets(self, scale: str | None = None) -> dict[tuple[str, str], Target]:
-        """All that has a page, by (system, item): tables, then computed ones, then figures."""
+        """Everything with a page, by (system, item): tables, computed tables, figures, searches."""
         at = self.scale(scale)
         found: dict[tuple[str, str], Target] = {**self.tables(at)}
         for system, experiment in self.experiments.items():
@@ -243,13 +245,13 @@ class Workbench:
         return found
 
     def search(self, system: str, item: str, scale: Scale) -> SearchTarget:
-        """A search that there is, with its candidates."""
+        """An existing search, with its candidates."""
         experiment = self.experiments[system]
         search = experiment.search[item]
         trials = []
         for searched in search.methods:
             published = experiment.choice(search, searched)
-            assert published is not None  # else it was refused
+            assert published is not None  # checked on loading
             candidates = tuple(searched.candidates(published))
             theirs = next(each for each in candidates if each.values == published)
             trials.append(Trial(searched, candidates, theirs))
@@ -263,7 +265,7 @@ class Workbench:
         Raises:
             UserError: when there is no such system, item or scale, with the nearest name.
         """
-        # Only this one is made: the workflow asks for every target by its name.
+        # Build only this one: the workflow asks for each target by name.
         self._require(system)
         at, experiment = self.scale(scale), self.experiments[system]
         if item in experiment.tables:
@@ -280,10 +282,10 @@ class Workbench:
         raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
 
     def _require(self, system: str) -> None:
-        """Raises UserError where a system has no experiment file, with the nearest that has one."""
+        """Raise UserError, with the nearest name, if a system has no experiment file."""
         if system not in self.experiments:
             here = ", ".join(self.experiments)
-            expectation = f"a system with an experiment file, {system}.yaml; there are {here}"
+            expectation = f"a system with an experiment file: {here}"
             raise bad_value(EXPERIMENTS, "system", system, expectation, self.experiments)
 
     def scale(self, name: str | None) -> Scale:
@@ -294,15 +296,15 @@ class Workbench:
         raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
 
     def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
-        """All of a run, resolved.
+        """A run with everything resolved.
 
         Raises:
-            UserError: when there is no such setting, or it does not give what the method needs.
+            UserError: if the setting does not exist, or lacks an input that the method requires.
         """
         return self._run_spec(setting, method, seed, ())
 
     def _run_spec(self, name: str, method: str, seed: int, above: tuple[str, ...]) -> RunSpec:
-        """A run that those ``above`` are given."""
+        """A run that is an input of those ``above``."""
         setting, config = self.setting(name), self.config
         composition, hyperparameters = self.compose(setting, method)
         execution = Execution(
@@ -312,15 +314,17 @@ class Workbench:
         if late > setting.rounds:
             where = self._file_of(setting)
             key = f"settings.{name.partition('/')[2]}.keep.{method}"
-            raise bad_value(where, key, late, f"a round that is played, up to {setting.rounds}")
+            raise bad_value(where, key, late, f"a round of the run, at most {setting.rounds}")
         here = f"{name} {method} seed {seed}"
         if here in above:
             way = " <- ".join((*above[above.index(here) :], here))
-            raise UserError(f"{self._file_of(setting)}: given: {way}: a run can't be given itself")
+            raise UserError(
+                f"{self._file_of(setting)}: given: {way}: circular: a run cannot be its own input"
+            )
         needs = requires_of(composition, self.plugins)
         if setting.byzantine and "discriminators" not in needs:
             where, key = self._file_of(setting), f"settings.{name.partition('/')[2]}.byzantine"
-            expectation = f"none for method {method}, which is given no discriminators"
+            expectation = f"none for method {method}, which uses no discriminators"
             raise bad_value(where, key, setting.byzantine, expectation)
         taken = (name for name in optional_of(composition, self.plugins) if name in setting.given)
         given = {
@@ -342,14 +346,14 @@ class Workbench:
     def _source(
         self, setting: Setting, need: str, method: str, seed: int, above: tuple[str, ...]
     ) -> ResolvedSource:
-        """Where a run finds something that its method needs."""
+        """The source of an input that a run's method requires."""
         system, _, name = setting.name.partition("/")
         where, key = self._file_of(setting), f"settings.{name}.given.{need}"
         source = setting.given.get(need)
         match source:
             case None:
                 raise UserError(
-                    f"{where}: {key}: missing: expected what method {method} needs: 'server', a "
+                    f"{where}: {key}: missing: method {method} requires it: expected 'server', a "
                     f"run or a file{nearest(need, setting.given)}"
                 )
             case ArtifactFromRun():
@@ -358,7 +362,7 @@ class Workbench:
             case ArtifactFromFile():
                 return ResolvedFile(source.file, source.sha256)
         if need != "unlabelled":
-            expectation = "a run or a file: samples are no model"
+            expectation = "a run or a file, because samples are not a model"
             raise bad_value(where, key, _shown(source), expectation)
         if isinstance(source, ArtifactFromData):
             return ResolvedData(source.dataset, source.share)
@@ -385,16 +389,16 @@ class Workbench:
     def with_variant(
         self, setting: Setting, method: str, values: Mapping[str, Scalar]
     ) -> "tuple[Workbench, str]":
-        """A workbench that has the variant of a method with some values, and the variant's name.
+        """A workbench with a variant of a method that has some values, and the variant's name.
 
-        It is called as a search's candidate with these values would be.
+        The name is that of a search's candidate with these values.
 
         Args:
             values: by hyperparameter, or <part>.<hyperparameter>.
 
         Raises:
-            UserError: for a hyperparameter that no part has, or several have, or a name that is
-                another method's.
+            UserError: for a hyperparameter that no part or more than one part has, and for a
+                name that another method has.
         """
         line, experiment = "the command line", self._experiment_of(setting)
         names = [part.partition("@")[0] for part in method.split("+")]
@@ -441,10 +445,11 @@ class Workbench:
         return self.experiments[setting.name.partition("/")[0]]
 
     def parent_of(self, run: RunKey) -> RunKey | None:
-        """The run that a run's first rounds may be: of the method that its outermost part wraps.
+        """The run whose first rounds a run may share: its parent run.
 
-        Or of that which its first part has as ``parent``. It follows from what is said of the run's
-        own method only, so that no other column of a table changes what a run waits for.
+        This is the run of the method that its outermost part wraps, or of its first part's
+        ``parent``. It depends only on the run's own method, so that no other column of a table
+        changes what a run waits for.
         """
         setting = self.setting(run.setting)
         first, _, rest = run.method.partition("+")

@@ -1,1 +1,1 @@
-"""Data sets: where they come from, how they are prepared, opened and shared out among clients."""
+"""Data sets: download, preparation, access, and partition among clients."""

@@ -1,4 +1,4 @@
-"""Arrays in memory, or torch's data sets, as a prepared data set with a natural client each."""
+"""Turn clients' arrays or torch data sets into a data set with one natural client for each."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ WHERE = "fedrepro.train"
 
 
 def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
-    """A classification task.
+    """A data set for classification.
 
     Args:
-        clients: of each, a pair of arrays or tensors (x [n, ...], y [n]), or a data set as torch
-            has them, of pairs (x, class). Bytes become [0, 1]; all else is taken as it is.
-        test: samples for testing in the same form, which no client has.
+        clients: for each, a pair of arrays or tensors (x [n, ...], y [n]), or a torch data set of
+            pairs (x, class). uint8 is scaled to [0, 1]; other types are unchanged.
+        test: test samples in the same form, which belong to no client.
 
     Raises:
-        UserError: for what is no such samples, or not all of one shape.
+        UserError: for samples in another form, or of different shapes or types.
     """
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
@@ -56,7 +56,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
 
 
 def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Inputs [n, ...] of a type that data sets have, and classes [n]."""
+    """Inputs [n, ...] as uint8, int32 or float32, and classes [n]."""
     if isinstance(samples, tuple) and len(samples) == 2:
         x, y = (np.asarray(part) for part in samples)
     else:

@@ -1,4 +1,4 @@
-"""Opening a prepared data set: memory-mapped arrays and a small JSON file."""
+"""Open prepared data sets: memory-mapped arrays and a small JSON file."""
 
 import json
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from fedrepro.support.errors import UserError, brief, nearest
 from fedrepro.support.files import sha256_of
 
 PREPARED = Path("results/data")
-FORMAT = 1  # raised when the layout of a prepared folder changes
+FORMAT = 1  # bump when the layout of a prepared folder changes
 
 
 @dataclass(frozen=True)
 class Split:
-    """The samples for training or for testing, in arrays that are read from disk as needed.
+    """The training or test samples, in memory-mapped arrays.
 
     Attributes:
         x: uint8 [n, channels, height, width] for images, float32 [n, features] for tables, int16
-            [n, 1, samples] for sound, int32 [n, ...] for the numbers of words.
+            [n, 1, samples] for sound, int32 [n, ...] for token ids.
         y: int64 [n], the class of each sample; [n, length] for the next words of a text.
         group: int64 [n], the natural client of each sample, or None.
         held_out: bool [n], the samples that the data set marks for testing, or None.
@@ -43,8 +43,8 @@ class Dataset:
     Attributes:
         task: "classification", "binary" (two classes, one logit) or "next_word".
         input_shape: the shape of one sample, such as (1, 28, 28) or (15,).
-        mean: for each channel, subtracted after uint8 is divided by 255; None: not applied.
-        std: for each channel, divided by after that; None: not applied.
+        mean: per channel, subtracted after division of uint8 by 255; None if not applied.
+        std: per channel, the divisor after that; None if not applied.
         client_standardised: the columns that each client standardises with its own training rows.
         meta: all of meta.json; `content_sha256` in it identifies the data.
     """
@@ -62,10 +62,10 @@ class Dataset:
 
 
 def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
-    """Open `root`/`name`; nothing is read yet but headers, and torch is not needed.
+    """Open `root`/`name`; this reads only headers and does not need torch.
 
     Raises:
-        UserError: when it has not been prepared, or is damaged.
+        UserError: if it has not been prepared or is damaged.
     """
     folder = root / name
     meta = read_meta(folder)
@@ -106,10 +106,10 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
 
 
 def refuse_damage(name: str, root: Path = PREPARED) -> None:
-    """Read all arrays of a data set that is prepared: a disk may give back other bits.
+    """Verify the checksums of all arrays of a prepared data set: disks may corrupt bits.
 
     Raises:
-        UserError: when one is not as it was written.
+        UserError: if an array has changed.
     """
     folder = root / name
     meta = read_meta(folder)
@@ -117,16 +117,16 @@ def refuse_damage(name: str, root: Path = PREPARED) -> None:
         for split in meta["splits"].values() if meta else ():
             for key, about in split["arrays"].items():
                 if sha256_of(folder / f"{key}.npy") != about["sha256"]:
-                    raise ValueError(f"{key}.npy is not as it was written")
+                    raise ValueError(f"{key}.npy has a wrong checksum")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged(folder, error) from None
 
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    """A prepared folder's meta.json, or None when there is none.
+    """A prepared folder's meta.json, or None if it does not exist.
 
     Raises:
-        UserError: when it is damaged or of another version of fedrepro.
+        UserError: if it is damaged or from another version of fedrepro.
     """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
 
 
 def damaged(folder: Path, error: Exception) -> UserError:
-    """The line for a prepared folder that can't be used."""
+    """The error for a damaged prepared folder."""
     reason = brief(str(error).partition("\n")[0])
     return UserError(f"{folder}: damaged ({reason}): run `fedrepro prepare {folder.name} --again`")
 

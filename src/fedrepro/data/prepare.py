@@ -1,4 +1,4 @@
-"""From raw files to the arrays that `open_dataset` opens."""
+"""Prepare data sets: read raw files and write the arrays that `open_dataset` opens."""
 
 import hashlib
 import json
@@ -33,22 +33,22 @@ def prepare(
     again: bool = False,
     progress: Progress = lambda share: None,
 ) -> Path:
-    """Make the folder `root`/`name`, downloading first what is not there; return it.
+    """Make and return the folder `root`/`name`; download missing files first.
 
-    Nothing is done when the folder was made from the same files by the same entry.
+    Do nothing if the folder was made from the same files and the same catalogue entry.
 
     Args:
-        name: of the folder.
-        spec: the catalogue's entry.
-        archives: a folder of archives, looked in before the network.
-        downloads: where raw files are kept.
-        root: where prepared data are kept.
+        name: the data set's name.
+        spec: its catalogue entry.
+        archives: a folder of archives, searched before the network.
+        downloads: the folder of raw files.
+        root: the folder of prepared data.
         again: make it in any case.
-        progress: called with the share of images decoded.
+        progress: called with the fraction of images decoded.
 
     Raises:
-        UserError: when the files can't be had, are not what the entry says, or can't be written.
-            The folder is then as it was.
+        UserError: if files cannot be obtained or written, or differ from the entry. The folder is
+            then unchanged.
     """
     raw = download(name, spec, archives, root=downloads)
     recipe = _digest({"format": FORMAT, "spec": meaning_of(spec), "raw": raw.sha256})
@@ -84,7 +84,7 @@ def _made_by(folder: Path, recipe: str) -> bool:
 
 
 def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Content:
-    # Imported here: opening a data set needs neither pandas nor Pillow.
+    # Imported lazily: opening a data set needs neither pandas nor Pillow.
     module, _, function = spec.reader.partition(":")
     read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
     return read(spec, raw.path, scratch, progress)
@@ -98,7 +98,7 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
         if len(samples.y) == 0:
             raise UserError(f"{name}: the {split} split has no samples")
         if samples.x.dtype not in STORED and not (np.abs(samples.x) < LARGEST).all():
-            raise UserError(f"{name}: {split}: a value is not a number that float32 can hold")
+            raise UserError(f"{name}: {split}: a value is NaN, infinite or too large for float32")
         low, high = int(samples.y.min()), int(samples.y.max())
         if low < 0 or high >= classes:
             raise UserError(
@@ -159,7 +159,7 @@ def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any
 
 
 def _write_array(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    """Write an .npy file in plain writes: np.save's own would hide why the disk refused."""
+    """Write an .npy file with plain writes: np.save hides why a write failed."""
     array = np.ascontiguousarray(array)
     with path.open("xb") as file:
         header = np.lib.format.header_data_from_array_1_0(array)

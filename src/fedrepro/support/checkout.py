@@ -1,7 +1,7 @@
-"""What git knows of a folder of code: commit, whether files were changed since, differences.
+"""What git knows of a folder of code: its commit, uncommitted changes, differences.
 
-Everything here describes. A machine without git, a folder that is in no checkout and a git that
-takes too long are all the same: nothing is known.
+This is only descriptive: without git, outside of a checkout, or if git takes too long, the answer
+is that nothing is known.
 """
 
 import os
@@ -13,22 +13,22 @@ from typing import Any
 
 from fedrepro.support.packaged import ORIGIN, PACKAGE
 
-SECONDS = 5.0  # after which git is not waited for
+SECONDS = 5.0  # timeout for git
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def of_package() -> dict[str, Any] | None:
-    """:func:`of_folder` for this package; None where it was installed from a wheel."""
-    # An installed package may lie in somebody else's checkout, whose commit says nothing of it.
+    """:func:`of_folder` for this package; None if it was installed from a wheel."""
+    # An installed package may lie in another project's checkout, whose commit is unrelated.
     return of_folder(PACKAGE) if (ORIGIN / ".git").exists() else None
 
 
-@cache  # code that a process has imported is that of its start
+@cache  # a process keeps the code that it imported at its start
 def of_folder(folder: Path) -> dict[str, Any] | None:
     """The commit that is checked out, and whether Python files in ``folder`` differ from it.
 
     Returns:
-        ``commit``, 40 or 64 hexadecimal digits, and ``dirty``; None where git knows of none.
+        ``commit`` (40 or 64 hexadecimal digits) and ``dirty``; None if git knows of no commit.
     """
     found = _git(
         folder, "status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", "*.py"
@@ -41,18 +41,18 @@ def of_folder(folder: Path) -> dict[str, Any] | None:
 
 
 def is_commit(folder: Path, name: object) -> bool:
-    """Whether ``name`` is the full name of a commit that the checkout around ``folder`` has."""
+    """Whether ``name`` is the full hash of a commit in the checkout around ``folder``."""
     if not isinstance(name, str) or not COMMIT.fullmatch(name):
         return False
     return _git(folder, "cat-file", "-e", f"{name}^{{commit}}") is not None
 
 
 def difference(folder: Path, before: str, after: str | None, file: str) -> list[str]:
-    """The lines of ``git diff`` for one file, first of all its statistics.
+    """The lines of ``git diff`` for one file, beginning with its statistics.
 
     Args:
         before: a commit for which :func:`is_commit` holds.
-        after: another; None: the files as they are.
+        after: another commit; None for the working tree.
         file: relative to ``folder``.
     """
     commits = (before, after) if after else (before,)
@@ -61,8 +61,8 @@ def difference(folder: Path, before: str, after: str | None, file: str) -> list[
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git writes; None where it fails, as it does without a checkout."""
-    # A hook of git, which tests may run in, names its own repository in such variables.
+    """The output of git; None if it fails, as it does without a checkout."""
+    # Git hooks, in which tests may run, set these variables to their own repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         called = subprocess.run(

@@ -1,18 +1,18 @@
-"""What a person is told when an input is wrong: one line, no traceback."""
+"""Errors for invalid input: one line, no traceback."""
 
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-LONGEST = 120  # characters of a value that is shown
-LONGEST_LINE = 900  # characters of all that is said
+LONGEST = 120  # characters of a value in a message
+LONGEST_LINE = 900  # characters of a message
 
 
 class UserError(Exception):
-    """An input that we can name the fault of. The command prints it and exits with status 2.
+    """Invalid input. The command prints the message and exits with status 2.
 
-    It is one line, also where it quotes a library that writes several, or all that it has read.
+    The message is one line, even if it quotes a library's longer message or a whole input.
     """
 
     def __init__(self, message: str) -> None:
@@ -22,7 +22,7 @@ class UserError(Exception):
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """End with status 2 after one line on stderr, where Snakemake would print a traceback."""
+    """Print a UserError on stderr and exit with status 2: Snakemake would print a traceback."""
     try:
         yield
     except UserError as error:
@@ -31,10 +31,10 @@ def one_line() -> Iterator[None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Work that ended early because a signal asked it to, with what was kept.
+    """Work that a signal ended early, after saving its state.
 
     Attributes:
-        status: of the command, as shells count it: 128 and the signal's number.
+        status: exit status of the command, as in shells: 128 + the signal's number.
     """
 
     def __init__(self, message: str, signal_number: int) -> None:
@@ -43,18 +43,18 @@ class Interrupted(KeyboardInterrupt):
 
 
 def brief(value: object) -> str:
-    """A value as Python writes it, cut where that would fill the screen."""
+    """The repr of a value, shortened to ``LONGEST`` characters."""
     try:
         text = repr(value)
-    except ValueError:  # a whole number of more digits than Python writes
+    except ValueError:  # an int with more digits than Python prints
         text = f"a {type(value).__name__} of very many digits"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def nearest(value: object, choices: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` for the choice most like ``value``, or nothing."""
+    """``; did you mean 'x'?`` with the choice most similar to ``value``, or ""."""
     text = value if isinstance(value, str) else brief(value)
-    if len(text) > LONGEST:  # no slip of the finger, and slow to compare
+    if len(text) > LONGEST:  # not a typo, and slow to compare
         return ""
     close = get_close_matches(text, list(choices), n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
@@ -63,18 +63,18 @@ def nearest(value: object, choices: Iterable[str]) -> str:
 def bad_value(
     where: object, key: str, value: object, expected: str, choices: Iterable[str] = ()
 ) -> UserError:
-    """The line for a wrong value: the file or command, the key, the value, what was expected."""
+    """The error for a wrong value: file or command, key, value, and what was expected."""
     return UserError(
         f"{where}: {key}: {brief(value)}: expected {expected}{nearest(value, choices)}"
     )
 
 
 def at_least(method: str, key: str, value: float, least: float) -> None:
-    """Raises UserError unless a hyperparameter is a finite number of at least ``least``."""
+    """Raise UserError unless a hyperparameter is a finite number of at least ``least``."""
     if not least <= value < float("inf"):
         raise bad_value(f"method {method}", key, value, f"a finite number of at least {least:g}")
 
 
 def cannot_write(path: object, error: OSError) -> UserError:
-    """The line for a disk that refuses (full, read-only, quota)."""
+    """The error for a file that cannot be written (disk full, read-only, quota)."""
     return UserError(f"{path}: could not be written: {error.strerror or error}")

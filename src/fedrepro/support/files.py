@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Write files and folders atomically."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ def sha256_of(path: Path) -> str:
 
 
 def flush(path: Path) -> None:
-    """Force a file's (or folder's) bytes to the disk, so that a later rename can't outrun them."""
+    """Force a file's or folder's bytes to disk before a later rename is persisted."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -26,7 +26,7 @@ def flush(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and what is missing above it, so that a crash can't take it away again."""
+    """Make a folder and its missing parents, durably: they survive a crash."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -36,13 +36,13 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """Give a temporary path in the same folder; rename it to ``path`` if the block succeeds.
+    """Yield a temporary path in the same folder; rename it to ``path`` if the block succeeds.
 
-    After that the file stays, even if the machine stops: what is written or removed later can
-    rely on it.
+    The file is then durable, even if the machine crashes: later writes and deletions can rely on
+    it.
 
     Raises:
-        UserError: when the disk refuses (full, read-only, quota), naming the file.
+        UserError: if the file cannot be written (disk full, read-only, quota).
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -60,12 +60,12 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `target`; it becomes `target` if the block succeeds.
+    """Yield a temporary folder next to `target`; rename it to `target` if the block succeeds.
 
-    The caller holds the lock, so what a killed process left behind can be removed.
+    The caller holds the lock, so leftovers of a killed process can be removed.
 
     Raises:
-        UserError: when the disk refuses, naming `target`.
+        UserError: if `target` cannot be written.
     """
     temporary = target.parent / f".{target.name}.tmp"
     replaced = target.parent / f".{target.name}.old"

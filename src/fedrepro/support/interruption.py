@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that let the work under way come to a point where it can be kept."""
+"""Handle Ctrl-C and SIGTERM so that work stops where its state can be saved."""
 
 import signal
 import sys
@@ -9,10 +9,10 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether a signal has come. A second one ends the process as it would have without us.
+    """Whether a signal has arrived. A second one ends the process at once.
 
     Attributes:
-        signal_number: of the first signal; None: none has come.
+        signal_number: of the first signal; None before one arrives.
     """
 
     def __init__(self) -> None:
@@ -27,8 +27,8 @@ class StopRequest:
             signal.raise_signal(number)
         self.signal_number = number
         print(
-            "fedrepro: finishing this round, to keep it (once more: stop now, and lose what came "
-            "after the last checkpoint)",
+            "fedrepro: stopping after this round (interrupt again to stop now and lose the rounds "
+            "since the last checkpoint)",
             file=sys.stderr,
             flush=True,
         )
@@ -36,7 +36,7 @@ class StopRequest:
 
 @contextmanager
 def asked_to_stop() -> Iterator[StopRequest]:
-    """Note the signals that come in the block; only a process's main thread is told of any."""
+    """Record signals that arrive in the block; only a process's main thread receives any."""
     stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -45,7 +45,7 @@ def asked_to_stop() -> Iterator[StopRequest]:
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         for number, handler in before.items():
-            if handler is not signal.SIG_IGN:  # as `nohup` wants it
+            if handler is not signal.SIG_IGN:  # `nohup` ignores signals
                 signal.signal(number, stop.take)
         yield stop
     finally:

@@ -1,17 +1,16 @@
-"""Folders that one process at a time works on, also where several machines share them.
+"""Locks on folders, also across machines that share a file system.
 
-The lock is a hidden file beside the folder. It is held in two ways. The kernel's lock (``flock``)
-ends with its process, however that ends, but some network file systems keep it to one machine, or
-know none. So the file also says who holds it, and its holder changes it every few seconds; whoever
-finds another machine's name in it watches whether it goes on changing. No clock is read for that:
-clocks of machines differ, and jump.
+The lock is a hidden file next to the folder, with two mechanisms. The kernel's lock (``flock``)
+ends with its process in any case, but some network file systems limit it to one machine or do not
+support it. Therefore the file also names its holder, who rewrites it every few seconds; a process
+that finds another machine's name watches whether the file keeps changing. This compares no clocks,
+because machines' clocks differ and jump.
 
-filelock's ``SoftFileLease`` (4.2) watches for silence in the same way, but does less than is needed
-here. It takes no kernel lock, so a process that was killed in another container of this machine is
-in the way until it has been silent. A process that stood still learns of its loss from its own
-heartbeat, and only when two in a row find another's file: up to two beats in which it writes where
-another has begun, whereas :meth:`Held.check` looks when it is asked. And nobody can ask whether a
-folder is locked without taking its lock. What would be left around it is most of this file.
+filelock's ``SoftFileLease`` (4.2) also uses a heartbeat, but lacks three things. It takes no kernel
+lock, so a process killed in another container of this machine blocks others until its heartbeat
+times out. A stalled process notices that it lost its lock only after two of its own heartbeats, and
+may write in the meantime; :meth:`Held.check` looks at once. And it cannot tell whether a folder is
+locked without taking the lock. Adding these would leave most of this file in place.
 """
 
 import errno
@@ -30,8 +29,8 @@ from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import make_folder
 
 BEAT = 5.0  # seconds between two signs of life
-SILENCE = 4 * BEAT  # after which a holder on another machine is taken for dead
-# `is_locked` holds a lock for a moment: a process that does not wait must not stumble over that.
+SILENCE = 4 * BEAT  # after which a holder on another machine is considered dead
+# `is_locked` holds the lock for a moment, so a process that does not wait tries several times.
 LOOKS = 4
 BETWEEN_LOOKS = 0.05  # seconds
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # a file system without links
@@ -39,7 +38,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def lock_of(folder: Path) -> Path:
-    """The file that a process locks for as long as it works on a folder."""
+    """The lock file of a folder."""
     return folder.with_name(f".{folder.name}.lock")
 
 
@@ -48,7 +47,7 @@ class Owner:
     """Who holds a lock.
 
     Attributes:
-        machine: one since it was started; names alone are not unique.
+        machine: the machine's boot id, because host names are not unique.
     """
 
     host: str
@@ -72,7 +71,7 @@ def _me() -> Owner:
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Who holds the lock of a folder, or held it when it was killed; None: nobody says."""
+    """Who holds a folder's lock, or held it when killed; None if unknown."""
     try:
         host, pid, machine = lock_of(folder).read_text(encoding="utf-8").split("\t")[:3]
         return Owner(host, int(pid), machine)
@@ -81,12 +80,12 @@ def owner_of(folder: Path) -> Owner | None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process works on a folder right now, as far as this can be seen at once."""
+    """Whether a process holds a folder's lock, as far as one look can tell."""
     try:
         with lock_of(folder).open("rb") as file:
             changed = os.fstat(file.fileno()).st_mtime
             free = _flock(file.fileno(), wait=False, kind=fcntl.LOCK_SH)
-    except OSError:  # nobody has
+    except OSError:  # no lock file
         return False
     owner = owner_of(folder)
     if free is not None and _is_of_this_machine(owner):
@@ -95,7 +94,7 @@ def is_locked(folder: Path) -> bool:
 
 
 class Held:
-    """A lock that this process holds; a thread gives signs of life.
+    """A lock that this process holds; a thread writes its heartbeat.
 
     Args:
         descriptor: of the lock's file, open for writing.
@@ -108,24 +107,24 @@ class Held:
         self._writing = threading.Lock()
         self._me = _me()
         _sign(descriptor, self._me)
-        # Ends with the process: a daemon, which nothing waits for.
+        # A daemon thread ends with the process.
         threading.Thread(target=self._beat, name="lock", daemon=True).start()
 
     def check(self) -> None:
-        """Raise UserError where another process has taken the lock over.
+        """Raise UserError if another process has taken over the lock.
 
-        A process that stood still for longer than ``SILENCE``, with its machine or its network,
-        must not go on writing where another has begun.
+        A process that stalled for longer than ``SILENCE``, with its machine or its network, must
+        not write to a folder that another process now works on.
         """
         if not _is_the(lock_of(self.folder), self._descriptor):
             raise UserError(
-                f"{self.folder}: this process stood still, and {owner_of(self.folder)} has taken "
-                "its work over"
+                f"{self.folder}: lost the lock to {owner_of(self.folder)} while stalled; let that "
+                "process finish"
             )
 
     def release(self) -> None:
         self._over.set()
-        # Under the lock: whoever waits for this file sees that it is gone, and makes its own.
+        # While holding the lock: a process that waits for this file then makes a new one.
         if _is_the(lock_of(self.folder), self._descriptor):
             lock_of(self.folder).unlink(missing_ok=True)
         with self._writing:
@@ -133,14 +132,14 @@ class Held:
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
-            # The number of a closed file may be another's by now.
+            # The descriptor of a closed file may have been reused.
             with self._writing, suppress(OSError):  # a full disk
                 if not self._over.is_set():
                     _sign(self._descriptor, self._me)
 
 
 def _sign(descriptor: int, me: Owner) -> None:
-    """Write who this is, in another text each time, as times of files may be coarse."""
+    """Write the owner, with different text each time because file times may be coarse."""
     text = f"{me.host}\t{me.pid}\t{me.machine}\t{time.monotonic_ns():020d}\n"
     os.pwrite(descriptor, text.encode(), 0)
 
@@ -149,14 +148,14 @@ def _sign(descriptor: int, me: Owner) -> None:
 def only_one(folder: Path, busy: str | None = None) -> Iterator[Held]:
     """Hold the lock of `folder`.
 
-    What a killed process left is in nobody's way: on its own machine at once, on another when it
-    has been silent for ``SILENCE``.
+    A killed process's lock is released: on its own machine at once, on others when it has been
+    silent for ``SILENCE``.
 
     Args:
-        busy: what is said when another process holds it; None: wait until it does not.
+        busy: the error message if another process holds the lock; None to wait for it.
 
     Raises:
-        UserError: when the disk refuses, or with `busy` and the holder.
+        UserError: if the lock file cannot be written, or with `busy` and the holder.
     """
     held = _lock(folder, busy)
     try:
@@ -178,9 +177,9 @@ def _lock(folder: Path, busy: str | None) -> Held:
             free = True if new else _flock(descriptor, wait=busy is None)
             if free is False:
                 refused += 1
-            # Else its holder has removed it meanwhile: another process may lock a new one.
+            # Else its holder has removed it: another process may lock a new one.
             elif _is_the(path, descriptor):
-                # Of this machine's processes nobody has it, if the kernel says so.
+                # If the kernel grants it, no process of this machine holds it.
                 if new or (free and _is_of_this_machine(owner_of(folder))):
                     held = Held(folder, descriptor)
                     return held
@@ -200,9 +199,9 @@ def _lock(folder: Path, busy: str | None) -> Held:
 
 
 def _open(path: Path) -> tuple[int, bool]:
-    """The lock's file, and whether this process has made it, which one process only can.
+    """The lock file's descriptor, and whether this process created it, which only one can do.
 
-    A new one appears locked and signed.
+    A new file appears with its lock and owner already in place.
     """
     while True:
         with suppress(FileNotFoundError):
@@ -221,7 +220,7 @@ def _open(path: Path) -> tuple[int, bool]:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            os.rename(temporary, path)  # of two such files one stays
+            os.rename(temporary, path)  # if two processes do this, one file stays
             made = True
             return descriptor, True
         finally:
@@ -231,7 +230,7 @@ def _open(path: Path) -> tuple[int, bool]:
 
 
 def _flock(descriptor: int, wait: bool, kind: int = fcntl.LOCK_EX) -> bool | None:
-    """Whether the kernel gives the lock; None on a file system without locks."""
+    """Whether the kernel grants the lock; None on a file system without locks."""
     try:
         fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -242,12 +241,12 @@ def _flock(descriptor: int, wait: bool, kind: int = fcntl.LOCK_EX) -> bool | Non
 
 
 def _is_of_this_machine(owner: Owner | None) -> bool:
-    """Also without an owner: what an older version left, which knew the kernel's lock only."""
+    """True without an owner, too: older versions used only the kernel's lock."""
     return owner is None or owner.machine == _machine()
 
 
 def _is_silent(path: Path, descriptor: int) -> bool:
-    """Watch an open lock file: whether it stays as it is for ``SILENCE``."""
+    """Watch an open lock file: whether it stays unchanged for ``SILENCE``."""
     before, end = os.pread(descriptor, 1000, 0), time.monotonic() + SILENCE
     while time.monotonic() < end:
         time.sleep(SILENCE / 20)
@@ -257,7 +256,7 @@ def _is_silent(path: Path, descriptor: int) -> bool:
 
 
 def _is_the(path: Path, descriptor: int) -> bool:
-    """Whether an open file is the one that `path` leads to now."""
+    """Whether an open file is the one at `path` now."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:

@@ -1,6 +1,6 @@
-"""Names that are other ones now, for users' files from before: read or refused, with the new name.
+"""Old names in users' files: read with a warning, or rejected with the new name.
 
-All of this module goes with the next release.
+The next release removes this module.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from typing import Any
 
 from fedrepro.support.errors import UserError
 
-# Of a method; those that take a context, and the one that does not.
+# Hooks of methods.
 OLD_HOOKS = {
     "init": "init_server",
     "own": "init_client",
@@ -40,7 +40,7 @@ OLD_ATTRIBUTES = {
     "moves": "uses_server_optimizer",
     "pooled": "centralized",
 }
-# Of what a file of one's own may import.
+# Names that plug-ins may import.
 OLD_IMPORTS = {
     "divergence": "deviation",
     "Product": "Artifact",
@@ -50,7 +50,7 @@ OLD_IMPORTS = {
     "fedrepro.models._registry": "fedrepro.models.registry",
     "fedrepro.data.partition.dealing": "fedrepro.data.partition.assigning",
 }
-# kind of file -> where the key stands, from the last keys of its path ("*" is any) -> its new name
+# kind of file -> the last keys of the path to the old key ("*" matches any) -> its new name
 OLD_KEYS: dict[str, dict[tuple[str, ...], str]] = {
     "config": {("own",): "plugins"},
     "experiment": {("methods", "*", "trunk"): "parent"},
@@ -59,9 +59,9 @@ OLD_KEYS: dict[str, dict[tuple[str, ...], str]] = {
 
 
 def refuse_old_hooks(file: Path, cls: type[Any]) -> None:
-    """Refuse a method that still has a hook, or says something of itself, by its old name.
+    """Reject a method with a hook or attribute that has an old name.
 
-    A function of such a name that takes no ``ctx``, and a hyperparameter, are the author's own.
+    Functions with such a name that take no ``ctx``, and hyperparameters, are the author's own.
 
     Raises:
         UserError: with the new name.
@@ -87,15 +87,15 @@ def hint_of(error: Exception) -> str:
 
 
 def with_new_keys(kind: str, content: Any, shown: object, path: tuple[str, ...] = ()) -> Any:
-    """The content of a YAML file with its old keys renamed, each told of once on stderr.
+    """The content of a YAML file with old keys renamed, each with one warning on stderr.
 
     Args:
-        kind: of :data:`OLD_KEYS`.
-        shown: the file, as messages call it.
+        kind: a key of :data:`OLD_KEYS`.
+        shown: the file's name in messages.
         path: the keys above ``content``.
 
     Raises:
-        UserError: for a key that is there by both of its names.
+        UserError: if a key is present under both names.
     """
     if isinstance(content, list):
         return [with_new_keys(kind, each, shown, path) for each in content]

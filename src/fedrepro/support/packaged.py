@@ -1,7 +1,7 @@
-"""What comes with the package but is no code of it: rules, templates, experiments, printed numbers.
+"""Files of the package that are not code: rules, templates, experiments, printed numbers.
 
-In a clone these stand at its root; pyproject.toml puts them into the wheel, under ``assets``. What
-a workbench has of its own comes first.
+In a clone they are at its root; pyproject.toml adds them to the wheel, under ``assets``. A
+workbench's own files take precedence.
 """
 
 from pathlib import Path
@@ -12,6 +12,6 @@ ORIGIN = ASSETS if ASSETS.is_dir() else PACKAGE.parents[1]
 
 
 def own_or_packaged(root: Path, path: Path) -> Path:
-    """``path`` in the workbench at ``root``, or that of the package where it has none."""
+    """``path`` in the workbench at ``root`` if it exists there, else in the package."""
     own = root / path
     return own if own.exists() else ORIGIN / path

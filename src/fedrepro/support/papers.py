@@ -1,15 +1,15 @@
-"""What serves one paper only: a package of ``papers`` for each, found by the names of its files.
+"""Code that only one paper needs: one package in ``papers`` for each, found by its file names.
 
-``papers/fedgo/figure_regions.py`` is a figure, of the kind ``regions``. Nothing lists these files,
-and nothing outside of ``papers`` imports one but through this module. What each role's files have:
+``papers/fedgo/figure_regions.py`` draws figures of the kind ``regions``. There is no list of these
+files, and code outside of ``papers`` imports them only through this module. By role, they contain:
 
-- ``kinds.py``: classes of experiment files, each with a ``kind``: figures and computed tables;
-- ``figure_<kind>.py``: ``draw``, as the modules of ``report/pages/figures``;
-- ``table_<kind>.py``: ``compute``, as :mod:`fedrepro.report.cells.computed` asks for it;
-- ``study_<name>.py``: ``study``, which makes what is computed without a run;
+- ``kinds.py``: models of figures and computed tables in experiment files, each with a ``kind``;
+- ``figure_<kind>.py``: ``draw``, like the modules of ``report/pages/figures``;
+- ``table_<kind>.py``: ``compute``, see :mod:`fedrepro.report.cells.computed`;
+- ``study_<name>.py``: ``study``, which computes results that need no run;
 - ``cohorts_<stream>.py``: ``sampler`` of a run's cohorts (key ``cohorts`` of a setting);
-- ``given_<key>.py``: ``changed``, what that key of a setting makes of what a run is given;
-- ``command_<name>.py``: ``register``, as the modules of ``cli``.
+- ``given_<key>.py``: ``changed``, which modifies a run's inputs as that key of a setting says;
+- ``command_<name>.py``: ``register``, like the modules of ``cli``.
 """
 
 from functools import cache
@@ -24,24 +24,24 @@ Role = Literal["figure", "table", "study", "cohorts", "given", "command"]
 
 @cache
 def files_of(role: Role) -> dict[str, Path]:
-    """Name -> file of all that has a role, without importing any."""
+    """The files of a role, by name, without importing any."""
     files = sorted(FOLDER.glob(f"*/{role}_*.py"))
     return {file.stem.removeprefix(f"{role}_"): file for file in files}
 
 
 def load(role: Role, name: str) -> ModuleType:
-    """The module that has a role under a name."""
+    """The module of a role and name."""
     return import_file(files_of(role)[name])
 
 
 def load_kinds() -> None:
-    """Import the classes of experiment files that papers have: from then on they exist."""
+    """Import the papers' models of experiment files, so that :func:`any_of` finds them."""
     for file in _kinds():
         import_file(file)
 
 
 def files_of_report() -> list[Path]:
-    """The files that pages are made with."""
+    """The files that render pages."""
     return [*_kinds(), *files_of("figure").values(), *files_of("table").values()]
 
 

@@ -1,8 +1,8 @@
-"""Files of one's own: methods, models, partition schemes and measures, found by their file's name.
+"""Plug-ins: users' methods, models, partition schemes and measures, found by their file names.
 
-config/config.yaml names a folder of each (``plugins``); they travel with the workbench that was
-loaded and the runs that it describes, so that two workbenches in one process each have their own.
-The environment variable FEDREPRO_METHODS names one folder of methods instead.
+config/config.yaml names one folder for each kind (``plugins``). A loaded workbench and its runs
+carry these folders, so that two workbenches in one process keep their plug-ins apart. The
+environment variable FEDREPRO_METHODS replaces the folder of methods.
 """
 
 import ast
@@ -26,19 +26,19 @@ Kind = Literal["methods", "models", "partitions", "measures"]
 VARIABLE = "FEDREPRO_METHODS"
 
 
-PACKAGE = "fedrepro_user"  # how the names of their modules begin
+PACKAGE = "fedrepro_user"  # prefix of the names of plug-ins' modules
 
 
 class PluginError(UserError):
-    """What a file of one's own raised, in one line; its cause is what was raised."""
+    """An exception raised in a plug-in, in one line; ``__cause__`` is the original."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a workbench has files of its own; None: nowhere.
+    """The folders of a workbench's plug-ins; None where it has none.
 
     Attributes:
-        root: the workbench.
+        root: the workbench's folder.
     """
 
     root: Path | None = None
@@ -48,10 +48,10 @@ class Folders:
     measures: Path | None = None
 
     def of(self, kind: Kind) -> Path | None:
-        """The folder of what is one's own of a kind, if there is one.
+        """The folder of a kind's plug-ins, if there is one.
 
         Raises:
-            UserError: when the environment names a folder of methods that is not there.
+            UserError: if FEDREPRO_METHODS names a folder that does not exist.
         """
         extra = os.environ.get(VARIABLE) if kind == "methods" else None
         if not extra:
@@ -62,7 +62,7 @@ class Folders:
         return Path(extra)
 
     def files(self, kind: Kind) -> dict[str, Path]:
-        """Name -> file of what is one's own; files whose names begin with ``_`` are none."""
+        """The files of a kind's plug-ins, by name; files whose names begin with ``_`` are not."""
         folder = self.of(kind)
         if folder is None:
             return {}
@@ -77,7 +77,7 @@ def parse(file: Path) -> ast.Module:
     """The syntax tree of a file.
 
     Raises:
-        UserError: for what is no Python, with the line.
+        UserError: for a syntax error, with the line.
     """
     try:
         return ast.parse(file.read_bytes(), filename=str(file))
@@ -90,10 +90,10 @@ def parse(file: Path) -> ast.Module:
 
 @lru_cache
 def import_file(kind: Kind, file: Path) -> ModuleType:
-    """The module in a file of one's own.
+    """Import a plug-in's file.
 
     Raises:
-        UserError: for one that can't be imported.
+        UserError: if it cannot be imported.
     """
     parse(file)
     # Two workbenches may each have a file of the same name.
@@ -105,7 +105,7 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     content = file.read_bytes()
     try:
-        # Not by the loader, which may take old bytecode for the file.
+        # Not with the loader, which may use outdated bytecode.
         exec(compile(content, str(file), "exec"), module.__dict__)
     except UserError:
         raise
@@ -123,7 +123,7 @@ _executed: dict[Path, bytes] = {}
 
 
 def changed_since_import() -> Path | None:
-    """A file that is no longer what this process has executed of it, if there is one."""
+    """A plug-in's file that has changed since this process imported it, if there is one."""
     return next((file for file, content in _executed.items() if not _is(file, content)), None)
 
 
@@ -135,16 +135,16 @@ def _is(file: Path, content: bytes) -> bool:
 
 
 def is_own(module: str) -> bool:
-    """Whether a module, by its name, is a file of one's own."""
+    """Whether a module's name is that of a plug-in."""
     return module.startswith(f"{PACKAGE}_")
 
 
 @contextmanager
 def blamed() -> Iterator[None]:
-    """Turn what a file of one's own raises meanwhile into one line: file, line, function, error.
+    """Turn plug-ins' exceptions into one line: file, line, function, error.
 
     Raises:
-        PluginError: for an exception other than a UserError that passed through such a file.
+        PluginError: for an exception, other than a UserError, that passed through a plug-in.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def blamed() -> Iterator[None]:
 
 
 def _place_of(error: BaseException) -> tuple[str, int, str] | None:
-    """File, line and function of one's own in which an error came up; None if in none."""
+    """The innermost file, line and function of a plug-in in a traceback, if there is one."""
     files = {str(module.__file__) for name, module in list(sys.modules.items()) if is_own(name)}
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename in files]
     if not frames:

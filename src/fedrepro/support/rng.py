@@ -1,4 +1,4 @@
-"""Randomness addressed by name, never by the order of calls."""
+"""Random generators addressed by name, so that numbers do not depend on the order of calls."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import torch
 
 
 def number(seed: int, *path: str | int) -> int:
-    """What the generator for one purpose is seeded with, from 0 to 2**63 - 1."""
+    """The seed of the generator for one purpose, from 0 to 2**63 - 1."""
     digest = hashlib.sha256(repr((seed, *path)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
@@ -18,5 +18,5 @@ def stream(seed: int, *path: str | int) -> torch.Generator:
 
 
 def numpy_stream(seed: int, *path: str | int) -> np.random.Generator:
-    """As :func:`stream`, for numpy."""
+    """Like :func:`stream`, for numpy."""
     return np.random.default_rng(number(seed, *path))

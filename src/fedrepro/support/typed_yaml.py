@@ -1,4 +1,4 @@
-"""YAML files checked against pydantic models; every fault is one line that names file and key."""
+"""Validate YAML files with pydantic models; each error is one line that names file and key."""
 
 import re
 import types
@@ -29,16 +29,16 @@ Location = tuple[int | str, ...]
 
 
 class Typed(BaseModel):
-    """The base of all models of files: unknown keys are refused, values do not change."""
+    """The base of all models of files: unknown keys are rejected, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def later(default: Any, description: str | None = None) -> Any:
-    """A key of a setting, or of one of its parts, that came after the first results were kept.
+    """A field added to a setting, or to one of its parts, after the first results were published.
 
-    At its default it is left out of a run's description (and of every dump), so that runs from
-    before there was such a key stay the same. Every key that is added to a setting is made by this:
+    At its default it is left out of a run's description (and of every dump), so that adding it does
+    not invalidate older runs. Define every new key of a setting with it:
     ``noise: Noise | None = later(None)``.
     """
     return Field(
@@ -47,7 +47,7 @@ def later(default: Any, description: str | None = None) -> Any:
 
 
 def expected(text: str) -> WrapValidator:
-    """Say ``text`` instead of pydantic's own words when the annotated value is wrong."""
+    """Use ``text`` instead of pydantic's message when the annotated value is wrong."""
 
     def check(value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         try:
@@ -59,9 +59,9 @@ def expected(text: str) -> WrapValidator:
 
 
 def plain_or(model: type[BaseModel]) -> Discriminator:
-    """Tells a plain value, tagged "plain", from keys with values, tagged with the model's name.
+    """Distinguish a plain value (tag "plain") from a mapping (tag: the model's name).
 
-    So that errors are those of the alternative that was meant.
+    Errors then refer to the alternative that was meant.
     """
 
     def tag(value: object) -> str:
@@ -71,13 +71,13 @@ def plain_or(model: type[BaseModel]) -> Discriminator:
 
 
 def any_of(base: type[BaseModel], tag: str) -> Any:
-    """The type of all models under ``base`` that exist by now, told apart by their key ``tag``.
+    """The union of all models defined so far under ``base``, discriminated by their key ``tag``.
 
-    So a further alternative is a class, and nothing else. Type checkers can't follow; beside it
-    they are told the base.
+    Adding an alternative takes only a new class. Type checkers cannot evaluate this, so callers
+    give them the base instead.
     """
     models = [model for model in _under(base) if _is_literal(model.model_fields.get(tag))]
-    models.sort(key=lambda model: model.__name__)  # not as they happened to be imported
+    models.sort(key=lambda model: model.__name__)  # independent of the order of imports
     return Annotated[reduce(or_, models), Field(discriminator=tag)]
 
 
@@ -89,9 +89,9 @@ def _is_literal(field: FieldInfo | None) -> bool:
     return field is not None and get_origin(field.annotation) is Literal
 
 
-MOST_BYTES = 2**21  # of a file; the longest of ours has 40 KB
-MOST_NODES = 2 * 10**5  # values in it
-MOST_DIGITS = 1000  # of a whole number; Python writes no more than 4,300
+MOST_BYTES = 2**21  # of a file; our longest has 40 KB
+MOST_NODES = 2 * 10**5  # values in a file
+MOST_DIGITS = 1000  # of an int; Python prints at most 4,300
 
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
 Whole = Annotated[int, Strict()]
@@ -101,11 +101,11 @@ Real = Annotated[float, Strict()]
 if TYPE_CHECKING or not yaml.__with_libyaml__:
     from yaml import SafeLoader
 else:
-    from yaml import CSafeLoader as SafeLoader  # ten times as fast
+    from yaml import CSafeLoader as SafeLoader  # ten times faster
 
 
 class _Loader(SafeLoader):
-    """YAML 1.1 safe loading, but 1e-3 is a number and a key given twice is an error."""
+    """YAML 1.1 safe loader that reads 1e-3 as a number and rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -137,14 +137,14 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, shown: Path | None = None) -> Any:
-    """The content of a YAML file, which errors call ``shown``.
+    """The content of a YAML file; errors use the path ``shown``.
 
     Raises:
-        UserError: when it can't be read, is not YAML, or gives a key twice, with its line.
+        UserError: if the file can't be read or is not YAML, or for a duplicate key, with its line.
     """
     shown = shown or path
     try:
-        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise UserError(f"{shown}: can't be read: it is not a file")
         if path.stat().st_size > MOST_BYTES:
             raise UserError(f"{shown}: can't be read: it has more than {MOST_BYTES} bytes")
@@ -169,10 +169,10 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
 
 
 def read_value(text: str, where: object, key: str) -> bool | int | float | str | None:
-    """A single value as an experiment file would hold it.
+    """A single value, parsed as in an experiment file.
 
     Raises:
-        UserError: for what is no number, word, true, false or null.
+        UserError: unless it is a number, a word, true, false or null.
     """
     try:
         value = yaml.load(text, Loader=_Loader)
@@ -184,31 +184,31 @@ def read_value(text: str, where: object, key: str) -> bool | int | float | str |
 
 
 def _refuse_bomb(content: Any) -> None:
-    """Raise ValueError where aliases make a short file endless, or all but."""
+    """Raise ValueError if aliases expand to too many values, or to infinitely many."""
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:
         if not isinstance(node, dict | list | tuple | set):
             return 1
         if id(node) not in sizes:
-            sizes[id(node)] = MOST_NODES  # met again before it is known: it holds itself
+            sizes[id(node)] = MOST_NODES  # if met again meanwhile, it contains itself
             below = node.values() if isinstance(node, dict) else node
             sizes[id(node)] = 1 + len(node) + sum(size(part) for part in below)
         return sizes[id(node)]
 
     if size(content) > MOST_NODES:
-        raise ValueError(f"it has more than {MOST_NODES} values, aliases written out")
+        raise ValueError(f"it has more than {MOST_NODES} values with aliases expanded")
 
 
 def validate(model: type[Model], data: object, where: object, context: object = None) -> Model:
-    """``data``, the content of the file ``where``, as ``model``.
+    """Validate ``data``, the content of the file ``where``, as a ``model``.
 
     Args:
-        context: what validators find as ``info.context``.
+        context: passed to validators as ``info.context``.
 
     Raises:
-        UserError: for the first wrong value, or for all keys that are missing. Unknown keys come
-            first: a misspelt key would otherwise be reported as a missing one.
+        UserError: for the first wrong value, or for all missing keys. Unknown keys come first:
+            a misspelt key would otherwise be reported as missing.
     """
     try:
         return model.model_validate(data, context=context)
@@ -225,7 +225,7 @@ MISSING = ("missing", "union_tag_not_found")
 
 
 def _missing_key(detail: ErrorDetails, data: object) -> str:
-    """The key that is not there; of a choice such as a partition, the one that tells which."""
+    """The missing key; for a choice such as a partition, the key that selects it."""
     tag = str(detail.get("ctx", {}).get("discriminator", "")).strip("'")
     return ".".join(filter(None, (_key(detail["loc"], data), tag)))
 
@@ -238,7 +238,7 @@ def _line(model: type[BaseModel], detail: ErrorDetails, data: object) -> str:
     match detail["type"]:
         case "extra_forbidden":
             known = _keys(model, detail["loc"][:-1])
-            if location[-1] in known:  # of alternatives beside a class of one's own
+            if location[-1] in known:  # a key of another alternative, not of the plug-in
                 return f"{key}: unknown key"
             return f"{key}: unknown key: expected {_one_of(known)}{nearest(location[-1], known)}"
         case "missing":
@@ -285,9 +285,9 @@ def _one_of(choices: Iterable[str]) -> str:
 
 
 def _in_data(location: Location, data: object) -> Location:
-    """A pydantic location without the steps, such as a union's tag, that no key stands for.
+    """A pydantic location without steps that are not keys, such as a union's tag.
 
-    What has a label in a list goes by it: where products are, its number is not the file's.
+    Labelled list items appear by label: after products are expanded, their index is not the file's.
     """
     kept: list[int | str] = []
     for position, step in enumerate(location):
@@ -307,7 +307,7 @@ def _label(item: object) -> str | None:
 
 
 def _keys(model: type[BaseModel], location: Location) -> list[str]:
-    """The keys that the model at ``location`` under ``model`` knows."""
+    """The keys of the model at ``location`` under ``model``."""
     here: list[Any] = [model]
     for step in location:
         here = [inner for annotation in here for inner in _step(annotation, step)]
@@ -325,7 +325,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _step(annotation: Any, step: int | str) -> list[Any]:
-    """What may stand under ``step`` (a key, an index or a union's tag) of an annotation."""
+    """The annotations under ``step`` (a key, an index or a union's tag) of an annotation."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Annotated, Union, types.UnionType):
         models = _models(annotation)

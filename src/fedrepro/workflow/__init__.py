@@ -1,1 +1,1 @@
-"""What the Snakefile asks."""
+"""The functions that the Snakefile calls, and cost estimates."""

@@ -1,4 +1,4 @@
-"""What data sets and clients hold, as far as it is known before anything is run."""
+"""The sizes of data sets and of clients' shares, as far as known before a run."""
 
 import json
 import math
@@ -16,10 +16,10 @@ NUMBERS = {"uint8": "bytes", "int16": "sound", "float32": "features", "int32": "
 
 @dataclass(frozen=True)
 class Data:
-    """What a data set holds; if not ``prepared``, as the catalogue says, as ``clients`` always are.
+    """The size of a data set. If it is not ``prepared``, the catalogue's numbers.
 
     Attributes:
-        clients: natural ones; None where there are none or nobody says.
+        clients: natural clients, always from the catalogue; None if there are none or unknown.
     """
 
     train: int
@@ -37,12 +37,12 @@ class Data:
 
 @dataclass(frozen=True)
 class DataShares:
-    """How a data set is shared out: clients, and their sizes where they are ``counted``.
+    """The sizes of a partition; estimates unless they are ``counted``.
 
     Attributes:
         train, test: samples of all clients together.
         steps: of all clients together, in one local epoch.
-        validation: samples that all clients together keep out of training to choose by.
+        validation: validation samples of all clients together.
     """
 
     clients: int
@@ -54,10 +54,10 @@ class DataShares:
 
 
 def data_of(bench: Workbench, name: str) -> Data | None:
-    """What a data set holds; None where it is not prepared and the catalogue does not say.
+    """The size of a data set; None if it is not prepared and the catalogue does not state it.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if it is damaged.
     """
     holds = bench.datasets[name].holds
     if (bench.root / PREPARED / name / "meta.json").exists():
@@ -73,10 +73,10 @@ def data_of(bench: Workbench, name: str) -> Data | None:
 
 
 def counted_shares(path: Path, batch_size: int) -> DataShares:
-    """Shares as a partition's histogram (.json) has them.
+    """The shares in a partition's histogram (.json).
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if it is damaged.
     """
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
@@ -86,15 +86,15 @@ def counted_shares(path: Path, batch_size: int) -> DataShares:
             for part in ("test", "validation")
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
+        raise UserError(f"{path}: damaged: {error}: delete it and make it again") from None
     steps = sum(-(-size // batch_size) for size in train)
     return DataShares(len(train), sum(train), test, steps, True, kept)
 
 
 def estimated_shares(setting: Setting, data: Data) -> DataShares | None:
-    """Shares as the scheme intends them; of uneven ones each client has half a mini-batch more.
+    """The expected shares of a scheme; with uneven ones, half a mini-batch more for each client.
 
-    None where the number of clients is unknown.
+    None if the number of clients is unknown.
     """
     scheme = setting.partition
     clients = getattr(scheme, "within", scheme).clients or data.clients
@@ -116,5 +116,5 @@ def estimated_shares(setting: Setting, data: Data) -> DataShares | None:
 
 
 def cohort_size(setting: Setting, clients: int) -> int:
-    """As in :func:`fedrepro.run.assembly.make_plan`."""
+    """Clients in a cohort, as in :func:`fedrepro.run.assembly.make_plan`."""
     return max(1, int(setting.participation * clients + 1e-9))

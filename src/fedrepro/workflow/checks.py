@@ -1,4 +1,4 @@
-"""Whether every method and hyperparameter that the experiment files name exists and fits."""
+"""Check that every method and hyperparameter in the experiment files exists and is valid."""
 
 import subprocess
 import sys
@@ -17,17 +17,16 @@ from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError, bad_value, one_line
 from fedrepro.support.files import write_atomically
 
-# Composing imports torch, which takes two seconds: not again for what has been checked.
+# Composing imports torch, which takes two seconds, so the result of the check is cached.
 MARK = Path(".snakemake/fedrepro-checked")
 
-Claim = tuple[str, str, dict[str, Hyperparameters]]  # where it is made, composition, values
+Claim = tuple[str, str, dict[str, Hyperparameters]]  # file and key, composition, values
 
 
 def check_methods_apart(workbench: Workbench) -> None:
-    """:func:`check_methods` of the working directory in a process of its own, where needed.
+    """:func:`check_methods` for the working directory in a separate process, if needed.
 
-    The process ends with what PyTorch takes of memory: Snakemake, which goes on for days, need not
-    hold it.
+    This keeps PyTorch out of Snakemake's memory, which may run for days.
 
     Raises:
         SystemExit: with the process's status, which is 2 after one line on stderr.
@@ -38,7 +37,7 @@ def check_methods_apart(workbench: Workbench) -> None:
 
 
 def learn_methods_apart() -> None:
-    """In a process of its own, where needed: check and write down what loading will ask of methods.
+    """Write the facts of methods that loading needs, in a separate process, if they are missing.
 
     Raises:
         SystemExit: as :func:`check_methods_apart`.
@@ -70,14 +69,14 @@ def check_methods(workbench: Workbench) -> None:
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         if number >= len(claims) and not (method.classifies or method.own_classifier):
-            wanted = "a method that trains a classifier: others have no score on validation samples"
+            wanted = "a method that trains a classifier: others cannot be scored on validation data"
             raise UserError(f"{where}: {composition!r}: expected {wanted}")
     with write_atomically(workbench.root / MARK) as temporary:
         temporary.write_text(verdict, encoding="utf-8")
 
 
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
-    """What is kept of claims that hold: they, and the methods' code, as a hash."""
+    """A hash of checked claims and of the methods' code."""
     files = tuple(part_files(workbench.plugins).values())
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
@@ -89,10 +88,10 @@ def _is_checked(workbench: Workbench, verdict: str) -> bool:
 
 
 def check_given(workbench: Workbench) -> None:
-    """Resolve what the methods of all tables and figures need to be given.
+    """Resolve the inputs that the methods of all tables and figures require.
 
     Raises:
-        UserError: for the first that its setting does not give.
+        UserError: for the first input that a setting lacks.
     """
     for target in (target for scale in SCALES for target in workbench.targets(scale).values()):
         for run in dict.fromkeys((run.setting, run.method, run.seed) for run in target.runs):
@@ -104,12 +103,12 @@ def check_given(workbench: Workbench) -> None:
 def _refuse_seen(
     workbench: Workbench, target: SearchTarget, method: str, given: Mapping[str, ResolvedSource]
 ) -> None:
-    """Refuse what was trained on clients' samples, among them those that are kept to choose by."""
+    """Reject inputs trained on clients' samples, which include the validation samples."""
     for name, source in given.items():
         if isinstance(source, RunSpec) and source.setting.partition.scheme != "at_server":
             where = f"{workbench.files[target.system]}: search.{target.item}"
             raise bad_value(
-                where, method, name, "a method that is given nothing trained on clients' samples"
+                where, method, name, "a method without inputs that were trained on clients' samples"
             )
 
 

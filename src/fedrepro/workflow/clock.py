@@ -1,6 +1,6 @@
-"""What a clock that was wrong for a while leaves behind: files from tomorrow.
+"""Reset timestamps in the future, which a wrong clock leaves behind.
 
-Snakemake holds that a job has failed whose inputs are younger than what it made, and removes that.
+Snakemake considers a job failed, and removes its outputs, if its inputs are newer than they are.
 """
 
 import os
@@ -14,12 +14,12 @@ AHEAD = 60.0  # seconds; machines that share files differ by less
 
 
 def bring_back(folders: Iterable[Path] = MADE) -> int:
-    """Give files that are from the future the present time, and say so.
+    """Set files with future timestamps to the present time, and print how many.
 
-    What was made of them stays as it is, as their bytes are those that Snakemake has recorded.
+    This does not invalidate what was made from them, because Snakemake compares checksums.
 
     Returns:
-        How many.
+        The number of files.
     """
     now, changed = time.time(), 0
     for path in folders:
@@ -29,8 +29,7 @@ def bring_back(folders: Iterable[Path] = MADE) -> int:
                 changed += 1
     if changed:
         print(
-            f"fedrepro: {changed:,} files were from the future, by a clock that was wrong: they "
-            "have the present time now",
+            f"fedrepro: {changed:,} files had future timestamps (clock error); reset to now",
             file=sys.stderr,
         )
     return changed

@@ -1,8 +1,8 @@
-"""What runs take before they are made: steps, seconds, disk, memory.
+"""Cost estimates of runs: steps, seconds, disk, memory.
 
-Amounts of work follow from the experiment files and the partitions; where a partition is not there
-yet, from how many samples and clients the catalogue says a data set has (``holds``), which is an
-estimate. Hours follow from a calibration of this machine (:mod:`fedrepro.run.rates`).
+The amount of work follows from the experiment files and the partitions. For a missing partition, it
+is estimated from the samples and clients that the catalogue states (``holds``). Hours follow from a
+calibration of this machine (:mod:`fedrepro.run.rates`).
 """
 
 import json
@@ -31,26 +31,27 @@ from fedrepro.workflow.amounts import (
     estimated_shares,
 )
 
-MIXTURES = 11  # at which clients are evaluated after the last round (fedrepro.run.scoring)
+MIXTURES = 11  # evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
-# of what is not measured beside FedAvg
+# The rate of methods that are not measured relative to FedAvg.
 ITSELF = MethodRate(1.0, centralized=False, interpolates=False)
 ROW = 100  # bytes of a client's row in clients.parquet, at most
 
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run takes.
+    """The cost of one run.
 
     Attributes:
-        done: it is there, by today's configuration and code; then nothing else counts.
-        steps: local steps of all clients over all rounds; None where the data are unknown.
-        seconds: None where steps or the machine's rates are unknown.
-        disk: bytes of its files. memory: bytes of its process.
-        counted: whether the clients' sizes are known and not estimated.
-        side_by_side: clients run side by side, which is faster than the rates say.
-        measured: whether its seconds are by its own model and method, not by some that are alike.
-        why: it has no seconds.
+        done: whether it is finished, with today's configuration and code; then it costs nothing.
+        steps: local steps of all clients over all rounds; None if the data are unknown.
+        seconds: None if steps or the machine's rates are unknown.
+        disk: bytes of its files.
+        memory: bytes of its process.
+        counted: whether the clients' sizes are known rather than estimated.
+        side_by_side: whether clients are vectorised, which is faster than the rates say.
+        measured: whether its seconds use rates of its own model and method, not of similar ones.
+        why: why its seconds are unknown.
     """
 
     run: RunKey
@@ -66,14 +67,14 @@ class RunCost:
 
 
 class CostModel:
-    """What the runs of some targets take, each run once.
+    """The costs of the runs of some targets, each run once.
 
     Args:
-        bench: the experiment files; results are looked for in its root.
-        targets: what is wanted.
+        bench: the workbench, whose root has the results.
+        targets: the targets to make.
 
     Attributes:
-        absent: how many runs nothing waits for, by the data set that would have to be there.
+        absent: the number of runs that no target waits for, by the missing data set.
         unmeasured: why a workload or method has no rate, by its key.
     """
 
@@ -91,7 +92,7 @@ class CostModel:
 
     @cached_property
     def runs(self) -> tuple[RunKey, ...]:
-        """All runs, each once, and those that are made first: parent runs, what is given."""
+        """All runs, each once, including those that others need: parent runs and inputs."""
         found: dict[RunKey, None] = {}
         waiting = [run for target in reversed(self.targets) for run in reversed(target.required)]
         while waiting:
@@ -102,7 +103,7 @@ class CostModel:
         return tuple(found)
 
     def first(self, run: RunKey) -> list[RunKey]:
-        """What the workflow makes before a run: what it is given, and its parent run."""
+        """The runs that the workflow makes before a run: its inputs and its parent run."""
         if run not in self._firsts:
             parent = self.bench.parent_of(run)
             given = (each for each in self.spec(run).given.values() if isinstance(each, RunSpec))
@@ -112,7 +113,7 @@ class CostModel:
 
     @cached_property
     def left(self) -> tuple[RunKey, ...]:
-        """Those that are not there yet."""
+        """The unfinished runs."""
         return tuple(run for run in self.runs if not self._is_done(run))
 
     def spec(self, run: RunKey) -> RunSpec:
@@ -126,16 +127,16 @@ class CostModel:
         return made_by == (fingerprint.of_config(spec), numerics.of_run(spec))
 
     def data(self, name: str) -> Data | None:
-        """What a data set holds; None where nobody says."""
+        """The size of a data set; None if unknown."""
         if name not in self._data:
             self._data[name] = data_of(self.bench, name)
         return self._data[name]
 
     def shares(self, setting: Setting, seed: int, data: Data) -> DataShares | None:
-        """How samples are shared out; None where not even the number of clients is known."""
+        """The clients' shares; None if not even the number of clients is known."""
         path = (self.bench.root / setting.partition_path(seed)).with_suffix(".json")
         if not path.exists():
-            # Natural clients of prepared data are counted when these are shared out.
+            # Natural clients of prepared data are counted when the partition is made.
             return estimated_shares(setting, data)
         key = path, setting.batch_size
         if key not in self._shares:
@@ -144,7 +145,7 @@ class CostModel:
 
     @cached_property
     def workloads(self) -> dict[str, Workload]:
-        """What must be measured for the runs that are left, by key: the most frequent first."""
+        """The workloads to measure for the unfinished runs, by key, the most frequent first."""
         counts: dict[Workload, int] = {}
         for run in self.left:
             workload = self.workload(self.spec(run))
@@ -153,7 +154,7 @@ class CostModel:
         return {each.key: each for each in sorted(counts, key=lambda each: -counts[each])}
 
     def workload(self, spec: RunSpec) -> Workload | None:
-        """What a step of a run is; None where its data are unknown."""
+        """The work of a run's step; None if its data are unknown."""
         setting, data = spec.setting, self.data(spec.setting.dataset)
         if data is None:
             return None
@@ -165,12 +166,12 @@ class CostModel:
         return replace(plain, by=spec, method=key_of_method(spec))
 
     def methods(self) -> dict[str, RunSpec]:
-        """A run of each method that must be measured beside FedAvg, by key."""
+        """A run of each method to measure relative to FedAvg, by key."""
         specs = (spec for spec in map(self.spec, self.left) if self._about(spec).like_fedavg)
         return {key_of_method(spec): spec for spec in specs}
 
     def _about(self, spec: RunSpec) -> "_About":
-        """What a plan must know of a run's method."""
+        """The facts of a run's method that cost estimates need."""
         from fedrepro.methods.registry import compose
 
         key = spec.composition, json.dumps(spec.hyperparameters, sort_keys=True)
@@ -178,8 +179,8 @@ class CostModel:
             method, _ = compose(spec.composition, spec.hyperparameters, spec.plugins)
             teaching = (layer for layer in method.layers() if layer.distills)
             self._abouts[key] = _About(
-                # What trains a classifier takes a multiple of FedAvg's time, but for what trains
-                # the generator that it is given, too: there that network's size counts.
+                # Methods that train a classifier take a multiple of FedAvg's time, except for those
+                # that also train a given generator: their time depends on its size.
                 method.classifies and "generator" not in method.requires,
                 next((_Teaching.of(layer) for layer in teaching), None),
                 getattr(method, "number", None) if method.centralized else None,
@@ -187,7 +188,7 @@ class CostModel:
         return self._abouts[key]
 
     def _rate(self, workload: Workload, rates: Rates) -> ModelRate | None:
-        """A workload's rate, or what follows from that of the one most like it of its kin."""
+        """A workload's rate, or one derived from the most similar workload of its family."""
         if workload.key in rates.models:
             return rates.models[workload.key]
 
@@ -200,7 +201,7 @@ class CostModel:
         return workload.from_family(nearest, rates.models[nearest.key]) if nearest else None
 
     def _unlabelled(self, spec: RunSpec) -> int | None:
-        """How many samples a server distils on; None where nobody says."""
+        """The number of samples that a server distills on; None if unknown."""
         match spec.given.get("unlabelled"):
             case "server":
                 data = self.data(spec.setting.dataset)
@@ -213,7 +214,7 @@ class CostModel:
         return None
 
     def costs(self, rates: Rates) -> dict[RunKey, RunCost]:
-        """What each run takes."""
+        """The cost of each run."""
         left = set(self.left)
         return {
             run: self.cost(run, rates, self.inherited_rounds(run, left))
@@ -223,7 +224,7 @@ class CostModel:
         }
 
     def inherited_rounds(self, run: RunKey, left: Collection[RunKey]) -> int:
-        """How many of a run's rounds another has played, or will have, of those that are left."""
+        """The number of a run's rounds that its parent run has computed, or will have."""
         parent = self.bench.parent_of(run)
         shared = shared_rounds(self.bench, run) if parent else 0
         if parent is None or parent in left:
@@ -232,7 +233,7 @@ class CostModel:
         return max((round for round, _ in kept if round <= shared), default=0)
 
     def cost(self, run: RunKey, rates: Rates, inherited_rounds: int = 0) -> RunCost:
-        """What a run takes that is not there yet, but for rounds that are ``from_parent``."""
+        """The cost of an unfinished run, without its first ``inherited_rounds``."""
         spec = self.spec(run)
         setting, data = spec.setting, self.data(spec.setting.dataset)
         shares = self.shares(setting, run.seed, data) if data else None
@@ -259,16 +260,16 @@ class CostModel:
             missing = workload.key if rate is None else key
             why = f"{missing}: {self.unmeasured.get(missing, 'not measured')}"
             if rate and method:
-                why = "how many samples its server distils on is unknown"
+                why = "the number of samples that its server distills on is unknown"
             return RunCost(run, False, steps, counted=shares.counted, why=why)
         times, recorded = (-(-each // setting.evaluate.every) for each in (rounds, setting.rounds))
         everyone = shares.clients if setting.evaluate.clients else 0
         held = shares.test if setting.evaluate.clients else 0
         extra = MIXTURES if method.interpolates else 0
         training = steps * rate.step_seconds + rounds * clients * rate.client_seconds
-        if about.number is not None:  # what draws images takes no steps
+        if about.number is not None:  # it only draws images, without training steps
             training = (rate.step_seconds + rate.client_seconds) * about.number / DRAWN
-        # What clients keep out to choose by is scored wherever a model is: the shared one, theirs.
+        # Validation samples are scored with the shared model and with the clients' models.
         kept, chooses = shares.validation, shares.validation > 0
         samples = (data.test + kept if data.test else 0) + held + (kept if everyone else 0)
         scores = (1 + chooses) * ((data.test > 0) + everyone)
@@ -276,7 +277,7 @@ class CostModel:
         scoring += (times * scores + extra * everyone) * rate.score_seconds
         if about.teaching:
             distilling = about.teaching.seconds(unlabelled, clients, setting.batch_size, rate)
-            # A round's clients are scored together, too.
+            # The ensemble of a round's clients is scored, too.
             scoring += rounds * distilling + times * clients * data.test * rate.sample_seconds
         return RunCost(
             run,
@@ -294,15 +295,15 @@ class CostModel:
         )
 
     def _kept_models(self, run: RunKey, clients: int) -> int:
-        """How many models a run leaves beside its own: what `keep` says, and as a parent run."""
+        """The number of models that a run saves besides its own: `keep`, and for child runs."""
         kept = len(set(self.bench.setting(run.setting).keep.get(run.method, ())))
         return kept * (clients + 1) + len(self._kept_for_tails.get(run, ()))
 
     @cached_property
     def _kept_for_tails(self) -> dict[RunKey, set[int]]:
-        """The rounds after which a run keeps its checkpoint for others, as ``sharing_of`` has it.
+        """The rounds whose checkpoints a parent run saves for child runs, as in ``sharing_of``.
 
-        Server optimizers' moments and clients' states, which lie beside the model, are left out.
+        The states of server optimizers and clients in these checkpoints are not counted.
         """
         found: dict[RunKey, set[int]] = {}
         left = set(self.left)
@@ -326,11 +327,11 @@ class CostModel:
 
 @dataclass(frozen=True)
 class _Teaching:
-    """How a server distils an ensemble, as :mod:`fedrepro.methods.feddf` does it.
+    """How a server distills an ensemble, as in :mod:`fedrepro.methods.feddf`.
 
     Attributes:
         epochs, batch: of the server.
-        looks: how often each teacher sees a sample: again where the body judges it.
+        looks: how often each teacher sees a sample: twice if a discriminator judges it, too.
     """
 
     epochs: int
@@ -342,7 +343,7 @@ class _Teaching:
         return cls(method.server_epochs, method.server_batch, 1 + ("generator" in method.requires))
 
     def seconds(self, samples: int, teachers: int, batch_size: int, rate: ModelRate) -> float:
-        """Of one round. The student's loss is looked at after its steps."""
+        """Seconds of one round. The student's loss is evaluated after its steps."""
         if not self.epochs:
             return 0.0
         step = rate.step_seconds * self.batch / batch_size
@@ -352,11 +353,11 @@ class _Teaching:
 
 @dataclass(frozen=True)
 class _About:
-    """What a plan must know of a method.
+    """The facts of a method that cost estimates need.
 
     Attributes:
-        like_fedavg: what it takes is a multiple of FedAvg's.
-        number: of images that it draws, where it does nothing else.
+        like_fedavg: whether its cost is a multiple of FedAvg's.
+        number: the number of images that it draws, if it does nothing else.
     """
 
     like_fedavg: bool

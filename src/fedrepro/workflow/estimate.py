@@ -1,4 +1,4 @@
-"""What targets cost before they are made: sums over runs, jobs, downloads."""
+"""Cost estimates of targets: sums over runs, jobs, downloads."""
 
 import math
 import os
@@ -20,8 +20,8 @@ from fedrepro.workflow.cost import CostModel, RunCost
 from fedrepro.workflow.resources import ResourceEstimate
 from fedrepro.workflow.schedule import makespan
 
-LIMIT = 100.0  # seconds after which a calibration begins nothing further
-AROUND = 0.9  # seconds of a core around a run: its start, its files, its table; seen in the demo
+LIMIT = 100.0  # seconds after which a calibration starts no further measurement
+AROUND = 0.9  # CPU seconds of overhead per run: start, files, table; measured in the demo
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class CostLine:
 
     Attributes:
         kind: "table", "figure", "method", "system" or "all".
-        done: runs that are there, which nothing is counted for.
-        steps, hours: of the others, as far as known; of one process after another.
-        wall: hours of a clock, with as many at a time as the machine has cores for.
-        unknown: how many of the others have no hours.
-        memory: of the largest, in bytes.
+        done: finished runs, which cost nothing.
+        steps, hours: of the other runs, as far as known, one after another.
+        wall: wall-clock hours, with as many runs at a time as the machine has cores for.
+        unknown: the number of other runs with unknown hours.
+        memory: of the largest run, in bytes.
     """
 
     kind: str
@@ -68,13 +68,13 @@ class CostLine:
 
 @dataclass(frozen=True)
 class Missing:
-    """A data set that is not prepared, and what it takes to have it.
+    """A data set that is not prepared, and what preparing it takes.
 
     Attributes:
-        fetch: "downloaded", "to download" or "your own files"; the last are nobody's to fetch.
-        download: bytes to fetch, as far as the catalogue knows.
-        unsized: files whose size it does not know.
-        disk: bytes when it is prepared; None where unknown.
+        fetch: "downloaded", "to download" or "your own files", which the user must supply.
+        download: bytes to download, as far as the catalogue states them.
+        unsized: the number of files without a stated size.
+        disk: bytes of the prepared data set; None if unknown.
     """
 
     name: str
@@ -87,15 +87,15 @@ class Missing:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What some targets cost, from what each of their runs does."""
+    """The cost of some targets, summed from their runs."""
 
     cost_model: CostModel
 
     def lines(self, costs: Mapping[RunKey, RunCost], start: float = 0.0) -> list[CostLine]:
-        """Tables and figures, methods, systems, all; a run that several share counts in each.
+        """Sums by table or figure, method and system, and the total; shared runs count in each.
 
         Args:
-            start: seconds of starting that are in each run's.
+            start: seconds of start-up included in each run's.
         """
         groups = [
             (
@@ -118,15 +118,15 @@ class CostEstimate:
 
     @property
     def at_once(self) -> int:
-        """How many runs this machine does at a time."""
+        """The number of runs that this machine computes at a time."""
         return max(1, (os.cpu_count() or 1) // self.cost_model.bench.config.threads)
 
     def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
-        """Seconds of a clock that runs take, a core each.
+        """Wall-clock seconds of runs, with one core each.
 
         Args:
-            start: seconds of starting that are in each run's; Snakemake starts runs from a process
-                that has imported everything, so that :data:`AROUND` counts instead.
+            start: seconds of start-up included in each run's. Snakemake starts runs from a process
+                that has imported everything, so :data:`AROUND` replaces them.
         """
         seconds = {
             cost.run: max(0.0, cost.seconds - start) + AROUND
@@ -139,7 +139,7 @@ class CostEstimate:
         return makespan(seconds, after, self.at_once)
 
     def missing(self) -> list[Missing]:
-        """The data sets of the runs that are left that are not prepared."""
+        """The unprepared data sets of the unfinished runs."""
         counts: dict[str, int] = {}
         for run in self.cost_model.left:
             name = self.cost_model.bench.setting(run.setting).dataset
@@ -152,7 +152,7 @@ class CostEstimate:
         ]
 
     def _missing(self, name: str, runs: int, seen: set[str]) -> Missing:
-        """A file that two data sets share is fetched for the first; ``seen`` has its checksum."""
+        """``seen`` has the checksums of files counted so far: a shared file counts only once."""
         spec, data = self.cost_model.bench.datasets[name], self.cost_model.data(name)
         disk = data.sample_bytes * (data.train + data.test) if data else None
         if not isinstance(spec, Fetched):
@@ -166,7 +166,7 @@ class CostEstimate:
         return Missing(name, runs, "to download", sum(known), len(sizes) - len(known), disk)
 
     def jobs(self) -> dict[str, int]:
-        """How many jobs are left, but those of tables and pages, which take seconds."""
+        """The number of jobs left, without those of tables and pages, which take seconds."""
         missing = self.missing()
         partitions = {
             self.cost_model.bench.setting(run.setting).partition_path(run.seed)
@@ -183,7 +183,7 @@ class CostEstimate:
         }
 
     def as_json(self, rates: Rates, costs: Mapping[RunKey, RunCost]) -> dict[str, Any]:
-        """All of it, for scripts."""
+        """The whole estimate as plain JSON."""
         left = [cost for cost in costs.values() if not cost.done]
         why: dict[str, int] = {}
         for cost in left:
@@ -203,7 +203,7 @@ class CostEstimate:
         }
 
     def estimates(self, costs: Mapping[RunKey, RunCost]) -> dict[str, ResourceEstimate]:
-        """What to ask a cluster for, by the hash of a run's description, as far as known."""
+        """The resources to request from a cluster, by config hash, as far as known."""
         return {
             fingerprint.of_config(self.cost_model.spec(cost.run)): ResourceEstimate.of(
                 cost.memory, cost.seconds
@@ -214,7 +214,7 @@ class CostEstimate:
 
 
 def measured(cost_model: CostModel) -> Rates:
-    """This machine's rates: what is not known of it yet is measured, and kept."""
+    """This machine's rates; measure and save those that are missing."""
     config = cost_model.bench.config
     rates = stored(cost_model.bench.root, config.device, config.threads)
     workloads, methods = cost_model.workloads, cost_model.methods()
@@ -227,7 +227,7 @@ def measured(cost_model: CostModel) -> Rates:
     cost_model.unmeasured = failed
     later = sum(why == LATER for why in failed.values())
     if later:
-        print(f"fedrepro: {later} not measured yet: call again for those", file=sys.stderr)
+        print(f"fedrepro: {later} not measured yet: run this command again", file=sys.stderr)
     rates.save(cost_model.bench.root)
     return rates
 
@@ -242,10 +242,10 @@ def _kind_of(target: Target) -> str:
 
 
 def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:
-    """The targets called ``SYSTEM`` or ``SYSTEM/ITEM``; without a name, all.
+    """The targets with names ``SYSTEM`` or ``SYSTEM/ITEM``; all if there are no names.
 
     Raises:
-        UserError: for a name that is none, with the nearest one.
+        UserError: for an unknown name, with the nearest one.
     """
     every = bench.targets(scale)
     found: dict[tuple[str, str], Target] = {}

@@ -1,4 +1,4 @@
-"""What the rules of the workflow ask of the experiment files."""
+"""Inputs, parameters and resources of the workflow's rules, from the experiment files."""
 
 import json
 import os
@@ -45,7 +45,8 @@ from fedrepro.workflow.checks import check_given, check_methods_apart, learn_met
 from fedrepro.workflow.resources import DOUBLED, ResourceEstimate, or_default, read_estimates
 
 TEMPLATES = Path("reports/templates")
-# A resource's name in a rule. `mem`, as Snakemake allows no function of `mem_mb` to have no answer.
+# A resource's name in a rule. `mem`, because Snakemake allows no function for `mem_mb` to return
+# nothing.
 IN_A_RULE = {
     "mem_mb": "mem", "runtime": "runtime", "cpus": "cpus_per_task", "partition": "slurm_partition",
 }  # fmt: skip
@@ -55,10 +56,10 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
     """The graph of the experiment files in the working directory.
 
     Args:
-        overrides: what ``snakemake --config`` gave.
+        overrides: the values of ``snakemake --config``.
 
     Raises:
-        SystemExit: with status 2 after one line on stderr, for anything that is wrong in them.
+        SystemExit: with status 2 after one line on stderr, for the first error in them.
     """
     # Jobs find the `fedrepro` of the Python that runs Snakemake.
     here = str(Path(sys.executable).parent)
@@ -72,7 +73,7 @@ def open_graph(overrides: Mapping[str, Any]) -> "Graph":
 
 
 def _overridden(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what config.yaml says itself: a Snakefile that uses ours as a module has read it."""
+    """Overrides without config.yaml's own values, which a Snakefile that imports ours includes."""
     said = read_yaml(CONFIG, CONFIG) if CONFIG.exists() else {}
     own = said if isinstance(said, Mapping) else {}
     return {key: value for key, value in overrides.items() if key not in own or own[key] != value}
@@ -80,7 +81,7 @@ def _overridden(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Graph:
-    """Answers to rules; a rule's wildcards come as ``wildcards``."""
+    """Functions for rules; ``wildcards`` are a rule's wildcards."""
 
     bench: Workbench
 
@@ -93,20 +94,20 @@ class Graph:
         return self.bench.config.device.startswith("cuda")
 
     def gpus(self, wildcards: Any) -> int:
-        """How many a run asks a cluster for."""
+        """The number of GPUs that a run requests from a cluster."""
         if not self._on_gpus:
             return 0
         stated = self._resources(wildcards).gpu
         return 1 if stated is None else stated
 
     def resources(self, defaults: Any) -> dict[str, Any]:
-        """What runs ask a cluster for, by the names in a rule.
+        """The resources that runs request from a cluster, by their names in a rule.
 
-        Of what nobody states there is nothing, and the default resources hold: functions for all
-        would make a tenth of a dry run's time.
+        Resources that no experiment file states are left out, so the defaults apply: functions for
+        all of them would take a tenth of a dry run's time.
 
         Args:
-            defaults: a ``snakemake.resources.Resources``, of profile and command line.
+            defaults: a ``snakemake.resources.Resources``, from profile and command line.
         """
         asked: dict[str, Any] = {"gpu": self.gpus if self._on_gpus else 0}
         for name, in_a_rule in IN_A_RULE.items():
@@ -116,7 +117,7 @@ class Graph:
         return asked
 
     def resource(self, name: str, defaults: Any) -> Any:
-        """What answers for a run's resource; ``name`` is that of it in experiment files."""
+        """The function for a resource of runs; ``name`` is its name in experiment files."""
 
         def own(wildcards: Any) -> str | int | None:
             stated: str | int | None = getattr(self._resources(wildcards), name)
@@ -132,7 +133,7 @@ class Graph:
 
     @cached_property
     def _resources_of(self) -> dict[str, Resources]:
-        """By setting."""
+        """The resources of each setting."""
         default, settings = self.bench.config.resources, self.bench.settings
         return {name: setting.resources.over(default) for name, setting in settings.items()}
 
@@ -143,29 +144,29 @@ class Graph:
 
     @property
     def execution(self) -> str:
-        """How runs are executed, as arguments of the command."""
+        """Device and executor of runs, as arguments of the command."""
         return f" --device {self.bench.config.device} --executor {self.bench.config.executor}"
 
     @cached_property
     def report_code(self) -> str:
-        """The code of the report and its templates. A kind of figure is found by its file."""
+        """A hash of the report's code and templates. Kinds of figures are found by their files."""
         files = [*(fingerprint.PACKAGE / "report").rglob("*.py"), *papers.files_of_report()]
         code = fingerprint.of_closure(files, fingerprint.OUTSIDE_A_PAGE)
         templates = fingerprint.of_files([own_or_packaged(Path(), TEMPLATES)])
         return fingerprint.of_text(code + templates)
 
     def paper(self, wildcards: Any) -> str:
-        """What is committed about a system's paper, reference results included, as a hash."""
+        """A hash of the committed files on a system's paper, reference results included."""
         return of_paper(wildcards.system)
 
     @cached_property
     def papers(self) -> str:
-        """What is committed about all papers, as a hash."""
+        """A hash of the committed files on all papers."""
         return fingerprint.of_files([PAPERS])
 
     @cached_property
     def methods(self) -> str:
-        """The methods' files, which the site shows, as a hash."""
+        """A hash of the methods' files, which the site shows."""
         return fingerprint.of_files(part_files(self.bench.plugins).values())
 
     def code(self, module: str) -> str:
@@ -173,13 +174,13 @@ class Graph:
         return numerics.of_analysis(module)
 
     def study_code(self, wildcards: Any) -> str:
-        """The code of what is computed without a run."""
+        """A hash of a study's code."""
         with one_line():
             file = file_of(wildcards.study)
         return numerics.of_analysis(f"fedrepro.papers.{file.parent.name}.{file.stem}")
 
     def code_with_method(self, module: str) -> Callable[[Any], str]:
-        """What answers for the code of a module that calls a run's method, which counts as well."""
+        """A function for the hash of a module's code and of the run's method, which it calls."""
 
         def code(wildcards: Any) -> str:
             composition = self._run_spec(wildcards).composition
@@ -188,7 +189,7 @@ class Graph:
         return code
 
     def quality_code(self, wildcards: Any) -> str:
-        """The code that judges a synthetic set, its classifier's included."""
+        """A hash of the code that evaluates a synthetic set, its classifier included."""
         judge = self._run_spec(wildcards).setting.judge
         code = numerics.of_analysis("fedrepro.analysis.quality_of_run")
         if judge is None:
@@ -196,10 +197,10 @@ class Graph:
         return f"{code} {numerics.of_named_model(judge.model, self.bench.plugins)}"
 
     def judge(self, wildcards: Any) -> str:
-        """What a setting says of how synthetic sets are judged.
+        """A setting's `judge`, as text.
 
-        Whether Inception's weights are there counts where it asks for them; they are no input, as
-        all else is found without.
+        With `fid`, it includes whether Inception's weights exist. They are not an input of the rule
+        because everything else is computed without them.
         """
         judge = self._run_spec(wildcards).setting.judge
         entry = self.bench.catalogue_weights.get(INCEPTION)
@@ -207,14 +208,14 @@ class Graph:
         return f"{judge.model_dump_json() if judge else None} {there and entry}"
 
     def landscape_arguments(self, wildcards: Any) -> str:
-        """What a landscape's name says, as arguments of the command."""
+        """The arguments of the command that a landscape's file name encodes."""
         found = re.fullmatch(PART, wildcards.part)
-        assert found  # as the rule's pattern has it
+        assert found  # the rule's wildcard constraint ensures it
         models = found[1].replace("-", " ")
         return f"--through {models} --points {found[2]} --samples {found[3]}"
 
     def runs_of_seeds(self, wildcards: Any) -> list[str]:
-        """What an analysis of runs of some seeds is made from."""
+        """The inputs of an analysis of several seeds."""
         runs = [
             RunKey(wildcards.setting, wildcards.method, int(seed))
             for seed in wildcards.seeds.split("-")
@@ -226,13 +227,13 @@ class Graph:
         return [*manifests, *partitions]
 
     def dataset_recipe(self, wildcards: Any) -> str:
-        """What config/datasets.yaml says of a data set's content, and its own files, as a hash.
+        """A hash of a data set's catalogue entry, and of the state of files that the user supplies.
 
-        The code that prepares data counts by its ``FORMAT`` only: else an addition to it, for
-        another kind of data, would re-run everything. A user's own files are no inputs of the rule,
-        but stand here with their sizes and times: a missing one is told by the command in one
-        line, a folder's time says nothing of its files, and nothing is made again for ever
-        because ``files.json``, which is not rewritten in vain, stays older than they are.
+        Of the code that prepares data, only its ``FORMAT`` counts: otherwise adding a reader would
+        invalidate all runs. Files that the user supplies are not inputs of the rule; their sizes
+        and times are part of this hash instead. So the command reports a missing file in one line,
+        changes inside of folders are detected, and an unchanged ``files.json``, which stays older
+        than these files, does not trigger the rule again and again.
         """
         with one_line():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
@@ -242,19 +243,19 @@ class Graph:
         return fingerprint.of_text(text)
 
     def partition_code(self, wildcards: Any) -> str:
-        """The code that shares samples out, that of a scheme of one's own included."""
+        """A hash of the code that partitions samples, a plug-in's scheme included."""
         setting = self.bench.setting(self.setting_of_partition(wildcards))
         files = self.bench.plugins.files("partitions")
         theirs = [files[scheme] for scheme in setting.partition.schemes if scheme in files]
         return numerics.of_partition(tuple(theirs))
 
     def setting_of_partition(self, wildcards: Any) -> str:
-        """The first setting that shares a data set in the wanted way."""
+        """The first setting with the wanted data set and partition."""
         return self._partitions[Path("results/partitions", wildcards.dataset, wildcards.partition)]
 
     @cached_property
     def _partitions(self) -> dict[Path, str]:
-        settings = reversed(self.bench.settings.items())  # of several the first stays
+        settings = reversed(self.bench.settings.items())  # the first of several wins
         return {setting.partition_path(0).parent: name for name, setting in settings}
 
     def inputs_of_run(self, wildcards: Any) -> list[str]:
@@ -264,13 +265,13 @@ class Graph:
         return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
 
     def parent_of_run(self, wildcards: Any) -> list[str]:
-        """The manifest of the run that the first rounds may be taken over from, if there is one."""
+        """The manifest of the parent run, if there is one."""
         run = RunKey(wildcards.setting, wildcards.method, int(wildcards.seed))
         parent = self.bench.parent_of(run)
         return [str(parent.folder / "manifest.json")] if parent else []
 
     def run_code(self, wildcards: Any) -> str:
-        """The ids of a run's code: a rule's parameter, at whose change it is made again."""
+        """The ids of a run's code, a parameter of its rule: a change makes the run again."""
         ids = numerics.of_run(self._run_spec(wildcards))
         return numerics.in_words(ids)
 
@@ -281,22 +282,19 @@ class Graph:
         return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
 
     def table(self, wildcards: Any) -> TableTarget:
-        """At the wildcard ``scale`` if there is one, else at the configured scale."""
+        """The table at the wildcard ``scale``, or at the configured scale if there is none."""
         scale = getattr(wildcards, "scale", None)
         with one_line():
             return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
-        """All that the experiment file says of a table and its runs, as a hash.
-
-        With what stands in for the published data, or is no longer said to.
-        """
+        """A hash of a table's entry in the experiment file, its runs, and their surrogate data."""
         table = self.table(wildcards)
         paper = self.bench.table(wildcards.system, wildcards.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         other = [name for each in settings if (name := self.bench.surrogate_for(each))]
         specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
-        today = [numerics.of_run(spec) for spec in specs]  # whose numbers have a verdict
+        today = [numerics.of_run(spec) for spec in specs]  # verdicts depend on the code's ids
         text = f"{self._asked(table.table)} {self._definitions(table)} {today}"
         return fingerprint.of_text(f"{text} {other}" if other else text)
 
@@ -307,9 +305,9 @@ class Graph:
         ]
 
     def published_results(self, wildcards: Any) -> str:
-        """The finished runs at scale paper, which every table shows beside its own, as a hash.
+        """A hash of the finished runs at scale paper, which every table also shows.
 
-        They are no inputs: a table at scale demo must not ask for them.
+        They are not inputs: a table at scale demo must not require them.
         """
         runs = self.bench.table(wildcards.system, wildcards.item, "paper").runs
         return fingerprint.of_files(
@@ -332,7 +330,7 @@ class Graph:
             return self.bench.target(wildcards.system, wildcards.item)
 
     def inputs_of_page(self, wildcards: Any) -> list[str]:
-        """What a table's or figure's page is made from."""
+        """The inputs of the page of a table or figure."""
         target = self.target(wildcards)
         if target.study:
             return [str(target.study)]
@@ -347,19 +345,19 @@ class Graph:
         return [str(target.path), *found, *self._histograms(target)]
 
     def _histograms(self, table: TableTarget) -> list[str]:
-        """Of the partitions of a table's settings, for the first seed."""
+        """The histograms of the partitions of a table's settings, for the first seed."""
         settings = dict.fromkeys(run.setting for run in table.required)
         paths = (self.bench.setting(name).partition_path(table.seeds[0]) for name in settings)
         return [str(path.with_suffix(".json")) for path in paths]
 
     def _shared_out(self, target: FigureTarget) -> list[str]:
-        """Of the partitions that a figure draws, for the first seed."""
+        """The histograms of the partitions that a figure draws, for the first seed."""
         names = (f"{target.system}/{name}" for name in target.figure.shared_out(target.scale))
         paths = (self.bench.setting(name).partition_path(target.seeds[0]) for name in names)
         return [str(path.with_suffix(".json")) for path in paths]
 
     def _counted(self, target: ComputedTarget) -> list[str]:
-        """Who holds what, in the settings whose data are there; others are not fetched for it."""
+        """The histograms of settings whose data are prepared; others are not fetched for this."""
         settings = (f"{target.system}/{name}" for name in target.spec.counted_in().values())
         return [
             str(self.bench.histogram_of(setting))
@@ -368,10 +366,10 @@ class Graph:
         ]
 
     def page_definition(self, wildcards: Any) -> str:
-        """What the experiment file says of a page that is made from runs or from nothing.
+        """The entry in the experiment file of a page that is made from runs or from nothing.
 
-        A table's page is made from its JSON, which has a definition of its own, and shows the notes
-        of its settings.
+        A table's page is made from its JSON file, which has its own definition; here it adds only
+        the notes of its settings.
         """
         target = self.target(wildcards)
         match target:
@@ -387,7 +385,7 @@ class Graph:
         return ""
 
     def _asked(self, item: BaseModel) -> str:
-        """What is said of a table, figure or search, its measures of one's own included."""
+        """The entry of a table, figure or search, with the code of its measure plug-ins."""
         text = item.model_dump_json()
         mine = [name for name in self.bench.plugins.files("measures") if f'"{name}"' in text]
         if not mine:
@@ -402,7 +400,7 @@ class Graph:
         return [str(table.path) for table in self.bench.tables().values()]
 
     def results(self) -> list[str]:
-        """All tables and runs: named as targets, they are made again when they are deleted."""
+        """All tables and runs: as explicit targets, they are made again if deleted."""
         targets = self.bench.targets().values()
         runs = dict.fromkeys(run for target in targets for run in target.required)
         return self.tables() + [f"{run.folder}/manifest.json" for run in runs]
@@ -410,15 +408,15 @@ class Graph:
 
 @cache
 def of_paper(system: str) -> str:
-    """What is committed about a paper, as a hash; asked for by every table and page of it."""
+    """A hash of the committed files on a paper; cached because all its tables and pages use it."""
     return fingerprint.of_files([PAPERS / system, REFERENCES])
 
 
 def _given(spec: RunSpec) -> Iterator[str]:
-    """What a run is given by other runs, and data sets.
+    """The inputs of a run that come from other runs and data sets.
 
-    A file is no input: the command tells a missing one in one line, and its SHA-256 stands in the
-    run's definition.
+    A given file is not an input of the rule: the command reports a missing one in one line, and the
+    run's definition contains its SHA-256.
     """
     for source in spec.given.values():
         match source:
@@ -430,10 +428,10 @@ def _given(spec: RunSpec) -> Iterator[str]:
 
 
 def show_holes(workflow: Any) -> None:
-    """After a failure: say what failed, and render what was asked for with holes in it.
+    """After a failure, print what failed, and render the requested pages with empty cells.
 
-    Snakemake is told that these files are incomplete, so that the next call makes them again. After
-    an interruption there is nothing to say.
+    These files are marked as incomplete, so that the next Snakemake call makes them again. After an
+    interruption, this does nothing.
     """
     failed = workflow.scheduler.failed
     for job in failed:

@@ -1,8 +1,8 @@
-"""What a killed call of Snakemake leaves behind: its locks, and runs that ended without it.
+"""Clean up after killed Snakemake calls: remove their locks, keep runs that finished after them.
 
-Snakemake's locks are plain files, which nothing takes away after a ``kill -9`` or a power cut. So
-each call also holds a lock of ours, which its death frees (:mod:`fedrepro.support.locks`): where no
-other call is alive, Snakemake's locks are nobody's.
+Snakemake's locks are plain files, which stay after a ``kill -9`` or a power cut. Therefore each
+call also holds one of our locks, which is released when it dies (:mod:`fedrepro.support.locks`). If
+no other call is alive, Snakemake's locks are stale.
 """
 
 import atexit
@@ -24,13 +24,13 @@ CALLS = Path(".snakemake/calls")
 
 @cache  # once per process
 def forget_dead_calls() -> None:
-    """Hold this call's lock until the process ends; remove what dead calls have locked.
+    """Hold this call's lock until the process ends; remove Snakemake's locks of dead calls.
 
-    First the one, then the other: of two calls that begin at once, each sees the other. A call that
-    is alive keeps all locks, and Snakemake says whether they are in the way.
+    In this order, so that of two calls that start at once, each sees the other. If another call is
+    alive, all locks stay, and Snakemake decides whether they conflict.
 
     Raises:
-        SystemExit: with status 2 after one line on stderr, when the disk refuses.
+        SystemExit: with status 2 after one line on stderr, if the lock cannot be written.
     """
     with one_line():
         alive = ExitStack()
@@ -58,10 +58,10 @@ def _is_dead(call: Path) -> bool:
 
 
 def keep_outlived(workflow: Any) -> None:
-    """Put the results of runs that outlived their Snakemake where the same run finds them.
+    """Save the results of runs that finished after their Snakemake call was killed.
 
-    Snakemake knows of such a run only that it has begun. It removes the files and calls the command
-    again, which takes the result from there if it is the one that is asked for.
+    Snakemake knows only that such a run was started: it removes the files and calls the command
+    again. The command then uses the saved result, if it is that of the same run.
     """
 
     async def unacknowledged() -> list[Any]:
@@ -71,7 +71,7 @@ def keep_outlived(workflow: Any) -> None:
     for job in workflow.async_run(unacknowledged()):
         folder = Path(job.output.manifest).parent
         partial = partial_of(folder)
-        # Not from under a process that is just leaving it.
+        # Not while its process still holds the lock.
         with suppress(UserError, OSError), only_one(partial, busy="under way"):
             if (folder / "manifest.json").exists():
                 make_folder(partial)

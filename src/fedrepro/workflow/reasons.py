@@ -1,8 +1,8 @@
-"""Why each job runs, in a line: Snakemake's reasons without the hundreds of files in them.
+"""One line for why each job runs: Snakemake's reasons without hundreds of file names.
 
-Its own description of a job has some ten lines, and names every file. Where a profile is quiet
-about reasons, a job is described by its rule, its wildcards and the reason in brief instead;
-``--quiet host`` on the command line gives Snakemake's words back.
+Snakemake describes a job in some ten lines, with every file. If a profile is quiet about reasons,
+jobs are described by rule, wildcards and a short reason instead; ``--quiet host`` on the command
+line restores Snakemake's description.
 """
 
 import logging
@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# A reason with a list of files, or of parameters, which are hashes here.
+# A reason with a list of files, or of parameters, which are hashes in our rules.
 LISTED = re.compile(r"(?P<words>[A-Z][\w ]*): (?P<files>.+)")
 MISSING = "Missing output files"
 PARAMS = "Params have changed"
-FOLLOWS = "Input files updated by another job"  # from other jobs' reasons, which are told
+FOLLOWS = "Input files updated by another job"  # follows from other jobs, whose reasons are shown
 
 
 class Brief(logging.Filter):
-    """Shortens what is logged of jobs, which has the keys that Snakemake's plug-ins are given."""
+    """Shortens log records of jobs, which have the keys of Snakemake's logger plug-ins."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         about: dict[str, Any] = record.__dict__
@@ -31,7 +31,7 @@ class Brief(logging.Filter):
 
 
 def shorten(workflow: Any) -> None:
-    """Describe this call's jobs in brief, if it is to be quiet about Snakemake's reasons."""
+    """Describe this call's jobs briefly, if it is quiet about Snakemake's reasons."""
     log = logging.getLogger("snakemake.logging")
     quiet = {each.name for each in workflow.output_settings.quiet or ()}
     if "REASON" in quiet and not any(isinstance(each, Brief) for each in log.filters):
@@ -39,7 +39,7 @@ def shorten(workflow: Any) -> None:
 
 
 def _described(about: Mapping[str, Any]) -> str:
-    """A job by its rule, its wildcards and its reason."""
+    """A job's rule, wildcards and reason."""
     wildcards, reason = about["wildcards"], brief(about["reason"])
     name = " ".join((about["rule_name"], *wildcards.values()))
     if PARAMS in reason and about["rule_name"] == "run":
@@ -49,7 +49,7 @@ def _described(about: Mapping[str, Any]) -> str:
 
 
 def brief(reason: str) -> str:
-    """Snakemake's reasons without lists; what only follows from other jobs is said alone."""
+    """Snakemake's reasons without lists, and without those that follow from other jobs."""
     parts = reason.split("; ")
     own = [part for part in parts if not part.startswith(FOLLOWS)]
     return "; ".join(map(_without_list, own or parts))
@@ -65,6 +65,6 @@ def _without_list(part: str) -> str:
 
 
 def _few(files: list[str]) -> list[str]:
-    """The first of them, and how many more there are."""
+    """The first file, and the number of others."""
     more = f" and {len(files) - 1} more" if files[1:] else ""
     return [f"{min(files)}{more}"] if files else []

@@ -1,8 +1,7 @@
-"""Why Snakemake would make a run again, by the records in ``.snakemake`` and the files' times.
+"""Why Snakemake would make a run again, from the records in ``.snakemake`` and the files' times.
 
-It is what Snakemake looks at itself with the profiles of the workflow (their ``rerun-triggers``),
-for one run and without its graph: a run whose inputs are due themselves is due, too, and of that
-nothing is said here.
+This checks what Snakemake checks with the workflow's profiles (their ``rerun-triggers``), for one
+run and without its graph. It does not report that a run's inputs would be made again.
 """
 
 import json
@@ -21,16 +20,16 @@ from fedrepro.workflow.graph import Graph
 
 RECORDS = Path(".snakemake/metadata")
 BEGUN = Path(".snakemake/incomplete")
-LONGEST_NAME = 254  # of a record's file: what is longer is in folders
+LONGEST_NAME = 254  # of a record's file; longer names are split into folders
 OUTPUTS = ("manifest.json", *WRITTEN, "timing.json")  # of rule run
 PARAMS_FROM = 6  # the first format of records that has all parameters
 
 
 def reasons(bench: Workbench, run: RunKey) -> list[str]:
-    """What Snakemake would give as reasons, in words; nothing if it would leave the run alone.
+    """Snakemake's reasons to make a run again, in words; none if it would not.
 
     Raises:
-        SystemExit: for a setting or method that there is not, as in the workflow.
+        SystemExit: for an unknown setting or method, as in the workflow.
     """
     root, graph = bench.root, Graph(bench)
     outputs = [run.folder / name for name in OUTPUTS]
@@ -39,15 +38,15 @@ def reasons(bench: Workbench, run: RunKey) -> list[str]:
         return [f"{run.folder}/manifest.json is missing"]
     if missing:
         files = ", ".join(path.name for path in missing)
-        return [f"{files}: missing, which counts when another job or a target needs it"]
+        return [f"{files}: missing, which matters if another job or a target needs it"]
     if any(_file_of(root / BEGUN, path).exists() for path in outputs):
-        return ["a job that made it was begun and did not end, as far as Snakemake knows"]
+        return ["Snakemake's records say that the job that made it did not finish"]
     wildcards = SimpleNamespace(setting=run.setting, method=run.method, seed=str(run.seed))
     inputs = [*graph.inputs_of_run(wildcards), *graph.parent_of_run(wildcards)]
     records = [_read(_file_of(root / RECORDS, path)) for path in outputs]
     oldest = min((root / path).stat().st_mtime_ns for path in outputs)
     newer = [
-        f"{each} is newer, and not what it was"
+        f"{each} is newer and has changed"
         for each in inputs
         if (root / each).exists()
         and (root / each).stat().st_mtime_ns > oldest
@@ -57,14 +56,14 @@ def reasons(bench: Workbench, run: RunKey) -> list[str]:
 
 
 def has_records(root: Path, run: RunKey) -> bool:
-    """Whether Snakemake knows how the run was made; else only files and their times count."""
+    """Whether Snakemake has records of how the run was made; else only file times count."""
     return all(_read(_file_of(root / RECORDS, run.folder / name)) for name in OUTPUTS)
 
 
 def _changes(
     bench: Workbench, run: RunKey, inputs: list[str], records: list[dict[str, Any]]
 ) -> Iterator[str]:
-    """What is other than recorded, if every output has a record."""
+    """What differs from the records, if every output has one."""
     if not all(records):
         return
     spec = bench.run_spec(run.setting, run.method, run.seed)
@@ -80,9 +79,9 @@ def _changes(
     ]
     for words, value in today.items():
         if any(repr(value) not in params for params in listed):
-            yield f"{words} has changed since"
+            yield f"{words} has changed"
     if any(each.get("input") not in (None, sorted(inputs)) for each in records):
-        yield "it has other inputs than then"
+        yield "its list of inputs has changed"
 
 
 def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
@@ -95,14 +94,14 @@ def _is_the_same(root: Path, path: str, records: list[dict[str, Any]]) -> bool:
 
 
 def _file_of(folder: Path, output: Path) -> Path:
-    """Where Snakemake keeps what it knows of an output."""
+    """The file of Snakemake's record of an output."""
     name = urlsafe_b64encode(str(output).encode()).decode()
     parts = [name[at : at + LONGEST_NAME] for at in range(0, len(name), LONGEST_NAME)]
     return folder.joinpath(*(f"@{part}" for part in parts[:-1]), parts[-1])
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A record; nothing where it is missing or damaged, which Snakemake takes alike."""
+    """A record; empty if it is missing or damaged, which Snakemake treats alike."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""What a run asks a cluster for: memory, time, CPUs, a GPU, a partition.
+"""The resources that a run requests from a cluster: memory, time, CPUs, GPU, partition.
 
-What its experiment states comes first, then what ``fedrepro plan`` has estimated for the run, then
-the default resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides them all.
+The experiment file takes precedence, then the estimate of ``fedrepro plan``, then the default
+resources of Snakemake's profile. ``--set-resources run:mem_mb=...`` overrides them all.
 """
 
 import json
@@ -16,34 +16,34 @@ from fedrepro.support.files import write_atomically
 
 ESTIMATES = Path("results/calibration/runs.json")
 
-# A run that asked for too little is killed, tried again with twice as much and goes on from its
-# last checkpoint; one that asks for more waits longer. Nodes differ, and a plan's hours are good to
-# a factor of 1.5.
+# A run that requests too little is killed and retried with twice as much, resuming from its last
+# checkpoint; a run that requests more waits longer in the queue. Nodes differ, and the hours of a
+# plan are accurate to a factor of 1.5.
 MEMORY_MARGIN, MEMORY_MORE = 1.5, 500  # MB
 TIME_MARGIN, TIME_MORE = 3.0, 10  # minutes
 
-DOUBLED = ("mem_mb", "runtime")  # with each further try
+DOUBLED = ("mem_mb", "runtime")  # with each retry
 
 
 @dataclass(frozen=True)
 class ResourceEstimate:
-    """What to ask for a run: megabytes and minutes, margins included."""
+    """What to request for a run: megabytes and minutes, margins included."""
 
     mem_mb: int
     runtime: int
 
     @classmethod
     def of(cls, memory: float, seconds: float) -> "ResourceEstimate":
-        """Of bytes and seconds as a plan has them."""
+        """From a plan's bytes and seconds."""
         megabytes = memory / 1e6 * MEMORY_MARGIN + MEMORY_MORE
         return cls(round(megabytes), round(seconds / 60 * TIME_MARGIN) + TIME_MORE)
 
 
 def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
-    """What plans have found so far with a configuration's device, by the hash of a description.
+    """The estimates of earlier plans for a configuration's device and threads, by config hash.
 
     Raises:
-        UserError: when the file is damaged.
+        UserError: if the file is damaged.
     """
     try:
         found = json.loads((root / ESTIMATES).read_text(encoding="utf-8"))
@@ -56,15 +56,15 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        wanted = "delete it, and fedrepro plan makes it again"
+        wanted = "delete it; `fedrepro plan` makes it again"
         raise UserError(f"{ESTIMATES}: damaged: {error}: {wanted}") from None
 
 
 def save_estimates(root: Path, config: Config, runs: Mapping[str, ResourceEstimate]) -> None:
-    """Write :data:`ESTIMATES`, where those of other runs stay.
+    """Add estimates to :data:`ESTIMATES`.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if the file is damaged.
     """
     runs = {**read_estimates(root, config), **runs}
     content = {
@@ -80,10 +80,10 @@ def _execution(config: Config) -> str:
 
 
 def or_default(own: Callable[[Any], str | int | None], name: str, default: Any) -> Any:
-    """A function for rule ``run``'s resource ``name``: its own value, else Snakemake's default.
+    """A function for rule ``run``'s resource ``name``: the run's value, else Snakemake's default.
 
-    A rule's function hides the default resources of profile and command line, and where it returns
-    None there is no such resource at all.
+    A rule's function overrides the default resources of profile and command line; if it returned
+    None, the job would have no such resource.
 
     Args:
         default: a ``snakemake.resources.Resource``.

@@ -1,4 +1,4 @@
-"""In what time jobs that wait for each other are done, a core each."""
+"""The makespan of jobs with dependencies, with one core each."""
 
 from collections.abc import Collection, Mapping
 from graphlib import TopologicalSorter
@@ -10,10 +10,12 @@ from fedrepro.config.targets import RunKey
 def makespan(
     seconds: Mapping[RunKey, float], after: Mapping[RunKey, Collection[RunKey]], at_once: int
 ) -> float:
-    """When all jobs are over, if of those that can begin the one with the longest way to go does.
+    """The time at which all jobs are done, starting ready jobs by longest remaining path.
 
     Args:
-        seconds: of each job. after: those that each waits for, which are among them.
+        seconds: the duration of each job.
+        after: for each job, the jobs that it waits for, all of which are in ``seconds``.
+        at_once: the number of jobs at a time.
     """
     followers: dict[RunKey, list[RunKey]] = {run: [] for run in seconds}
     for run, firsts in after.items():
@@ -24,7 +26,7 @@ def makespan(
     for run in reversed(order):
         ahead[run] = seconds[run] + max((ahead[each] for each in followers[run]), default=0.0)
     waits = {run: len(after[run]) for run in seconds}
-    number = {run: place for place, run in enumerate(order)}  # between equals
+    number = {run: place for place, run in enumerate(order)}  # breaks ties
     ready = [(-ahead[run], number[run], run) for run in order if not waits[run]]
     heapify(ready)
     running: list[tuple[float, int, RunKey]] = []

@@ -92,7 +92,7 @@ def test_download_says_what_came_from_where(
             "--seed: -1: expected a whole number",
         ),
         (["partition", "ima/fmnist-shards2"], "has not been prepared: run `fedrepro prepare fmni"),
-        (["prepare", "cifar10_jpeg"], "there is no data/cifar10_jpeg.parquet: put the file there"),
+        (["prepare", "cifar10_jpeg"], "no file data/cifar10_jpeg.parquet: put the file there"),
     ],
 )
 def test_wrong_input_is_one_line(

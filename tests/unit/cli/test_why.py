@@ -39,9 +39,9 @@ def change(folder: Path, **changes: object) -> None:
 def test_a_run_that_is_missing(bench: Workbench, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys)
     assert text.splitlines() == [
-        "Snakemake makes it again, as",
+        "Snakemake would make it again because",
         f"  {RUN.folder}/manifest.json is missing",
-        f"{RUN.folder}: not run: there is no manifest to compare with today's",
+        f"{RUN.folder}: not run: no manifest to compare with today's",
     ]
 
 
@@ -50,8 +50,8 @@ def test_a_run_against_today(bench: Workbench, capsys: pytest.CaptureFixture[str
     change(write_run(bench, RUN, [0.5, 0.75], rounds=7), git={}, code_files={"engine/net.py": "1"})
     lines = said(capsys).splitlines()
     assert lines[:2] == [
-        "Snakemake makes it again, as",
-        "  clients.parquet, model.safetensors: missing, which counts when another job or a target "
+        "Snakemake would make it again because",
+        "  clients.parquet, model.safetensors: missing, which matters if another job or a target "
         "needs it",
     ]
     assert lines[2] == f"From {RUN.folder}/manifest.json to today:"
@@ -59,7 +59,7 @@ def test_a_run_against_today(bench: Workbench, capsys: pytest.CaptureFixture[str
     assert f"    rounds: 7 -> {now}" in lines and "    changed: engine/net.py" in lines
     assert "    added: methods/fedavg.py" in lines
     assert any(line.startswith("    torch: 2.9.0 -> ") for line in lines)
-    assert any(line.startswith("    can't be compared: results/data/") for line in lines)
+    assert any(line.startswith("    cannot be compared: results/data/") for line in lines)
 
 
 def test_a_reference_result_is_taken_where_there_is_no_other(
@@ -97,13 +97,13 @@ def test_a_run_against_its_own_reference_result(
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (["nowhere"], "--other: 'nowhere': expected SETTING METHOD SEED, or a manifest.json"),
+        (["nowhere"], "--other: 'nowhere': expected SETTING METHOD SEED, a manifest.json"),
         (["a\0b"], "--other: 'a\\x00b': expected SETTING METHOD SEED"),
         ([RUN.setting, "fedavg"], "--other: 'fedgo/digits-demo fedavg': expected SETTING METHOD"),
         ([RUN.setting, "fedavg", "one"], "--other: SEED: 'one': expected a whole number"),
         ([RUN.setting, "fedavg", "9" * 30], "--other: SEED: 9999999"),
         (["fedgo/digit-demo", "fedavg", "1"], "did you mean 'fedgo/digits-demo'?"),
-        ([PROX.setting, PROX.method, "1"], "fedprox/seed1: not run: expected a run that was made"),
+        ([PROX.setting, PROX.method, "1"], "fedprox/seed1: not run: make the run first"),
     ],
 )
 def test_what_names_no_run_is_one_line(

@@ -65,7 +65,7 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
             "unlabelled: server",
             "unlabeled: server",
             "config/experiments/ima.yaml: settings.taught.given.unlabelled: missing: "
-            "expected what method taught needs: 'server', a run or a file; did you mean "
+            "method taught requires it: expected 'server', a run or a file; did you mean "
             "'unlabeled'?",
         ),
         (
@@ -82,23 +82,23 @@ def test_a_description_has_what_its_method_needs_and_nothing_else(root: Path) ->
         (
             "{setting: maker, method: maker, seed: 0}",
             "{setting: judges, method: judges}",
-            "a run can't be given itself",
+            "circular: a run cannot be its own input",
         ),
         (
             "    given:\n",
             "    byzantine: 2\n    given:\n",
-            "settings.taught.byzantine: 2: expected none for method fedavg, which is given no "
+            "settings.taught.byzantine: 2: expected none for method fedavg, which uses no "
             "discriminators",
         ),
         (
             "maker: {setting: maker, method: maker, seed: 0}",
             "maker: server",
-            "given.maker: 'server': expected a run or a file: samples are no model",
+            "given.maker: 'server': expected a run or a file, because samples are not a model",
         ),
         (
             "    given:\n",
             "    keep: {taught: [1, 2]}\n    given:\n",
-            "settings.taught.keep.taught: 2: expected a round that is played, up to 1",
+            "settings.taught.keep.taught: 2: expected a round of the run, at most 1",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_what_is_not_given_is_one_line(root: Path, old: str, new: str, line: str
     ("old", "new", "line"),
     [
         ("name: adam, lr: 0.02", "lr: 0.02, betas: [0.5, 0.9]", "expected `betas` with adam only"),
-        ("lr: 0.02", "lr: 0.02, momentum: 0.9", "expected `betas` with adam, not `momentum`"),
+        ("lr: 0.02", "lr: 0.02, momentum: 0.9", "expected `betas`, not `momentum`, with adam"),
         ("seed: 0", "seeds: 0", "settings.taught.given.maker.seeds: unknown key"),
         ("server\n", "{file: x, sha256: ab}\n", "sha256: 'ab': expected the SHA-256 of the file"),
         (

@@ -85,15 +85,18 @@ def test_merging_changes_neither_side() -> None:
         ("r: [{each: []}]", "r.0.each: []: expected a list of at least one row"),
         (
             'm: {"a{cdf}": {for: {cdf: [x]}, b: "{cfd}"}}',
-            "m.ax.b: '{cfd}': expected a name that `for` gives: cdf; did you mean 'cdf'?",
+            "m.ax.b: '{cfd}': expected a name from `for`: cdf; did you mean 'cdf'?",
         ),
         ('m: {"{a}": {for: {a: [1], b: [1]}}}', "m.{a}.for: 'b': expected {b} somewhere in the"),
-        ('m: {x1: {}, "x{a}": {for: {a: [1]}}}', "m: 'x1': expected a key of its own for each"),
-        ("m: {x: {for: {a: [1, 2]}, b: '{a}'}}", "m: 'x': expected a key of its own for each"),
-        ("r: [{for: {a: [1, 2]}, label: x, b: '{a}'}]", "r.0.label: 'x': expected a label of its"),
-        ('m: {"{a}": {for: {a: [1]}, each: [{}]}}', "m.{a}: 'each': expected it in lists only"),
-        ('m: {"{a}": {for: {a: [1]}, b: {a}}}', "m.1.b: '{a}': expected it in quotes"),
-        ('m: {"{a}": {for: {a: [[1]]}}}', "m.{a}: '{a}': expected {a} alone: it has several"),
+        ('m: {x1: {}, "x{a}": {for: {a: [1]}}}', "m: 'x1': expected a different key for each"),
+        ("m: {x: {for: {a: [1, 2]}, b: '{a}'}}", "m: 'x': expected a different key for each"),
+        (
+            "r: [{for: {a: [1, 2]}, label: x, b: '{a}'}]",
+            "r.0.label: 'x': expected a different label",
+        ),
+        ('m: {"{a}": {for: {a: [1]}, each: [{}]}}', "m.{a}: 'each': expected `each` in lists only"),
+        ('m: {"{a}": {for: {a: [1]}, b: {a}}}', "m.1.b: '{a}': expected it in quotes: "),
+        ('m: {"{a}": {for: {a: [[1]]}}}', "m.{a}: '{a}': expected {a} alone: its value is"),
     ],
 )
 def test_what_is_wrong_is_one_line(text: str, line: str) -> None:
@@ -127,7 +130,7 @@ def test_a_heat_map_makes_its_methods() -> None:
 def test_wrong_names_of_a_heat_map() -> None:
     where = "e.yaml: figures.grid.panels"
     assert refused(heat_map(name="p{mu}")) == (
-        f"{where}.One: 'p0': expected a key of its own for each entry, such as by a {{name}} in it"
+        f"{where}.One: 'p0': expected a different key for each entry: put a {{name}} in it"
     )
     assert refused(heat_map(name="p{mu}{xi}")).startswith(f"{where}.One.p{{mu}}{{xi}}: '{{xi}}'")
     assert refused(heat_map("p3_0: {}")).startswith(f"{where}: 'p3_0': expected names that are not")

@@ -154,7 +154,7 @@ def asked_for(bench: Workbench, name: str) -> str:
 def test_a_reading_that_is_not_there(bench: Workbench, tmp_path: Path) -> None:
     assert asked_for(bench, "ima/fmnist-shards2@released") == (
         "config/experiments/ima.yaml: setting: 'ima/fmnist-shards2@released': expected a setting "
-        "with `released` keys, which ima/fmnist-shards2 has not"
+        "with `released` keys; ima/fmnist-shards2 has none"
     )
     assert asked_for(bench, "superfed/mnist-500@relased").endswith(
         "did you mean 'superfed/mnist-500@released'?"
@@ -183,7 +183,7 @@ def test_a_reading_that_is_not_there(bench: Workbench, tmp_path: Path) -> None:
         ({"22": {"decay_from": 2}}, "released.22.decay_from: 2: expected 0 or 1"),
         (
             {"22": {"rounds": 3}, "30": {"rounds": 4}},
-            "expected a key under `released` once only",
+            "expected each key at most once under `released`",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_variant_can_be_searched(tmp_path: Path) -> None:
         ({"metric": "ensemble_loss"}, "grid.metric: 'ensemble_loss': expected one of accuracy, "
          "loss"),
         ({"metric": {"of": "accuracy", "over_clients": "worst", "mix": "best"}},
-         "expected `mix: fixed`: the others are chosen on test samples"),
+         "expected `mix: fixed`: the others select on test samples"),
         ({"metod": []}, "grid.metod: unknown key: expected one of demo, methods, metric, seeds, "
          "setting, summary, title, validation; did you mean 'methods'?"),
     ],
@@ -138,13 +138,13 @@ def test_a_wrong_search_is_one_line(tmp_path: Path, search: dict[str, Any], line
         ([{"method": "fedprox", "grid": {"mu": []}}],
          "methods.0.grid.mu: []: expected at least one entry"),
         ([{"method": "fedprox", "grid": {"mu": [1, 2, 1]}}],
-         "expected values of mu that differ from each other"),
+         "expected distinct values of mu"),
         ([{"method": "fedprox", "grid": {"mu": [[1]]}}],
          "methods.0.grid.mu.0: [1]: expected a number, a word, true, false or null"),
         ([{"method": "fedprox", "grid": {"mu": [*range(40)], "nu": [*range(40)]}}],
          "expected a grid of at most 1,000 candidates"),
         ([{"method": "fedprox", "grid": {"mu": [1]}}, {"method": "fedprox", "grid": {"mu": [2]}}],
-         "expected each method once, and fedprox is there twice"),
+         "expected each method once, but fedprox appears twice"),
         ([{"method": "fedprox", "grid": {"mu": [1]}, "published": {"nu": 1}}],
          "methods.fedprox.published: 'nu': expected a key of its grid, mu; did you mean 'mu'?"),
         ([{"method": "fedprox", "grid": {"muu": [1]}}],
@@ -187,14 +187,14 @@ def test_nothing_that_saw_the_validation_samples_is_given(tmp_path: Path) -> Non
     }  # fmt: skip
     searched = {"methods": [{"method": "feddf", "grid": {"server_rate": [2.0]}}]}
     bench = load(settle(tmp_path, searched, settings=settings))
-    with pytest.raises(UserError, match="given nothing trained on clients' samples"):
+    with pytest.raises(UserError, match="without inputs that were trained on clients' samples"):
         check_given(bench)
 
 
 def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:
     methods = {"a": {"use": "b"}, "b": {"use": "a"}}
     bench = load(settle(tmp_path, methods=methods))
-    with pytest.raises(UserError, match="methods: use: a <- b <- a: in a circle"):
+    with pytest.raises(UserError, match="methods: use: a <- b <- a: circular `use`"):
         bench.run_spec("own/s", "a", 1)
     taken = {"fedprox": {"mu": 0.1}, "fedprox_mu1.0": {"use": "fedprox", "mu": 2.0}}
     with pytest.raises(UserError, match="expected a name that no other method has"):

@@ -97,7 +97,7 @@ def test_each_hospital_is_standardised_on_its_training_part(tmp_path: Path) -> N
 def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:
     train = heart(tmp_path, "heart_740").train
     assert np.bincount(train.group).tolist() == [303, 261, 46, 130]
-    with pytest.raises(UserError, match="client 2 has a single sample of class 0, which can't be"):
+    with pytest.raises(UserError, match="client 2 has a single sample of class 0, which cannot be"):
         make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 2)
     loose = SPEC.validate_python({**NATURAL, "stratified": False})
     assert make_partition(train.y, train.group, loose, 2).test is not None

@@ -122,7 +122,7 @@ def test_a_wrong_file_on_the_server_is_not_taken(tmp_path: Path) -> None:
     wrong[100] ^= 1
     with serving({**PACKED, f"/{FIRST}.gz": bytes(wrong)}) as server:
         spec = idx_entry(CONTENTS, server.address)
-        with pytest.raises(UserError, match=rf"can't get {FIRST} .*wrong checksum"):
+        with pytest.raises(UserError, match=rf"cannot get {FIRST} .*wrong checksum"):
             download("d", spec, root=tmp_path)
         assert not (tmp_path / "d" / "files.json").exists()
         server.contents = PACKED
@@ -267,7 +267,7 @@ def test_a_package_with_other_content_is_refused(
 
 def test_a_users_own_file(tmp_path: Path) -> None:
     spec = entry("tabular_csv", path=str(tmp_path / "t.csv"), label="y")
-    with pytest.raises(UserError, match=r"d: there is no .*t\.csv: put the file there"):
+    with pytest.raises(UserError, match=r"d: no file .*t\.csv: put the file there"):
         download("d", spec, root=tmp_path)
     (tmp_path / "t.csv").write_text("x,y\n1,2\n")
     assert download("d", spec, root=tmp_path).sha256 == sha256(b"x,y\n1,2\n")

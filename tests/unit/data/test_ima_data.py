@@ -249,7 +249,7 @@ def test_partitions_that_are_refused() -> None:
     for spec in (Pachinko(scheme="pachinko", clients=4), Domains(scheme="domains", within=within)):
         with pytest.raises(UserError, match="the data set has no groups"):
             make_partition(labels, None, spec, 1)
-    with pytest.raises(ValueError, match="beside `within`"):
+    with pytest.raises(ValueError, match="next to `within`"):
         Domains(scheme="domains", within=within.model_copy(update={"test_fraction": 0.1}))
     with pytest.raises(UserError, match="no groups"):
         make_partition(

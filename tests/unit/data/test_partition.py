@@ -82,7 +82,9 @@ def test_the_released_dirichlet_partition_hands_samples_out_again() -> None:
     assert 800 < len(np.unique(np.concatenate(held))) < 1_500
     assert 60 < sum(len(np.unique(rows)) < len(rows) for rows in held) < 90
     warning = made.warning()
-    assert warning and re.search(r"[\d,]+ samples fill [\d,]+ places; \d\d of 100 clients", warning)
+    assert warning and re.search(
+        r"[\d,]+ samples are assigned [\d,]+ times; \d\d of 100 clients", warning
+    )
     proper = spec("client_dirichlet", clients=100, alpha=1.0, test_fraction=0.2)
     assert make_partition(labels, None, proper, 5).warning() is None
     few = spec("reusing_dirichlet", clients=20, alpha=99.0, test_fraction=0.2)
@@ -322,7 +324,7 @@ def test_what_cannot_be_met_is_one_line(chosen: PartitionSpec, line: str) -> Non
 def test_no_groups_and_no_samples() -> None:
     with pytest.raises(UserError, match="the data set has no groups"):
         make_partition(LABELS, None, spec("natural"), 1)
-    with pytest.raises(UserError, match="no samples to share out"):
+    with pytest.raises(UserError, match="no samples to partition"):
         make_partition(LABELS[:0], None, SPECS[0], 1)
 
 
@@ -388,5 +390,5 @@ def test_the_servers_share_is_saved_and_leaves_what_was_there_as_it_was(tmp_path
 
 
 def test_a_share_of_the_server_at_the_server_is_refused() -> None:
-    with pytest.raises(ValueError, match="`share` here, and `server` with other schemes"):
+    with pytest.raises(ValueError, match="`share` instead of `server`"):
         spec("at_server", share=0.5, server=0.5)

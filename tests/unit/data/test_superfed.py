@@ -150,7 +150,7 @@ def test_leaf_without_its_folders_or_samples(tmp_path: Path) -> None:
     (tmp_path / "femnist.zip").write_bytes(whole[: len(whole) // 2])
     refused(tmp_path, "femnist.zip: truncated", spec)
     (tmp_path / "femnist.zip").unlink()
-    refused(tmp_path, "there is no .*femnist.zip: put the file there", spec)
+    refused(tmp_path, "no file .*femnist.zip: put the file there", spec)
 
 
 def text(numbers: Any) -> str:

@@ -136,7 +136,7 @@ def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
         assert model.body.keeps_weights
         assert torch.equal(model.body[0][0][0].weight, source.features[0][0].weight)
     (tmp_path / FOLDER / CACHED).write_bytes(content + b"x")
-    with pytest.raises(UserError, match=r"sha256 .*: expected .*, as weights.efficientnet_b0"):
+    with pytest.raises(UserError, match=r"sha256 .*: expected .*, from weights.efficientnet_b0"):
         plan_with("efficientnet_b0", entry)
 
 
@@ -156,7 +156,7 @@ def test_safetensors_and_names_that_do_not_fit() -> None:
 
 def test_without_a_known_hash_nothing_is_fetched_or_read(tmp_path: Path) -> None:
     spec = Weights(title="x", licence="x", name="x.safetensors", urls=("http://localhost:9/x",))
-    line = "weights.x.sha256: missing: expected that of the file that you trust"
+    line = "weights.x.sha256: missing: expected the SHA-256 of a file that you trust"
     with pytest.raises(UserError, match=line):
         fetch_weights("x", spec)
     give(tmp_path, b"content", "x.safetensors")

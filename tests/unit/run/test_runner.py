@@ -275,7 +275,7 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
     with pytest.raises(Interrupted, match=r"after round 5 of 12.*the same command") as caught:
         carry_out(folder, run_spec("scaffold", checkpoint_every=100), send)
     assert caught.value.status == 128 + number
-    assert "finishing this round" in capsys.readouterr().err
+    assert "stopping after this round" in capsys.readouterr().err
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     seen: list[int] = []
     config = run_spec("scaffold", checkpoint_every=100)

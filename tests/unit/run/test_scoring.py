@@ -80,5 +80,5 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
 def test_groups_where_there_are_none_are_refused() -> None:
     with pytest.raises(UserError, match=r"evaluate.groups: True: expected false for blobs"):
         make_plan(tiny_run.run_spec(evaluate={"groups": True}), grouped(None), tiny_run.partition())
-    with pytest.raises(ValueError, match="`per_class` with `groups` only"):
+    with pytest.raises(ValueError, match="`per_class` only with `groups: true`"):
         Evaluate(per_class=3)

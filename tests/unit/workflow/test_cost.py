@@ -127,7 +127,7 @@ def test_what_is_finished_is_left_out_and_said(
     assert found["all", "all"].hours * 3600 == pytest.approx(PROX_SECONDS)
     assert [found["table", f"ima/table_{n}"].done for n in (1, 2)] == [1, 1]
     assert main(["plan"]) == 0
-    assert "Finished already and left out: 1 runs." in capsys.readouterr().out
+    assert "Left out because they are finished: 1 runs." in capsys.readouterr().out
     (folder / "manifest.json").write_text(json.dumps({**manifest, "numerics": {}}))
     assert lines(bench, rates)["all", "all"].done == 0
 
@@ -417,9 +417,10 @@ def test_a_method_that_is_alike_stands_in_until_its_own_is_measured(
         patch.setattr(no_time, lambda rates, workloads, methods, limit: {"fedprox epochs 1": LATER})
         assert main(["plan", "ima/table_1"]) == 0
     told = capsys.readouterr()
-    assert "By a model or method that is alike, as its own is not measured yet: 1 runs." in told.out
-    assert "1 not measured yet: call again" in told.err
-    assert "Without hours" not in told.out
+    line = "Estimated from a similar model or method because their own is not measured yet: 1 runs."
+    assert line in told.out
+    assert "1 not measured yet: run this command again" in told.err
+    assert "Hours unknown" not in told.out
 
 
 def test_wall_time_is_of_cores_that_wait_for_each_other() -> None:

@@ -80,7 +80,7 @@ def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
     [
         ({"params": ["'another'"]}, ["the code", "its configuration"]),
         ({"params": ["'another'"], "record_format_version": 5}, []),
-        ({"input": ["something else"]}, ["it has other inputs"]),
+        ({"input": ["something else"]}, ["its list of inputs"]),
         ({"params": None, "input": None, "input_checksums": None}, []),
         ({"params": 7, "record_format_version": 6}, []),
     ],
@@ -99,7 +99,7 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     os.utime(bench.root / name)
     assert recorded.reasons(bench, RUN) == []
     (bench.root / name).write_text("other", encoding="utf-8")
-    assert recorded.reasons(bench, RUN) == [f"{name} is newer, and not what it was"]
+    assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
 
 
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
@@ -107,7 +107,7 @@ def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
     begun.parent.mkdir(parents=True)
     begun.touch()
     (line,) = recorded.reasons(bench, RUN)
-    assert "did not end" in line
+    assert "did not finish" in line
     (bench.root / RUN.folder / "timing.json").unlink()
     (line,) = recorded.reasons(bench, RUN)
     assert line.startswith("timing.json: missing")

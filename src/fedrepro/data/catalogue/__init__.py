@@ -1,1 +1,1 @@
-"""The entries of config/datasets.yaml, by kind."""
+"""Models of the entries of config/datasets.yaml."""

@@ -1,4 +1,4 @@
-"""The data sets that config/datasets.yaml names."""
+"""Read config/datasets.yaml."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -24,10 +24,10 @@ class Catalogue(Typed):
 
 
 def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
-    """All of the file.
+    """Read and check the file.
 
     Raises:
-        UserError: for the first fault in it.
+        UserError: for the first error in it.
     """
     catalogue = validate(Catalogue, with_new_keys("datasets", read_yaml(path), path), path)
     for name, spec in catalogue.datasets.items():
@@ -39,17 +39,17 @@ def load_catalogue(path: Path = CATALOGUE) -> Catalogue:
 
 
 def find_dataset(name: str, known: Mapping[str, DatasetSpec]) -> DatasetSpec:
-    """The data set of that name.
+    """The entry of a data set.
 
     Raises:
-        UserError: when there is none, with the nearest name.
+        UserError: if there is none, with the nearest name.
     """
     if name not in known:
         raise bad_value(CATALOGUE, "data set", name, f"one of {', '.join(sorted(known))}", known)
     return known[name]
 
 
-# What an entry may say otherwise without the data being others.
+# Keys that do not affect the data themselves.
 DESCRIPTIVE = (
     "title", "licence", "citation", "homepage", "surrogate_for", "urls", "mirrors", "packed",
     "holds",
@@ -57,7 +57,7 @@ DESCRIPTIVE = (
 
 
 def meaning_of(spec: DatasetSpec) -> Any:
-    """What an entry says of the data themselves, as nested dicts."""
+    """The keys of an entry that determine the data themselves, as nested dicts."""
     return _without(spec.model_dump(mode="json"), DESCRIPTIVE)
 
 

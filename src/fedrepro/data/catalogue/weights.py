@@ -1,4 +1,4 @@
-"""The `weights` of config/datasets.yaml: what models start from that was learned elsewhere."""
+"""The `weights` of config/datasets.yaml: pretrained weights that models start from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,18 +11,18 @@ from fedrepro.support.typed_yaml import Typed, expected
 FirstDigits = Annotated[
     str,
     StringConstraints(pattern=r"^[0-9a-f]{8,64}$"),
-    expected("a SHA-256: 64 lower-case hexadecimal digits, or the first 8 where no more is known"),
+    expected("a SHA-256: 64 lower-case hexadecimal digits, or at least the first 8"),
 ]
 SUFFIXES = (".safetensors", ".pth")
 
 
 class Weights(Typed):
-    """One file of weights.
+    """One file of pretrained weights.
 
     Attributes:
-        sha256: of the file, or how it begins where its authors say no more; None: it is not known
-            here, and nothing is read before you have said it.
-        path: where you may put the file yourself.
+        sha256: of the file, or its first digits if its authors publish only those; if None, you
+            must add it before the file is read.
+        path: where you can put the file yourself.
     """
 
     title: str

@@ -1,1 +1,1 @@
-"""Raw files: from archives, packages or the network, checked and unpacked."""
+"""Get raw files from archives, packages or the network; verify and unpack them."""

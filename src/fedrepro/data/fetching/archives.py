@@ -1,4 +1,4 @@
-"""Unpacking zip, tar and gzip files that may be truncated or hostile."""
+"""Unpack zip, tar and gzip files that may be truncated or malicious."""
 
 import gzip
 import lzma
@@ -15,7 +15,7 @@ from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import whole_folder
 from fedrepro.support.locks import only_one
 
-# What the standard library raises for a damaged archive.
+# Exceptions of the standard library for damaged archives.
 DAMAGE = (
     EOFError,
     zlib.error,
@@ -31,11 +31,12 @@ BLOCK = 1 << 20
 def unpack(archive: Path, target: Path) -> None:
     """Unpack a zip or tar (also .gz, .bz2, .xz) archive into the new folder `target`.
 
-    Only plain files and folders are made, with default permissions.
+    Only plain files and folders are created, with default permissions.
 
     Raises:
-        UserError: when the archive is damaged or no archive at all; when a member has an absolute
-            path, a '..', is a link or a device; when the disk refuses. `target` is then not made.
+        UserError: if the file is damaged or not an archive; if a member has an absolute path or a
+            '..', or is a link or a device; if `target` cannot be written. `target` is then not
+            created.
     """
     with only_one(target), whole_folder(target) as folder, _readable(archive):
         if zipfile.is_zipfile(archive):
@@ -47,12 +48,12 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def unpack_around(archive: Path, target: Path, *names: str) -> Path:
-    """Unpack an archive, and give the folder in which its files of these names are.
+    """Unpack an archive, and return the folder that contains the files with these names.
 
-    Archives of the same content differ in the folders that they wrap it in.
+    Archives with the same content may put it in different folders.
 
     Raises:
-        UserError: as `unpack` does, and when a file is missing.
+        UserError: as `unpack`, and if a file is missing.
     """
     unpack(archive, target)
     found = sorted(target.rglob(names[0]))
@@ -67,7 +68,7 @@ def gunzip(source: Path, target: Path, limit: int) -> None:
     """Write the uncompressed content of `source` to the file `target`, at most `limit` bytes.
 
     Raises:
-        UserError: when `source` is damaged or holds more, or when the disk refuses.
+        UserError: if `source` is damaged or contains more, or if `target` cannot be written.
     """
     with _readable(source), gzip.open(source) as packed:
         _copy(packed, target, limit, source)
@@ -75,7 +76,7 @@ def gunzip(source: Path, target: Path, limit: int) -> None:
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn what reading a damaged archive raises into one line."""
+    """Turn exceptions for damaged archives into a UserError."""
     try:
         yield
     except DAMAGE as error:
@@ -112,7 +113,7 @@ def _unpack_tar(archive: Path, folder: Path) -> None:
 
 
 def _place(folder: Path, name: str, archive: Path) -> Path:
-    """Where a member goes, if that is inside `folder`."""
+    """The path of a member; raise UserError if it is outside of `folder`."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name:
         raise UserError(f"{archive}: refused: the member {name!r} would be written elsewhere")

@@ -1,4 +1,4 @@
-"""Downloads that can be interrupted at any time and go on where they stopped."""
+"""Downloads that can be interrupted at any time and resumed."""
 
 import http.client
 import sys
@@ -24,17 +24,17 @@ from rich.progress import (
 from fedrepro.support.errors import cannot_write
 
 PATIENCE = 10  # seconds without an answer or a byte
-TRIES = 3  # connections for one file; each goes on where the last one broke
+TRIES = 3  # connections for one file; each resumes where the last one broke off
 BLOCK = 1 << 16
 HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
 
 
 class SourceError(Exception):
-    """A source that doesn't have what is wanted; the next one may."""
+    """A source does not provide a file; the next source may."""
 
 
 class Fetcher:
-    """Fetches files over HTTP, with a progress bar when a person watches."""
+    """Fetches files over HTTP, with a progress bar on terminals."""
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
@@ -66,17 +66,17 @@ class Fetcher:
     def fetch(
         self, url: str, part: Path, size: int | None, fault: Callable[[Path], str | None]
     ) -> Path:
-        """Have all of `url` in the file `part`, adding to what an earlier call left in it.
+        """Download `url` to the file `part`, resuming an earlier call's download.
 
-        A part that turns out to be wrong is removed, so that the next call starts afresh.
+        If the complete file is wrong, it is removed, so that the next call starts over.
 
         Args:
-            size: bytes; None: as many as the server says.
-            fault: what is wrong with a whole file, such as its checksum.
+            size: bytes; None to ask the server.
+            fault: returns what is wrong with a complete file, such as its checksum, or None.
 
         Raises:
-            SourceError: when the server doesn't answer, or gives something else.
-            UserError: when the disk refuses.
+            SourceError: if the server does not answer, or the file is wrong.
+            UserError: if the file cannot be written.
         """
         host = urlsplit(url).netloc
         if host in self._unreachable:
@@ -88,11 +88,11 @@ class Fetcher:
         try:
             return self._insist(url, part, size, fault, task)
         except SourceError:
-            self._progress.remove_task(task)  # the next source has a bar of its own
+            self._progress.remove_task(task)  # the next source adds its own bar
             raise
 
     def _length(self, url: str) -> int:
-        """How many bytes the server says that `url` has."""
+        """The size of `url` in bytes, according to the server."""
         host = urlsplit(url).netloc
         request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
         try:
@@ -104,7 +104,7 @@ class Fetcher:
             self._unreachable[host] = f"{host}: {getattr(error, 'reason', None) or error}"
             raise SourceError(self._unreachable[host]) from None
         if not length.isdecimal():
-            raise SourceError(f"{url}: the server does not say how long it is")
+            raise SourceError(f"{url}: the server does not report its size")
         return int(length)
 
     def _insist(
@@ -123,7 +123,7 @@ class Fetcher:
                 raise SourceError(f"{url}: status {error.code}") from None
             except (OSError, http.client.HTTPException) as error:
                 reason = f"{url}: {getattr(error, 'reason', None) or error or type(error).__name__}"
-                if not part.is_file() or part.stat().st_size == before:  # no byte: no use to repeat
+                if not part.is_file() or part.stat().st_size == before:  # no byte: do not retry
                     self._unreachable[host] = f"{host}: {reason.removeprefix(f'{url}: ')}"
                     raise SourceError(self._unreachable[host]) from None
                 continue
@@ -141,7 +141,7 @@ class Fetcher:
         raise SourceError(reason)
 
     def _continue(self, url: str, part: Path, size: int, task: TaskID) -> None:
-        """One connection: append what comes; returns at its end, whole or not."""
+        """One connection: append its data; return when it ends, whether or not it is complete."""
         have = part.stat().st_size if part.is_file() else 0
         headers = dict(HEADERS)
         if have:

@@ -1,4 +1,4 @@
-"""Where files are that are nobody's to fetch, if they are there."""
+"""Find files that the user must supply."""
 
 from pathlib import Path
 
@@ -6,24 +6,24 @@ from fedrepro.data.catalogue.entries import Own
 
 
 def own_places(given: str, archives: Path | None) -> list[Path]:
-    """Where what an entry's `path` names is looked for."""
+    """The places to look for an entry's `path`."""
     return [Path(given), *([archives / Path(given).name] if archives else [])]
 
 
 def find_own(given: str, archives: Path | None) -> Path | None:
-    """The first of these places where there is something."""
+    """The first of these places that exists, or None."""
     return next((path for path in own_places(given, archives) if path.exists()), None)
 
 
 def files_of(path: Path) -> list[Path]:
-    """All files of a folder, sorted; of a file itself."""
+    """All files in a folder, sorted; for a file, the file itself."""
     return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
 
 
 def state_of_own(spec: Own, archives: Path | None) -> list[tuple[str, int, int]]:
-    """Name, size and time of change (ns) of each of a user's own files, if they are there.
+    """Name, size and modification time (ns) of each file that the user supplies, if any exist.
 
-    Quick, as nothing is read: the workflow asks for it to see whether they have changed.
+    The workflow uses this to detect changes; it is quick because it reads no file.
     """
     path = find_own(spec.path, archives)
     if path is None:

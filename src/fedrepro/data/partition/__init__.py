@@ -1,1 +1,1 @@
-"""Which samples each client holds."""
+"""Partition samples among clients."""

@@ -1,9 +1,9 @@
-"""The ways to share samples out among clients, each a function named after its scheme.
+"""Functions that partition samples among clients, each named after its scheme.
 
-They are pure apart from the random state that they are given, and draw from it in the order of the
-code that published results come from, so that a seed gives the same clients: numpy's legacy
-generator (`np.random.RandomState(seed)`, the stream of `np.random.seed(seed)`), FedLab's functions
-as copied by FedIMA and FedDF's grouped partitioner.
+They are pure except for the given random state. They draw from it in the order of the code behind
+the published results, so that a seed gives the same clients: numpy's legacy generator
+(`np.random.RandomState(seed)`, the stream of `np.random.seed(seed)`), FedLab's functions as copied
+by FedIMA, and FedDF's grouped partitioner.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
 def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices]:
-    """A random permutation in parts whose sizes differ by at most one."""
+    """Split a random permutation into parts whose sizes differ by at most one."""
     order = random.permutation(len(labels))
     return [part.astype(np.int64) for part in np.array_split(order, clients)]
 
@@ -30,9 +30,9 @@ def iid(labels: NDArray[Any], clients: int, random: RandomState) -> list[Indices
 def shards(
     labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
-    """FedLab's shards: samples sorted by class, in equal shards; left-overs go to nobody.
+    """FedLab's shards: samples sorted by class, in equal shards; left-over samples are not used.
 
-    The sort is stable; the released code's is not, and its indices depend on the numpy build (B9).
+    The sort is stable. The released code's is not, so its indices depend on the numpy build (B9).
     """
     order = np.argsort(labels, kind="stable").astype(np.int64)
     size = len(labels) // (clients * classes_per_client)
@@ -53,7 +53,7 @@ def dirichlet(
     """FedLab's `hetero_dir_partition`: Dirichlet shares with a cap of N/K and a smallest client.
 
     Raises:
-        UserError: when no draw of `DIRICHLET_TRIES` gives every client `minimum` samples.
+        UserError: if none of `DIRICHLET_TRIES` draws gives every client `minimum` samples.
     """
     members = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     for _ in range(DIRICHLET_TRIES):
@@ -79,7 +79,7 @@ def _dirichlet_draw(
     *,
     shuffle: bool,
 ) -> tuple[list[list[Indices]], Indices]:
-    """One draw: each client's piece of each class, and the clients' sizes (all 0: a void draw)."""
+    """One draw: each client's part of each class, and the clients' sizes (all 0 if it is void)."""
     pieces: list[list[Indices]] = [[] for _ in range(clients)]
     sizes = np.zeros(clients, dtype=np.int64)
     for member in members:
@@ -88,7 +88,7 @@ def _dirichlet_draw(
             random.shuffle(member)
         shares = random.dirichlet(np.full(clients, alpha)) * (sizes < samples / clients)
         total = shares.sum()
-        if not total > 0:  # every client with a share has its fill, or alpha is so small that 0/0
+        if not total > 0:  # all clients with a share are full, or alpha is so small that 0/0
             return pieces, np.zeros(clients, dtype=np.int64)
         cuts = (np.cumsum(shares / total) * len(member)).astype(np.int64)[:-1]
         for client, piece in enumerate(np.split(member, cuts)):
@@ -100,16 +100,16 @@ def _dirichlet_draw(
 def grouped_dirichlet(
     labels: NDArray[Any], clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
-    """FedDF's partitioner: shuffled data in consecutive parts, one for each ten clients.
+    """FedDF's partitioner: shuffled data in consecutive parts, one for each group of ten clients.
 
     Raises:
-        UserError: when a group finds no draw that gives each client half of the mean.
+        UserError: if no draw gives each client of a group half of the mean.
     """
     order = np.arange(len(labels), dtype=np.int64)
     random.shuffle(order)
     classes = int(labels.max()) + 1
     groups = -(-clients // GROUP_SIZE)
-    # All parts but the last are of one size, also when the last group has fewer clients.
+    # All parts but the last have the same size, even if the last group has fewer clients.
     part = int(min(GROUP_SIZE, clients) / clients * len(labels))
     result = []
     for group in range(groups):
@@ -145,9 +145,10 @@ def _one_group(
 def labels(
     labels: NDArray[Any], clients: int, classes_per_client: int, random: RandomState
 ) -> list[Indices]:
-    """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 drawn ones.
+    """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 random ones.
 
-    A class is shared equally among those that hold it; one that nobody drew is left out.
+    A class is split equally among the clients that hold it; classes that no client holds are not
+    used.
     """
     classes = int(labels.max()) + 1
     held: list[list[int]] = []
@@ -172,7 +173,7 @@ def labels(
 def client_dirichlet(
     labels: NDArray[Any], clients: int, alpha: float, random: RandomState
 ) -> list[Indices]:
-    """Equal shares N/K of samples in Dirichlet(alpha * share of each class) proportions."""
+    """N/K samples per client, with class proportions from Dirichlet(alpha * class frequencies)."""
     order = [
         random.permutation(np.flatnonzero(labels == label)) for label in range(labels.max() + 1)
     ]
@@ -200,14 +201,15 @@ def client_dirichlet(
 def reusing_dirichlet(
     labels: NDArray[Any], clients: int, alpha: float, least: int, random: RandomState
 ) -> list[Indices]:
-    """AAggFF's and FedEvg's released partitioner, which hands the same samples out again (item 42).
+    """AAggFF's and FedEvg's released partitioner, which assigns the same samples again (item 42).
 
-    A client draws N/K classes in Dirichlet(alpha * u) proportions, u uniform on [0, 1] for each
-    class, until those that it drew more than ``least`` times come to N/K. It then gets the first so
-    many samples of each; of the class is left what it got, in place of the rest.
+    A client draws N/K class labels with Dirichlet(alpha * u) proportions, u uniform on [0, 1] for
+    each class, until the classes drawn more than ``least`` times add up to N/K samples. It gets
+    that many first samples of each such class. These then stay available to later clients, whereas
+    the rest of the class does not.
 
     Raises:
-        UserError: when ``DIRICHLET_TRIES`` draws of a client bring nothing that counts.
+        UserError: if ``DIRICHLET_TRIES`` draws of a client yield too few samples.
     """
     left = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     ideal = len(labels) // clients
@@ -234,9 +236,9 @@ def reusing_dirichlet(
 
 
 def _dirichlet_of_small(alpha: NDArray[np.float64], random: RandomState) -> NDArray[np.float64]:
-    """A Dirichlet draw in logarithms: at small alpha numpy's Gamma draws underflow to 0/0.
+    """A Dirichlet draw in log space: with small alpha, numpy's Gamma draws underflow to 0/0.
 
-    A Gamma(a) variable is one of Gamma(a + 1) times U ** (1 / a).
+    It uses that Gamma(a) is distributed as Gamma(a + 1) times U ** (1 / a).
     """
     there = np.flatnonzero(alpha > 0)
     a = alpha[there]
@@ -255,12 +257,12 @@ def pachinko(
 ) -> list[Indices]:
     """Pachinko allocation (Reddi et al., ICLR 2021, appendix F.1): N/K samples for each client.
 
-    A client has Dirichlet proportions of the superclasses and, within each, of its classes; for
-    every sample it draws the one, then the other. What is used up is left out from then on, with
-    the rest in the proportions that they had.
+    A client has Dirichlet proportions of superclasses and, within each, of classes; for every
+    sample it draws a superclass, then a class. Exhausted ones are removed, and the others keep
+    their relative proportions.
 
     Args:
-        alphas: of the superclasses and of the classes within one.
+        alphas: for superclasses, and for the classes within one.
     """
     left = [
         random.permutation(np.flatnonzero(labels == c)).tolist() for c in range(labels.max() + 1)
@@ -285,7 +287,7 @@ def pachinko(
 
 
 def _drawn(proportions: NDArray[np.float64], there: NDArray[np.bool_], random: RandomState) -> int:
-    """One of those that are `there`; with a proportion of zero left, any of them."""
+    """A random index among those that are `there`; uniform if their proportions are all zero."""
     ends = np.cumsum(np.where(there, proportions, 0.0))
     if not ends[-1] > 0:
         ends = np.cumsum(there.astype(np.float64))
@@ -297,7 +299,7 @@ def domains(
     groups: NDArray[Any],
     assign: Callable[[NDArray[Any]], list[Indices]],
 ) -> list[Indices]:
-    """`deal` of the samples of one group after another, so that each client has a single one."""
+    """Apply `assign` to each group's samples, so that each client's samples are of one group."""
     assigned = []
     for group in np.unique(groups):
         rows = np.flatnonzero(groups == group)
@@ -308,10 +310,10 @@ def domains(
 def natural(
     groups: NDArray[Any], clients: int | None, random: RandomState, minimum: int = 1
 ) -> list[Indices]:
-    """One client for each group, in the groups' order; `clients` draws so many of them.
+    """One client for each group, in the groups' order, or for `clients` random groups.
 
     Raises:
-        UserError: when there are fewer groups than clients.
+        UserError: if there are fewer groups than `clients`.
     """
     names, sizes = np.unique(groups, return_counts=True)
     names = names[sizes >= minimum]
@@ -329,13 +331,13 @@ def natural(
 
 
 def of_server(labels: NDArray[Any], share: float) -> Indices:
-    """The server's samples: a ``share`` of each class, by the same generator for every seed."""
+    """The server's samples: a ``share`` of each class, the same for every seed."""
     wanted = round(share * len(labels))
     return np.flatnonzero(stratified_choice(labels, wanted, RandomState([0, 2])))
 
 
 def stratified_choice(labels: NDArray[Any], wanted: int, random: RandomState) -> NDArray[np.bool_]:
-    """A mask [n] with `wanted` samples, from each class in proportion (largest remainders)."""
+    """A bool mask [n] of `wanted` samples, proportional to the classes (largest remainders)."""
     values, counts = np.unique(labels, return_counts=True)
     exact = counts * wanted / len(labels)
     quota = np.floor(exact).astype(np.int64)

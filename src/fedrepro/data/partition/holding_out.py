@@ -1,4 +1,4 @@
-"""Which of its samples a client keeps for testing."""
+"""Choose the samples that a client holds out for testing or validation."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def hold_out(
     share: float,
     random: RandomState,
 ) -> tuple[Indices, Indices]:
-    """What a client goes on with, and the `share` that it holds out, in the order of `indices`."""
+    """The samples that a client keeps, and the `share` it holds out, in the order of `indices`."""
     if len(indices) < 2:
         raise UserError(
             f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
@@ -34,27 +34,26 @@ def hold_out(
 def hold_out_of_group(
     client: int, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
 ) -> tuple[Indices, Indices]:
-    """A group's training and test samples, as scikit-learn's `train_test_split` with this seed.
+    """A group's training and test samples, as by scikit-learn's `train_test_split` with `seed`.
 
-    AAggFF's released code takes them so, each client from a stream that starts anew, and with a
-    handful of small clients the results depend on the split more than on the method.
+    AAggFF's released code does this, with the same seed for each client. With a handful of small
+    clients, results depend more on this split than on the method.
 
     Raises:
-        UserError: when a class has one sample. Other schemes deal out single samples too, at
-            random; here it is how the data are.
+        UserError: if a class has a single sample.
     """
     own = labels[indices]
     values, counts = np.unique(own, return_counts=True)
     if counts.min() == 1:
         raise UserError(
             f"partition {spec.name}: client {client} has a single sample of class "
-            f"{values[counts.argmin()]}, which can't be both trained on and tested with: "
-            "expected `stratified: false`, or other data"
+            f"{values[counts.argmin()]}, which cannot be used for both training and testing: "
+            "set `stratified: false`, or use other data"
         )
     random = RandomState(seed)
     wanted = int(np.ceil(spec.test_fraction * len(own)))
     kept = _drawn_mode(counts, len(own) - wanted, random)
-    _drawn_mode(counts - kept, wanted, random)  # all that is left, but its draws count
+    _drawn_mode(counts - kept, wanted, random)  # its result is known, but it advances `random`
     chosen = np.ones(len(own), dtype=np.bool_)
     for value, count in zip(values, kept, strict=True):
         chosen[random.permutation(np.flatnonzero(own == value))[:count]] = False
@@ -62,7 +61,7 @@ def hold_out_of_group(
 
 
 def _drawn_mode(counts: Indices, wanted: int, random: RandomState) -> Indices:
-    """`wanted` in proportion to `counts` by largest remainders, ties by lot (scikit-learn's)."""
+    """Split `wanted` like `counts`, by largest remainders with random ties, as scikit-learn."""
     exact = counts / counts.sum() * wanted
     quota = np.floor(exact)
     remainder, lacking = exact - quota, int(wanted - quota.sum())

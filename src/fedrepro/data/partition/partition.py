@@ -1,4 +1,4 @@
-"""Which samples each client holds: made, kept in a file, and checked."""
+"""Partitions, the samples that each client holds: make, save, load and check them."""
 
 import json
 import zipfile
@@ -25,11 +25,11 @@ class Partition:
 
     Attributes:
         train: one int64 array for each client.
-        test: the same for the samples that clients hold out, or None.
-        server: int64 [n], what the server has and no client, or None.
-        train_counts: int64 [clients, classes], how many samples of each class.
+        test: the same for the test samples that clients hold out, or None.
+        server: int64 [n], the server's samples, which no client has, or None.
+        train_counts: int64 [clients, classes], the number of samples of each class.
         test_counts: the same for `test`.
-        validation, validation_counts: the same for what they keep out of `train` to choose by.
+        validation, validation_counts: the same for validation samples, which are not in `train`.
         spec: the scheme with all its keys.
     """
 
@@ -59,7 +59,7 @@ class Partition:
         ]
 
     def fits(self, labels: NDArray[Any]) -> bool:
-        """Whether samples with these classes are those that were shared out."""
+        """Whether the partition was made for samples with these classes."""
         labels = _one_dimensional(labels)
         for _, rows, counts in self.parts:
             if max(int(each.max(initial=0)) for each in rows) >= len(labels):
@@ -69,7 +69,7 @@ class Partition:
         return True
 
     def warning(self) -> str | None:
-        """One line that says so where samples are held more than once."""
+        """A warning, in one line, if some samples are held more than once."""
         rows = (rows for _, rows, _ in self.parts)
         held = [np.concatenate(own) for own in zip(*rows, strict=True)]
         places, distinct = sum(map(len, held)), len(np.unique(np.concatenate(held)))
@@ -81,17 +81,18 @@ class Partition:
             for train, test in zip(self.train, self.test or [], strict=False)
         )
         return (
-            f"warning: partition {self.name}: {distinct:,} samples fill {places:,} places; {twice} "
-            f"of {len(held)} clients hold one twice, {leaking} test on one that they train on"
+            f"warning: partition {self.name}: {distinct:,} samples are assigned {places:,} times; "
+            f"{twice} of {len(held)} clients hold a sample twice, {leaking} test on a sample that "
+            "they train on"
         )
 
     def save(self, path: Path) -> None:
-        """Write `path` (.npz) and the classes of each client beside it (.json).
+        """Write `path` (.npz) and, next to it, the class counts of each client (.json).
 
         Equal partitions give equal bytes.
 
         Raises:
-            UserError: when the disk refuses.
+            UserError: if a file cannot be written.
         """
         arrays: dict[str, Indices] = {}
         for name, rows, counts in self.parts:
@@ -110,19 +111,19 @@ class Partition:
         }
         with write_atomically(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps(histogram, sort_keys=True) + "\n", encoding="utf-8")
-        # The .npz comes last: whoever sees it sees the histogram as well.
+        # The .npz comes last: if it exists, so does the histogram.
         with write_atomically(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for key, array in arrays.items():
-                # A member's default date is a constant, whereas np.savez leaves that unsaid.
+                # ZipInfo's default date is constant; np.savez does not guarantee this.
                 with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
     @staticmethod
     def load(path: Path) -> "Partition":
-        """Read what `save` wrote.
+        """Read a partition that `save` wrote.
 
         Raises:
-            UserError: when a file is missing or damaged.
+            UserError: if a file is missing or damaged.
         """
         try:
             about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -148,12 +149,12 @@ class Partition:
             return partition
         except FileNotFoundError as error:
             raise UserError(f"{error.filename}: there is no such partition") from None
-        except Exception as error:  # whatever a damaged archive leads to
+        except Exception as error:  # damaged archives raise many kinds of exceptions
             reason = brief(str(error).partition("\n")[0])
             raise UserError(f"{path}: damaged: {reason}: delete it and make it again") from None
 
     def _refuse_damage(self) -> None:
-        """Raise ValueError for what no partition is."""
+        """Raise ValueError for an inconsistent partition."""
         for name, rows, counts in self.parts:
             if len(rows) != len(self.train):
                 raise ValueError(f"expected as many clients for {name} as for training")
@@ -161,9 +162,9 @@ class Partition:
                 if array.dtype != np.int64 or array.min(initial=0) < 0:
                     raise ValueError("expected whole numbers of at least 0")
             if counts.ndim != 2 or any(each.ndim != 1 for each in rows):
-                raise ValueError("expected one list of samples a client")
+                raise ValueError("expected one list of samples for each client")
             if [len(each) for each in rows] != counts.sum(axis=1).tolist():
-                raise ValueError("the counts of classes are not those of the samples")
+                raise ValueError("the class counts do not match the samples")
 
 
 def make_partition(
@@ -173,24 +174,24 @@ def make_partition(
     seed: int,
     held_out: NDArray[Any] | None = None,
 ) -> Partition:
-    """Share out samples among clients.
+    """Partition samples among clients.
 
     Args:
-        labels: int [n], the class of each sample; of samples with several, such as the words of a
-            text [n, length], only their number is shown.
+        labels: int [n], the class of each sample. Samples with several labels, such as texts
+            [n, length], count as one class.
         groups: int [n], each sample's natural client, for the scheme `natural`.
         spec: the scheme, as in an experiment file.
-        seed: of numpy's legacy generator, so a number below 2**32; ``spec`` may have its own.
-        held_out: bool [n], the test samples that a data set itself marks, for `given_test`.
+        seed: of numpy's legacy generator, so below 2**32; a seed in ``spec`` replaces it.
+        held_out: bool [n], the test samples that the data set marks, for `given_test`.
 
     Raises:
-        UserError: when the request can't be met.
+        UserError: if the scheme cannot be applied to these samples.
     """
     seed = seed if spec.seed is None else spec.seed
     labels = np.asarray(labels)
     labels = _one_dimensional(labels)
     if labels.size == 0:
-        raise UserError(f"partition {spec.name}: there are no samples to share out")
+        raise UserError(f"partition {spec.name}: there are no samples to partition")
     given_test = isinstance(spec, Natural) and spec.given_test
     if given_test and held_out is None:
         raise UserError(
@@ -210,7 +211,7 @@ def make_partition(
     _refuse_empty(clients, spec)
     test = None
     if spec.test_fraction:
-        # A stream of its own: with or without held-out samples, a client holds the same ones.
+        # A separate stream, so that holding out does not change which samples a client has.
         random = RandomState([seed, 1])
         pairs = [
             hold_out_of_group(number, indices, labels, spec, seed)
@@ -226,7 +227,7 @@ def make_partition(
         _refuse_empty(clients, spec)
     validation = None
     if spec.validation:
-        # A stream of its own once more: what clients test with stays what it is without.
+        # A separate stream, so that validation does not change clients' test samples.
         random = RandomState([seed, 3])
         pairs = [
             hold_out(number, indices, labels, spec, spec.validation, random)
@@ -253,12 +254,12 @@ def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
     if empty is not None:
         raise UserError(
             f"partition {spec.name}: client {empty} would get no samples: "
-            f"expected fewer clients than {len(clients)}"
+            f"use fewer than {len(clients)} clients"
         )
 
 
 def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:
-    """Texts, whose target is at every word, are of one class."""
+    """Labels [n]; texts, which have a label at every word, count as one class."""
     return labels if labels.ndim == 1 else np.zeros(len(labels), dtype=np.int64)
 
 

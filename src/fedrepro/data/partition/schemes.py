@@ -1,9 +1,9 @@
-"""How a data set can be shared out among clients, as it is written in an experiment file.
+"""Partition schemes of experiment files.
 
-A further scheme is a class here, with its keys, and a function of its name in ``dealing``. Numpy is
-imported by those who deal: reading an experiment file needs none.
+To add a scheme, add a class with its keys here, and a function with its name in ``assigning``. This
+module does not import numpy, because reading an experiment file does not need it.
 
-A scheme of your own is such a class in a file of its name, in a folder of your own
+A plug-in is such a class, with ``assign``, in a file of the scheme's name
 (:mod:`fedrepro.support.plugins`).
 """
 
@@ -33,23 +33,22 @@ Share = Annotated[Real, Field(ge=0, lt=1), expected("a number of at least 0 and 
 
 
 class Scheme(Typed):
-    """What all schemes share.
+    """The base of all partition schemes.
 
     Attributes:
-        scheme: which one it is.
-        clients: how many; None: as many as there are groups.
-        test_fraction: the share of its own samples that each client holds out for testing,
-            rounded, but at least one sample and not all of them: a client with a single one is
-            refused. (SuPerFed's code rounds down, so that a client with four tests with none.)
+        scheme: the scheme's name.
+        clients: the number of clients; None: one for each group.
+        test_fraction: the share of its samples that each client holds out for testing, rounded, but
+            at least one sample and not all of them: a client with a single sample is an error.
+            (SuPerFed's code rounds down, so a client with four samples tests on none.)
         stratified: hold out the same share of each class (by largest remainders).
-        server: the share of each class that no client gets: the server has it, without labels.
-            Which samples it is follows from the labels alone, so that what is trained on them
-            serves every scheme and seed.
-        validation: the share of what is then left for training that each client keeps out of it, to
-            choose hyperparameters by: rounded, at least one sample and not all of them, and
-            stratified as its test samples are.
-        seed: of the partition, whatever the run's: runs that differ in their seed then train the
-            same clients, as a decomposition of their loss needs.
+        server: the share of each class that no client gets; the server has it, without labels. It
+            depends only on the labels, so that what is trained on it serves every scheme and seed.
+        validation: the share of the remaining training samples that each client uses only to choose
+            hyperparameters: rounded, at least one sample and not all of them, stratified like its
+            test samples.
+        seed: of the partition, replacing the run's: runs with different seeds then have the same
+            clients, as a decomposition of their loss needs.
     """
 
     scheme: str
@@ -57,12 +56,14 @@ class Scheme(Typed):
     test_fraction: Share = 0.0
     stratified: bool = False
     server: Share = later(0.0, "The server's share of each class, the same for all seeds.")
-    seed: Seed | None = later(None, "Instead of the run's: the same clients for all seeds.")
-    validation: Share = later(0.0, "Of clients' training samples, to choose hyperparameters by.")
+    seed: Seed | None = later(None, "Replaces the run's seed: the same clients for all seeds.")
+    validation: Share = later(
+        0.0, "The share of clients' training samples that is used to choose hyperparameters."
+    )
 
     @property
     def name(self) -> str:
-        """A path-safe name that tells two different schemes apart."""
+        """A path-safe name, different for different schemes."""
         held_out = [f"test{self.test_fraction:g}"] if self.test_fraction else []
         stratified = ["stratified"] if self._holds_out and self.stratified else []
         server = [f"server{self.server:g}"] if self.server else []
@@ -76,24 +77,24 @@ class Scheme(Typed):
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """Its own name, and that of the scheme within it."""
+        """Its name, and that of the scheme within it."""
         return (self.scheme,)
 
     def assign(
         self, labels: "Indices", groups: "Indices | None", random: "RandomState"
     ) -> list["Indices"]:
-        """Each client's samples, as numbers from 0 to n - 1.
+        """Each client's samples, as indices from 0 to n - 1.
 
-        The function of the scheme's name in ``dealing`` finds them, which is given what it names:
-        of these, and of the scheme's keys.
+        By default, call the function with the scheme's name in ``assigning``, with those of these
+        arguments and of the scheme's keys that its signature names.
 
         Args:
             labels: int64 [n], the class of each sample.
             groups: int64 [n], each sample's natural client, or None.
-            random: of the partition's seed.
+            random: seeded with the partition's seed.
 
         Raises:
-            UserError: when these samples can't be dealt out so.
+            UserError: if the scheme cannot be applied to these samples.
         """
         from fedrepro.data.partition import assigning
 
@@ -105,7 +106,7 @@ class Scheme(Typed):
         return assigned
 
     def check(self, labels: "Indices", groups: "Indices | None") -> None:
-        """Refuse samples that can't be dealt out so.
+        """Reject samples to which the scheme cannot be applied.
 
         Raises:
             UserError: with key, value and what was expected.
@@ -115,7 +116,7 @@ class Scheme(Typed):
     def _parts(self) -> list[str]: ...
 
     def refused(self, key: str, expectation: str) -> UserError:
-        """The line for a value that these samples don't allow."""
+        """The error for a value that these samples do not allow."""
         return bad_value(f"partition {self.name}", key, getattr(self, key), expectation)
 
 
@@ -130,7 +131,7 @@ class Iid(Scheme):
 
 
 class Shards(Scheme):
-    """Samples sorted by class, cut into equal shards, `classes_per_client` shards for each client.
+    """Samples sorted by class and cut into equal shards, `classes_per_client` for each client.
 
     The published "#C=2" of FMNIST and CIFAR-10 in IMA (discrepancy B8). A shard may straddle two
     classes and two shards may be of one class, so a client can hold one to four classes.
@@ -156,8 +157,8 @@ class Shards(Scheme):
 class PairedShards(Scheme):
     """SuPerFed's pathological split: samples sorted by class, 2K shards, client i has i and i + K.
 
-    Nothing is drawn: the seed decides only what clients hold out. Unlike in `shards` no sample is
-    left over: shards differ in size by at most one.
+    Nothing is random except what clients hold out. Unlike in `shards`, all samples are used: shard
+    sizes differ by at most one.
     """
 
     scheme: Literal["paired_shards"]
@@ -173,15 +174,15 @@ class PairedShards(Scheme):
 
 
 class Dirichlet(Scheme):
-    """Each class shared out in Dirichlet(alpha) proportions (Hsu et al. 2019, as in FedLab).
+    """Each class split in Dirichlet(alpha) proportions (Hsu et al. 2019, as in FedLab).
 
-    A client that has its equal share N/K of all samples already gets nothing of the later classes,
-    and the whole draw is repeated until every client has `minimum` samples.
+    A client that already has N/K samples gets nothing of the later classes. The whole draw is
+    repeated until every client has `minimum` samples.
 
     SuPerFed's code draws in the same way, but drops clients with ten samples or fewer instead of
-    drawing again. It needs no scheme of its own: of 200 draws for each of its settings (CIFAR-100,
-    K = 100; TinyImageNet, K = 200; MNIST, K = 100; alpha 1 and 10) no client of any had fewer
-    than 125 samples, so that neither anyone is dropped nor anything drawn again.
+    repeating the draw. It needs no separate scheme: in 200 draws for each of its settings
+    (CIFAR-100, K = 100; TinyImageNet, K = 200; MNIST, K = 100; alpha 1 and 10) every client had at
+    least 125 samples, so that no client is dropped and no draw is repeated.
     """
 
     scheme: Literal["dirichlet"]
@@ -203,8 +204,8 @@ class Dirichlet(Scheme):
 class GroupedDirichlet(Scheme):
     """FedDF's variant (Lin et al. 2020): groups of ten clients, each with its part of the data.
 
-    Within a group no client has less than half of the mean, so it ends where `dirichlet` with
-    small alpha does not (discrepancies A7 and B17), and client sizes vary little.
+    Within a group, no client has less than half of the mean size, so client sizes vary little. It
+    terminates where `dirichlet` with small alpha does not (discrepancies A7 and B17).
     """
 
     scheme: Literal["grouped_dirichlet"]
@@ -232,11 +233,11 @@ class Labels(Scheme):
 
 
 class ClientDirichlet(Scheme):
-    """Hsu et al. (2019): N/K samples for each client, of classes in its own Dirichlet proportions.
+    """Hsu et al. (2019): N/K samples for each client, with its own Dirichlet class proportions.
 
-    The Dirichlet's mean is the classes' share of all samples and `alpha` its concentration; at
-    0.01 a client has one or two classes. Nobody is empty and no sample is used twice, as it is in
-    AAggFF's released code; a class that is used up is left out of later clients' draws.
+    The Dirichlet's mean is the class frequencies and `alpha` its concentration; with 0.01 a client
+    has one or two classes. No client is empty and, unlike in AAggFF's released code, no sample is
+    used twice. Exhausted classes are removed from later clients' draws.
     """
 
     scheme: Literal["client_dirichlet"]
@@ -248,10 +249,10 @@ class ClientDirichlet(Scheme):
 
 
 class ReusingDirichlet(Scheme):
-    """What AAggFF's and FedEvg's released code makes of `client_dirichlet` (discrepancy 42).
+    """AAggFF's and FedEvg's released version of `client_dirichlet` (discrepancy 42).
 
-    Samples are handed out again, to others and to the same client, who may then test on what it
-    trains on. For comparison only; whoever asks for it is warned.
+    It assigns samples several times, to different clients and to the same one, which may then test
+    on samples that it trains on. For comparison only; using it prints a warning.
     """
 
     scheme: Literal["reusing_dirichlet"]
@@ -272,11 +273,11 @@ class ReusingDirichlet(Scheme):
 
 
 class Natural(Scheme):
-    """One client for each value of the data's group column; with `clients`, so many of them.
+    """One client for each value of the data's group column, or for `clients` random ones.
 
     Attributes:
-        minimum: groups with fewer samples are no clients.
-        given_test: clients hold out what the data set itself marks as test samples.
+        minimum: groups with fewer samples are not used.
+        given_test: clients hold out the test samples that the data set marks.
     """
 
     scheme: Literal["natural"]
@@ -287,7 +288,7 @@ class Natural(Scheme):
     @model_validator(mode="after")
     def _one_test(self) -> Self:
         if self.given_test and self.test_fraction:
-            raise ValueError("`given_test` or `test_fraction`, not both")
+            raise ValueError("either `given_test` or `test_fraction`")
         return self
 
     def check(self, labels: "Indices", groups: "Indices | None") -> None:
@@ -307,7 +308,7 @@ class Natural(Scheme):
 
 
 class AtServer(Scheme):
-    """One client, the server itself, with what ``server: share`` of any other scheme sets apart."""
+    """One client, the server, with the samples that ``server: share`` reserves in other schemes."""
 
     scheme: Literal["at_server"]
     share: Fraction
@@ -316,7 +317,7 @@ class AtServer(Scheme):
     @model_validator(mode="after")
     def _not_twice(self) -> Self:
         if self.server:
-            raise ValueError("`share` here, and `server` with other schemes")
+            raise ValueError("`share` instead of `server`, which is for other schemes")
         return self
 
     def assign(
@@ -331,10 +332,10 @@ class AtServer(Scheme):
 
 
 class Pachinko(Scheme):
-    """Pachinko allocation of classes that have superclasses, the data's groups (CIFAR-100).
+    """Pachinko allocation, for data whose groups are superclasses (CIFAR-100).
 
-    Each client draws its N/K samples from Dirichlet proportions of superclasses and of the classes
-    in each (Reddi et al., ICLR 2021, as in TensorFlow Federated); the released code of IMA has none
+    Each client draws its N/K samples with Dirichlet proportions of superclasses and of the classes
+    in each (Reddi et al., ICLR 2021, as in TensorFlow Federated). IMA's released code lacks it
     (discrepancy B6).
 
     Attributes:
@@ -365,10 +366,10 @@ class Pachinko(Scheme):
 
 
 def own_scheme(file: Path) -> type[Scheme]:
-    """The scheme in a file of one's own.
+    """The scheme in a plug-in's file.
 
     Raises:
-        UserError: unless it has exactly one.
+        UserError: unless the file has exactly one.
     """
     module = plugins.import_file("partitions", file)
     found = [
@@ -397,7 +398,7 @@ def _or_own(
 
 
 def _any_scheme() -> Any:
-    """The type of all schemes above, and of those of one's own, whose keys are dumped as theirs."""
+    """The union of the schemes above and plug-ins; dumps contain a plug-in's own keys."""
     any_dump = SerializeAsAny()  # type: ignore[type-arg]  # used as an annotation, not a type
     return Annotated[any_of(Scheme, "scheme"), any_dump, WrapValidator(_or_own)]
 
@@ -409,9 +410,9 @@ else:
 
 
 class Domains(Scheme):
-    """The scheme `within` for each of the data's groups by itself: feature skew beside label skew.
+    """Apply the scheme `within` to each of the data's groups: feature skew as well as label skew.
 
-    Its `clients` are those of one group; the first group's come first.
+    `within.clients` is the number per group; the first group's clients come first.
     """
 
     scheme: Literal["domains"]
@@ -421,7 +422,7 @@ class Domains(Scheme):
     @model_validator(mode="after")
     def _one_test(self) -> Self:
         if self.within._holds_out:
-            raise ValueError("`test_fraction` and `validation` beside `within`, not in it")
+            raise ValueError("`test_fraction` and `validation` next to `within`, not in it")
         return self
 
     def assign(
@@ -438,7 +439,7 @@ class Domains(Scheme):
 
     @property
     def schemes(self) -> tuple[str, ...]:
-        """With that within."""
+        """Its name, and those of the scheme within it."""
         return (self.scheme, *self.within.schemes)
 
     def _parts(self) -> list[str]:

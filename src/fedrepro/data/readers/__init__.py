@@ -1,1 +1,1 @@
-"""From raw files to arrays: a file for each source of data."""
+"""Readers that turn raw files into arrays, one module for each source of data."""

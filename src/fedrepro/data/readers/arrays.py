@@ -1,4 +1,4 @@
-"""Arrays of npz archives; a pickled one is refused, not read."""
+"""Read arrays of npz archives; reject pickled ones."""
 
 import zipfile
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from fedrepro.support.errors import UserError
 
 
 def read_npz(path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Some arrays of an archive.
+    """The named arrays of an archive.
 
     Raises:
-        UserError: when the file or one of them is missing, damaged or pickled.
+        UserError: if the file or one of them is missing, damaged or pickled.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

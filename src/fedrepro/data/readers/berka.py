@@ -27,12 +27,13 @@ FEATURES = (
 
 
 def read_berka(spec: Berka, folder: Path, scratch: Path, _progress: Progress) -> Content:
-    """The 682 loans without those of the regions left out: 13 numbers and 2 of 0 and 1.
+    """The 682 loans, without those of excluded regions: 13 numeric and 2 binary features.
 
-    The numbers are standardised by each client; how often a statement is sent is not.
+    Each client standardises the numeric features; the binary ones (how often a statement is sent)
+    are unchanged.
 
     Raises:
-        UserError: when a table or a column is missing, or a value is not what it should be.
+        UserError: if a table or a column is missing, or a value is invalid.
     """
     archive = folder / spec.archive.name
     unpack(archive, scratch / "unpacked")

@@ -1,4 +1,4 @@
-"""CelebA with celebrities as clients, as LEAF makes it of the official files."""
+"""CelebA with celebrities as clients, made from the official files as in LEAF."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from fedrepro.support.errors import UserError, bad_value
 
 
 def read_celeba(spec: Celeba, folder: Path, scratch: Path, progress: Progress) -> Content:
-    """Images of celebrities with enough of them: whether they have the attribute.
+    """Images of celebrities with at least ``minimum`` images; the label is the attribute.
 
     Raises:
-        UserError: when a file is not in CelebA's format, or an image is missing.
+        UserError: if a file is not in CelebA's format, or an image is missing.
     """
     files = spec.files
     owners = dict(_words(folder / files.identities.name, 0, 2))

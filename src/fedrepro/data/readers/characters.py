@@ -1,4 +1,4 @@
-"""Texts as numbers of characters, and samples that ask for the next one, as LEAF has them."""
+"""Texts as character ids, and samples that predict the next character, as in LEAF."""
 
 import string
 from dataclasses import replace
@@ -15,10 +15,10 @@ _NUMBERS[[ord(each) for each in ALPHABET]] = np.arange(len(ALPHABET))
 
 
 def numbers(text: str) -> NDArray[np.uint8]:
-    """The place of each character in :data:`ALPHABET`.
+    """The index of each character in :data:`ALPHABET`.
 
     Raises:
-        ValueError: for a character that is none of them.
+        ValueError: for a character that is not in it.
     """
     codes = _NUMBERS[np.frombuffer(text.encode("ascii"), np.uint8)]
     if (codes == _NONE).any():
@@ -30,10 +30,10 @@ def numbers(text: str) -> NDArray[np.uint8]:
 def windows(
     text: str, length: int, most: int | None
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Every `length` characters in a row of a text [n, length], and the next one [n].
+    """All windows of `length` characters of a text [n, length], and the next characters [n].
 
     Args:
-        most: so many of them, spread evenly over the text; None: all.
+        most: the maximum number of windows, spread evenly over the text; None for all.
     """
     codes = numbers(text)
     starts = np.arange(max(len(codes) - length, 0))
@@ -43,6 +43,6 @@ def windows(
 
 
 def as_tokens(content: Content) -> Content:
-    """The same with inputs as int32: bytes would be taken for images."""
+    """The same with inputs as int32, because uint8 would be treated as images."""
     train = content.train
     return replace(content, train=replace(train, x=train.x.astype(np.int32)))

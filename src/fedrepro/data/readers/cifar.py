@@ -1,4 +1,4 @@
-"""The binary versions of CIFAR-10 and CIFAR-100: nothing in them has to be unpickled."""
+"""The binary versions of CIFAR-10 and CIFAR-100, which need no unpickling."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,10 +58,10 @@ def _samples(
     side: int | None,
     grouped: bool = False,
 ) -> RawSamples:
-    """The images of some files, whose class is the last of a record's `labels` bytes.
+    """The images of some files; the class is the last of a record's `labels` bytes.
 
     Args:
-        grouped: by the first of them.
+        grouped: use the first of these bytes as the group.
     """
     width = labels + int(np.prod(SHAPE))
     parts = []

@@ -1,4 +1,4 @@
-"""What a reader of raw files hands over, before it is written as a prepared data set."""
+"""The result of a reader of raw files, before it is written as a prepared data set."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ class Content:
     """A whole data set in memory.
 
     Attributes:
-        notes: what a reader wants kept in meta.json, such as the names of features, and
+        notes: further facts for meta.json, such as the names of features, and
             `client_standardised`, the columns that clients standardise.
     """
 
@@ -44,29 +44,29 @@ class Content:
     notes: dict[str, Any]
 
 
-Progress = Callable[[float], None]  # told the share of samples that have been read
+Progress = Callable[[float], None]  # called with the fraction of samples that have been read
 
-# What an entry's `reader` names: given the entry, its raw files (a folder of downloads, or your own
-# file or folder), an empty folder for what it unpacks, and whom to tell how far it is.
+# The type of an entry's `reader`. It takes the entry, its raw files (a folder of downloads, or the
+# user's file or folder), an empty folder to unpack into, and a progress callback.
 Reader = Callable[[Any, Path, Path, Progress], Content]
 
 
 @contextmanager
 def read_as(kind: str, where: object) -> Iterator[None]:
-    """Turn whatever a reader stumbles over into one line: it looks at files of others only.
+    """Turn a reader's exceptions into a UserError, because it reads only files from others.
 
-    Readers name what they know to go wrong; the libraries below them raise an open set of kinds.
-    What a disk refuses is left to the caller.
+    Readers raise UserError for faults that they know; libraries raise many other exceptions.
+    OSErrors are left to the caller.
 
     Raises:
-        UserError: for all else.
+        UserError: for all other exceptions.
     """
     try:
         yield
     except (UserError, OSError):
         raise
     except MemoryError:
-        raise UserError(f"{where}: takes more memory than there is, read as {kind}") from None
+        raise UserError(f"{where}: not enough memory to read it as {kind}") from None
     except Exception as error:
         reason = brief(str(error).strip().partition("\n")[0])
         line = f"{where}: can't be read as {kind}: {type(error).__name__}: {reason}"
@@ -76,10 +76,10 @@ def read_as(kind: str, where: object) -> Iterator[None]:
 def held_out(
     samples: RawSamples, fraction: float, where: object
 ) -> tuple[RawSamples, RawSamples | None]:
-    """Split off the same share of each class, the same one on every machine; None for 0.
+    """Split off a share of each class, the same on every machine; None if ``fraction`` is 0.
 
     Raises:
-        UserError: when that leaves nothing on one side.
+        UserError: if one side would be empty.
     """
     if fraction == 0:
         return samples, None

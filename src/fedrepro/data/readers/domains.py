@@ -1,4 +1,4 @@
-"""Data sets of several domains, whose clients differ in what their samples look like."""
+"""Data sets of several domains: their clients have feature skew."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ SHORTER, CROPPED = 256, 224
 
 
 def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
-    """The folder that holds one folder for each domain, in a folder or an archive."""
+    """The folder with one subfolder for each domain, in a folder or an archive."""
     root = path
     if path.is_file():
         unpack(path, scratch / "unpacked")
@@ -35,13 +35,13 @@ def _around(path: Path, scratch: Path, domains: tuple[str, ...]) -> Path:
 
 
 def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progress) -> Content:
-    """Images [n, 3, 28, 28] of the five domains, one after another, a domain being a group.
+    """Images [n, 3, 28, 28] of the five domains, one after another; each domain is a group.
 
-    A file is a pickled pair of images and labels; it is read without unpickling it. Grey images
-    have three equal channels, others than 28 x 28 are resized as by torchvision.
+    A file is a pickled pair of images and labels, which is read without unpickling it. Grey images
+    get three equal channels; images are resized to 28 x 28 as by torchvision.
 
     Raises:
-        UserError: when a domain or file is missing, or a file holds anything else.
+        UserError: if a domain or file is missing, or a file contains anything else.
     """
     root = _around(path, scratch, DIGITS)
     parts: dict[str, list[RawSamples]] = {"train": [], "test": []}
@@ -81,13 +81,13 @@ def _joined(parts: list[RawSamples]) -> RawSamples:
 
 
 def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Content:
-    """Images [n, 3, 224, 224]: the shorter side becomes 256, then the middle is cut out.
+    """Images [n, 3, 224, 224]: resized to a shorter side of 256, then centre-cropped.
 
-    A tenth of every domain, rounded down, is test data, chosen as IMA's code does: the legacy
-    generator's seed 1 shuffles one domain after another, and the first tenth is taken.
+    A tenth of every domain, rounded down, is test data, chosen as in IMA's code: the legacy
+    generator with seed 1 shuffles the domains one after another, and the first tenth is taken.
 
     Raises:
-        UserError: when a domain is missing, domains have other classes, or an image is damaged.
+        UserError: if a domain is missing, domains have different classes, or an image is damaged.
     """
     root = _around(path, scratch, PACS)
     names = sorted(each.name for each in (root / PACS[0]).iterdir() if each.is_dir())

@@ -1,6 +1,6 @@
-"""ImageNet downsampled by Chrabaszcz et al. (arXiv:1707.08819), in its official npz version.
+"""Downsampled ImageNet of Chrabaszcz et al. (arXiv:1707.08819), in the official npz version.
 
-The other official version is pickled, and nothing is unpickled here.
+The other official version is pickled, and this project unpickles nothing.
 """
 
 import zipfile
@@ -25,12 +25,12 @@ def read_downsampled_imagenet(
 ) -> Content:
     """The training images, and as test set the validation images, whose labels are known.
 
-    A batch is read at a time, of which only the entry's classes are kept. Classes are numbered in
-    the order of their WordNet ids, as in a folder of images.
+    Batches are read one at a time, keeping only the entry's classes. Classes are numbered in the
+    order of their WordNet ids, as in a folder of images.
 
     Raises:
-        UserError: when a file is missing, damaged, pickled, of another size, or does not know a
-            class.
+        UserError: if a file is missing, damaged, pickled or of another image size, or a class is
+            unknown.
     """
     for archive in sorted(folder.rglob("*.zip")):
         unpack(archive, scratch / archive.stem)
@@ -75,7 +75,7 @@ def _batch(path: Path, side: int, numbers: NDArray[np.int64]) -> RawSamples:
             labels: NDArray[Any] = arrays["labels"]
             pixels: NDArray[Any] = arrays["data"]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: can't be read as one of the npz version: {error}") from None
+        raise UserError(f"{path}: can't be read as a file of the npz version: {error}") from None
     if pixels.dtype != np.uint8 or pixels.shape != (len(labels), 3 * side * side):
         raise UserError(
             f"{path}: {pixels.dtype} {pixels.shape}: expected uint8 "

@@ -1,4 +1,4 @@
-"""Readers of image files. All give uint8 [n, channels, height, width]; none unpickles anything."""
+"""Readers of images, as uint8 [n, channels, height, width]. They unpickle nothing."""
 
 import io
 import math
@@ -16,15 +16,15 @@ from fedrepro.data.readers.content import Content, Progress, RawSamples, held_ou
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
-IDX_BYTES = 0x08  # the only type of value that MNIST and its kin use
+IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An IDX file of bytes: two zero bytes, type, number of axes, their lengths, the values.
+    """Read an IDX file of bytes: two zero bytes, type, number of axes, their lengths, the values.
 
     Raises:
-        UserError: when the file is not such a file or is truncated.
+        UserError: if it is not such a file or is truncated.
     """
     try:
         content = path.read_bytes()
@@ -42,7 +42,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress) -> Content:
-    """MNIST's four files in `folder`."""
+    """Read MNIST's four files in `folder`."""
 
     def split(images: str, labels: str) -> RawSamples:
         x, y = read_idx(folder / images), read_idx(folder / labels)
@@ -61,7 +61,7 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
 
 
 def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Progress) -> Content:
-    """Rows of pixels with the label last, split into training and test by class."""
+    """Read rows of pixels with the label last; split them into training and test by class."""
     path = folder / spec.file.name
     try:
         rows = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
@@ -76,7 +76,7 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
 
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
-    """A parquet file of encoded images, in the order of its rows."""
+    """Read a parquet file of encoded images, in the order of its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,7 +129,7 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
 
 
 def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Progress) -> Content:
-    """A folder (or an archive of one) with train/CLASS/image and perhaps test/CLASS/image."""
+    """Read a folder (or an archive of one) with train/CLASS/image and optional test/CLASS/image."""
     root = path
     if path.is_file():
         unpack(path, scratch / "unpacked")
@@ -179,15 +179,16 @@ def decode(
     channels: int,
     size: tuple[int, int] | Callable[[int, int], tuple[int, int]] | None = None,
 ) -> NDArray[Any]:
-    """An encoded image as uint8 [channels, height, width].
+    """Decode an image to uint8 [channels, height, width].
 
     Args:
-        where: what errors call it.
+        where: its name in errors.
         channels: 3 (red, green, blue) or 1 (grey).
-        size: (width, height) that it is resized to, or what gives them from those that it has.
+        size: the (width, height) to resize it to, or a function of its own width and height that
+            returns them; None to keep its size.
 
     Raises:
-        UserError: when it is no image or a damaged one.
+        UserError: if it is not an image, or is damaged.
     """
     from PIL import Image
 
@@ -198,7 +199,7 @@ def decode(
                 pixels = image.convert("RGB" if channels == 3 else "L")
     except (OSError, MemoryError) as error:
         raise UserError(f"{where}: can't be read as an image: {error}") from None
-    except Exception as error:  # of damaged files Pillow raises whatever it stumbles over
+    except Exception as error:  # Pillow raises many kinds of exceptions for damaged files
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
     if callable(size):

@@ -1,8 +1,8 @@
 """LEAF's format: folders train and test of JSON files, each with the samples of some users.
 
-The readers of FEMNIST and Shakespeare keep a user's samples of both folders together, as SuPerFed
-does, whose clients split their own; those of the folder test are marked (`held_out`), so that a
-partition may take them instead (`given_test`).
+The readers of FEMNIST and Shakespeare merge a user's samples of both folders, because SuPerFed's
+clients split their own. Samples of the folder test are marked (`held_out`), so that a partition can
+use them instead (`given_test`).
 """
 
 import json
@@ -30,14 +30,14 @@ WRITTEN = string.digits + string.ascii_uppercase + string.ascii_lowercase
 def parts(
     path: Path, scratch: Path, convert: Callable[[Any, Any], Item]
 ) -> dict[str, Iterator[tuple[str, Item]]]:
-    """For train and test each user with what `convert` makes of its x and y, a file at a time.
+    """For train and test, iterate over users and `convert` of their x and y, reading file by file.
 
     Args:
         path: a folder, or an archive of one.
 
     Raises:
-        UserError: when the folders are not there, and, while the users are gone through, when a
-            file is not in LEAF's format or `convert` raises a ValueError, KeyError or TypeError.
+        UserError: if the folders are missing; during iteration, if a file is not in LEAF's format
+            or `convert` raises a ValueError, KeyError or TypeError.
     """
     root = path
     if path.is_file():
@@ -68,10 +68,10 @@ def _users(
 def read_leaf_femnist(
     _spec: LeafFemnist, path: Path, scratch: Path, _progress: Progress
 ) -> Content:
-    """Images [n, 1, 28, 28] of 62 digits and letters, as bytes if all values are whole 1/255.
+    """Images [n, 1, 28, 28] of 62 digits and letters, as bytes if all are multiples of 1/255.
 
     Raises:
-        UserError: when the folder or a file is not in LEAF's format.
+        UserError: if the folder or a file is not in LEAF's format.
     """
 
     def image_and_label(x: Any, y: Any) -> tuple[Array, Array]:
@@ -79,7 +79,7 @@ def read_leaf_femnist(
         if not ((images >= 0) & (images <= 1)).all():
             raise ValueError("a pixel is not between 0 and 1")
         whole = np.rint(images * 255)
-        exact = np.abs(images * 255 - whole).max(initial=0) < 1e-4  # what float32 leaves
+        exact = np.abs(images * 255 - whole).max(initial=0) < 1e-4  # float32 rounding
         labels = np.array(y)
         if labels.ndim != 1 or (labels.size and not np.issubdtype(labels.dtype, np.integer)):
             raise ValueError("a label is no whole number")
@@ -91,10 +91,10 @@ def read_leaf_femnist(
 def read_leaf_shakespeare(
     spec: LeafShakespeare, path: Path, scratch: Path, _progress: Progress
 ) -> Content:
-    """Numbers of characters [n, length], and that of the next one (data/characters.py).
+    """Character ids [n, length], and that of the next character (data/readers/characters.py).
 
     Raises:
-        UserError: when the folder or a file is not in LEAF's format.
+        UserError: if the folder or a file is not in LEAF's format.
     """
 
     def before_and_next(x: Any, y: Any) -> tuple[Array, Array]:
@@ -113,7 +113,7 @@ def _together(
     convert: Callable[[Any, Any], tuple[Array, Array]],
     class_names: list[str],
 ) -> Content:
-    """All samples of both parts, user by user in order of name, those for testing marked."""
+    """All samples of both parts, ordered by user name, with test samples marked."""
     found = [
         (user, part == "test", *arrays)
         for part, users in parts(path, scratch, convert).items()

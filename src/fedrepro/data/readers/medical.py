@@ -1,4 +1,4 @@
-"""Heart disease and skin lesions: data of several hospitals, which are the natural clients."""
+"""Heart disease and skin lesions; hospitals are the natural clients."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fedrepro.data.readers.images import decode
 from fedrepro.support.errors import UserError, bad_value
 
 NUMBERS = ("age", "trestbps", "chol", "thalch", "oldpeak")
-# Words of the table -> UCI's codes, which missing values are averaged over.
+# Words of the table -> UCI's codes, whose mean replaces missing values.
 CODES: dict[str, dict[Any, int]] = {
     "sex": {"Female": 0, "Male": 1},
     "cp": {"typical angina": 1, "atypical angina": 2, "non-anginal": 3, "asymptomatic": 4},
@@ -30,10 +30,10 @@ BOOLEANS = {"TRUE": True, "FALSE": False, "True": True, "False": False}
 def read_heart_disease(
     spec: HeartDisease, folder: Path, _scratch: Path, _progress: Progress
 ) -> Content:
-    """The four hospitals' patients: 15 features, 1 for any heart disease.
+    """The four hospitals' patients: 15 features; the label is 1 for any heart disease.
 
     Raises:
-        UserError: when a column is missing, or the rows are not those of the hospitals.
+        UserError: if a column is missing or invalid, or the number of rows is wrong.
     """
     path = folder / spec.file.name
     table = _csv(path, (*COLUMNS, "num"), dtype=str)
@@ -78,15 +78,15 @@ def read_heart_disease(
 
 
 def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Content:
-    """ISIC 2019's lesions with nothing missing in the metadata, resized and cut to a square.
+    """ISIC 2019's lesions with complete metadata, resized and cropped to a square.
 
-    A centre is the first four letters of a lesion's number, and for HAM10000's lesions the data
-    set that its table names, as in FLamby. FLamby keeps images without the patient's age, sex or
-    the place; AAggFF's released code doesn't. It cuts training images at random, and turns and
-    colours them, in every round; here the middle is cut once.
+    As in FLamby, a lesion's centre is the first four letters of its id, extended for HAM10000's
+    lesions by the data set that its table names. FLamby keeps images without the patient's age, sex
+    or the lesion's site; AAggFF's released code does not. That code also augments training images
+    in every round with random crops, rotations and colours; here each image is centre-cropped once.
 
     Raises:
-        UserError: when a table or an image is missing or damaged.
+        UserError: if a table or an image is missing or damaged.
     """
     files = spec.files
     labels = _csv(folder / files.labels.name, ("image", *spec.class_names))
@@ -126,7 +126,7 @@ def read_isic(spec: Isic, folder: Path, scratch: Path, progress: Progress) -> Co
 
 
 def _middle(path: Path, shorter: int, side: int) -> np.ndarray:
-    """The middle square of an image whose shorter side is made `shorter` long."""
+    """The centre square of an image, after resizing its shorter side to `shorter`."""
     image = decode(
         path.read_bytes(),
         path.name,

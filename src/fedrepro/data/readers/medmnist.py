@@ -11,10 +11,10 @@ from fedrepro.support.errors import UserError
 
 
 def read_medmnist(spec: MedMnist, folder: Path, _scratch: Path, _progress: Progress) -> Content:
-    """Training and test images: uint8 [n, side, side] (grey) or [n, side, side, 3].
+    """Training and test images: in the file, uint8 [n, side, side] (grey) or [n, side, side, 3].
 
     Raises:
-        UserError: when the file is damaged, holds pickles, or its arrays do not fit.
+        UserError: if the file is damaged or contains pickles, or its arrays have other shapes.
     """
     path = folder / spec.file.name
 

@@ -1,8 +1,8 @@
-"""Numpy arrays out of a pickle that is never unpickled.
+"""Read numpy arrays from a pickle without unpickling it.
 
-A pickle is a program, and unpickling runs it. Here it is only taken apart into its instructions
-(:mod:`pickletools`), and those that put tuples of plain arrays together are followed by a table of
-our own, in which no name of the file is ever looked up or called. Anything else is refused.
+A pickle is a program, and unpickling runs it. This module only parses its instructions
+(:mod:`pickletools`) and interprets those that build tuples of plain arrays. It never looks up or
+calls a name from the file, and rejects anything else.
 """
 
 import pickletools
@@ -30,14 +30,14 @@ RECALL = {"GET", "BINGET", "LONG_BINGET"}
 
 
 class _Named(NamedTuple):
-    """What the file calls a function or class: words, nothing more."""
+    """The name of a function or class in the file, as text only."""
 
     module: str
     name: str
 
 
 class _Type:
-    """A type of numbers; its byte order comes later."""
+    """A numeric type; its byte order is set later."""
 
     def __init__(self, code: str) -> None:
         if not NUMBERS.fullmatch(code):
@@ -46,7 +46,7 @@ class _Type:
 
 
 class _Array:
-    """An array; its content comes later."""
+    """An array; its content is set later."""
 
     value: NDArray[Any] | None = None
 
@@ -59,7 +59,7 @@ def read_arrays(path: Path) -> list[NDArray[Any]]:
     """The arrays of a pickled tuple (or list) of numeric numpy arrays.
 
     Raises:
-        UserError: when the file is truncated, or holds anything else.
+        UserError: if the file is truncated or contains anything else.
     """
     try:
         found = _follow(path.read_bytes())
@@ -128,7 +128,7 @@ def _follow(content: bytes) -> Any:
 
 
 def _made(what: _Named, arguments: tuple[Any, ...]) -> Any:
-    """What our own code makes where the file asks for a call."""
+    """The result of a call in the file, made by our own code."""
     module = what.module.replace("numpy._core", "numpy.core")  # as numpy 2 calls it
     if (module, what.name) == ("numpy", "dtype"):
         return _Type(arguments[0])

@@ -1,4 +1,4 @@
-"""Plays in Markdown, whose roles are the natural clients: a stand-in for LEAF's Shakespeare."""
+"""Plays in Markdown, whose roles are the natural clients: a surrogate for LEAF's Shakespeare."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
 SPEAKER = re.compile(r"\*\*(.+)\*\*\s*")
-# Stage directions: in brackets, which may stand between underscores, or in italics of either kind.
+# Stage directions: in brackets, which may be between underscores, or in italics of either kind.
 DIRECTION = re.compile(r"_*\*?\\?\[[^\]]*\]\*?_*|_[^_]+_|(?<!\*)\*(?!\*)[^*]+(?<!\*)\*(?!\*)")
 ESCAPE = re.compile(r"\\(?=[^\w\s])")
 
@@ -20,8 +20,8 @@ ESCAPE = re.compile(r"\\(?=[^\w\s])")
 def speeches(play: str) -> dict[str, list[str]]:
     """The lines of each role of a play, without stage directions and headings.
 
-    A speech ends with the next speaker or heading: a direction, even with blank lines around it,
-    may stand in the middle of one.
+    A speech ends at the next speaker or heading: it may contain a stage direction, even with blank
+    lines around it.
     """
     plain = ESCAPE.sub("", DIRECTION.sub(" ", play)).replace("—", "--")
     spoken: dict[str, list[str]] = {}
@@ -37,13 +37,13 @@ def speeches(play: str) -> dict[str, list[str]]:
 
 
 def read_plays(spec: Plays, folder: Path, scratch: Path, _progress: Progress) -> Content:
-    """Numbers of characters [n, length], and that of the next one (data/characters.py).
+    """Character ids [n, length], and that of the next character (data/readers/characters.py).
 
-    As LEAF does it: all lines of a role, joined by spaces, are one text, over which a window
-    slides by one character; a role with no more characters than a window is no client.
+    As in LEAF, all lines of a role, joined by spaces, are one text, over which a window slides by
+    one character; roles with no more characters than a window are not used as clients.
 
     Raises:
-        UserError: when the archive holds no plays, or a play can't be read.
+        UserError: if the archive contains no plays, or a play can't be read.
     """
     archive = folder / spec.archive.name
     unpack(archive, scratch / "unpacked")

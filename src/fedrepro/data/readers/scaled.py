@@ -1,4 +1,4 @@
-"""Images in another size."""
+"""Resize images."""
 
 from typing import Any
 
@@ -8,10 +8,9 @@ from PIL import Image
 
 
 def resized(images: NDArray[np.uint8], side: int) -> NDArray[Any]:
-    """Images uint8 [n, c, height, width] as [n, c, side, side], as torchvision's Resize makes them.
+    """Resize uint8 images [n, c, height, width] to [n, c, side, side], c 1 or 3.
 
-    It takes an image as Pillow's, whose bilinear filter averages over what it leaves out; c is 3 or
-    1.
+    The result is that of torchvision's Resize on Pillow images, whose bilinear filter antialiases.
     """
     result = np.empty((len(images), images.shape[1], side, side), np.uint8)
     for row, image in enumerate(images):

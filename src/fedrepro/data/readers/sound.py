@@ -1,4 +1,4 @@
-"""Spoken words, as Google's Speech Commands has them; speakers are the natural clients."""
+"""Google's Speech Commands; speakers are the natural clients."""
 
 import wave
 from pathlib import Path
@@ -18,10 +18,10 @@ RATE = 16_000  # samples per second
 def read_speech_commands(
     spec: SpeechCommands, folder: Path, scratch: Path, progress: Progress
 ) -> Content:
-    """The clips of torchaudio's `training` subset, in order of name, as int16.
+    """The clips of torchaudio's `training` subset, ordered by name, as int16.
 
     Raises:
-        UserError: when the archive has another layout, or a clip is damaged.
+        UserError: if the archive has another layout, or a clip is damaged.
     """
     archive = folder / spec.archive.name
     root = unpack_around(archive, scratch / "unpacked", *LISTS)

@@ -1,4 +1,4 @@
-"""Synthetic sets that `fedrepro synth export` wrote."""
+"""Exports of `fedrepro synth export`."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
     """Images and labels, split by class into training and test samples.
 
     Raises:
-        UserError: when a file is missing or damaged, or is no export.
+        UserError: if a file is missing or damaged, or not an export.
     """
     x, y = read_npz(path / IMAGES, ("x", "y"))
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[1] not in (1, 3):

@@ -1,4 +1,4 @@
-"""A table of a user's own as float32 features."""
+"""Users' tables as float32 features."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
 from fedrepro.support.errors import UserError, bad_value
 
-MOST_VALUES = 1000  # of a column of text
+MOST_VALUES = 1000  # distinct values of a text column
 
 
 def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Progress) -> Content:
-    """The table at `path`; what is estimated (means, deviations) comes from the training rows.
+    """Read the table at `path`; means and standard deviations are those of the training rows.
 
     Raises:
-        UserError: when the file or a column is missing, or the label has gaps or one value only.
+        UserError: if the file or a column is missing or has invalid values.
     """
     try:
         table = pd.read_csv(path)
@@ -57,14 +57,14 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         if different > MOST_VALUES:
             raise UserError(
                 f"{path}: {column}: {different} different texts: expected at most {MOST_VALUES}, "
-                "each of which becomes a feature; name the column in `drop` if it is none"
+                "because each becomes a feature: add the column to `drop` if it is not a feature"
             )
     features = pd.get_dummies(features, columns=text, dtype=float)
     everything = RawSamples(features.to_numpy(np.float64), labels, group)
     if spec.standardise == "per_client" and (spec.split or spec.test_fraction):
         raise UserError(
             f"{path}: standardise: 'per_client': expected `test_fraction: 0` and no `split`: "
-            "clients hold out their own samples, by the `test_fraction` of a partition"
+            "use the partition's `test_fraction`, with which clients hold out their own samples"
         )
     train, test = _split(spec, table, everything, path)
     known = np.isfinite(train.x)

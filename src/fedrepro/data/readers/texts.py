@@ -1,4 +1,4 @@
-"""Texts as numbers of words: medical question pairs, and LEAF's Reddit."""
+"""Texts as token ids: medical question pairs, and LEAF's Reddit."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedrepro.data.readers import leaf
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
 
-# The first numbers of Reddit's vocabulary; none counts as a word (fedrepro.engine.task.WORDLESS).
+# The first ids of Reddit's vocabulary; they are not words (fedrepro.engine.task.WORDLESS).
 MARKS = ("<PAD>", "<UNK>", "<BOS>", "<EOS>")
 UNKNOWN = MARKS.index("<UNK>")
 
@@ -20,10 +20,10 @@ UNKNOWN = MARKS.index("<UNK>")
 def read_question_pairs(
     spec: QuestionPairs, folder: Path, _scratch: Path, _progress: Progress
 ) -> Content:
-    """Pairs as int32 [n, 2, length]: numbers of word pieces, and 1 where there is one.
+    """Pairs as int32 [n, 2, length]: ids of word pieces, and the attention mask.
 
     Raises:
-        UserError: when the file is damaged, or the tokenizer or what reads it is not there.
+        UserError: if the file is damaged, or the tokenizer's vocabulary or library is missing.
     """
     path = folder / spec.file.name
     columns = ["doctor", "first", "second", "label"]
@@ -59,7 +59,7 @@ def _tokenizer(spec: QuestionPairs) -> Any:
     try:
         tokenizer = BertWordPieceTokenizer(str(words), lowercase=True)
     except Exception as error:  # the library raises plain exceptions
-        raise UserError(f"{words}: can't be read as the words of a BERT model: {error}") from None
+        raise UserError(f"{words}: can't be read as a BERT vocabulary: {error}") from None
     tokenizer.enable_truncation(spec.length)
     tokenizer.enable_padding(length=spec.length)
     return tokenizer
@@ -68,12 +68,12 @@ def _tokenizer(spec: QuestionPairs) -> Any:
 def read_leaf_reddit(spec: LeafReddit, path: Path, scratch: Path, _progress: Progress) -> Content:
     """Pieces of comments and, for each of their words, the next one.
 
-    The users' own train and test files stay apart by `held_out`; those for validation are left
-    out. Words are numbered by how often the training text has them, after :data:`MARKS`. LEAF
-    numbers marks like words, and one too low, so that one of them is its unknown word.
+    `held_out` marks samples of the users' test files; those for validation are not used. Ids follow
+    the words' frequency in the training text, after :data:`MARKS`. LEAF numbers marks like words,
+    and one too low, so that one of them coincides with its unknown word.
 
     Raises:
-        UserError: when the folder or a file is not in LEAF's format.
+        UserError: if the folder or a file is not in LEAF's format.
     """
     pieces = {
         part: [(user, x, y) for user, own in users for x, y in own]

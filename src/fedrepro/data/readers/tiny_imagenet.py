@@ -17,7 +17,7 @@ def read_tiny_imagenet(
     """The training images, and as test set the 10,000 validation images, whose labels are known.
 
     Raises:
-        UserError: when the archive has another layout, or an image is damaged.
+        UserError: if the archive has another layout, or an image is damaged.
     """
     archive = folder / spec.archive.name
     root = unpack_around(archive, scratch / "unpacked", "wnids.txt")

@@ -1,1 +1,1 @@
-"""From a prepared data set to the tensors of a run."""
+"""Turn prepared data sets into the tensors of a run."""

@@ -1,4 +1,4 @@
-"""Training labels made wrong on purpose, as SuPerFed does (thesis chapter II, 2.4)."""
+"""Label noise on training labels, as in SuPerFed (thesis chapter II, 2.4)."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -15,7 +15,7 @@ Labels = NDArray[np.int64]
 
 
 class LabelNoise(Protocol):
-    """As experiment files have it (:class:`fedrepro.config.settings.LabelNoise`)."""
+    """The keys in experiment files (:class:`fedrepro.config.settings.Noise`)."""
 
     @property
     def kind(self) -> str: ...
@@ -32,8 +32,8 @@ def flip(
 ) -> Labels:
     """``labels`` [n], each wrong with probability ``rate``.
 
-    A wrong label is the next class for "pair", the first one after the last (eq. 2.7), and any
-    other class with equal probability for "symmetric" (eq. 2.8).
+    With "pair", a wrong label is the next class, cyclically (eq. 2.7); with "symmetric", any other
+    class with equal probability (eq. 2.8).
     """
     wrong = random.random(len(labels)) < rate
     distance = 1 if kind == "pair" else random.integers(1, classes, len(labels))
@@ -43,15 +43,15 @@ def flip(
 def with_noise(
     split: Split, partition: Partition, classes: int, noise: LabelNoise | None, seed: int
 ) -> Split:
-    """The training split with labels flipped as ``noise`` (None: not) says.
+    """The training split with labels flipped according to ``noise``; unchanged if it is None.
 
-    Only clients' training samples are touched, those that they keep for validation among them, as
-    clients know no better labels. With ``everywhere`` those that they hold out for
-    testing are, too, as in the released code, which flips before it splits and has the two kinds
-    swapped (discrepancy 25). Which labels are flipped does not depend on who holds them.
+    Only clients' training and validation labels change, because clients have no clean labels. With
+    ``everywhere``, their test labels change, too, as in the released code, which flips before it
+    splits and swaps the two kinds (discrepancy 25). Which labels are flipped does not depend on
+    the partition.
 
     Raises:
-        UserError: when a sample has several labels.
+        UserError: if samples have several labels.
     """
     if noise is None:
         return split

@@ -1,4 +1,4 @@
-"""Prepared data as tensors: what the engine trains on and what models are evaluated on."""
+"""Prepared data as tensors, for training and evaluation."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from fedrepro.support.errors import bad_value
 
 @dataclass(frozen=True)
 class Scaling:
-    """How stored values become inputs: bytes to [0, 1], then (x - mean) / std per channel.
+    """Turn stored values into inputs: bytes into [0, 1], then (x - mean) / std per channel.
 
-    Sound, 16 bits, becomes [-1, 1).
+    16-bit sound becomes [-1, 1).
 
     Attributes:
         mean, std: float tensors [channels, 1, 1], or None for no normalisation.
@@ -26,10 +26,10 @@ class Scaling:
 
     @classmethod
     def of(cls, dataset: Dataset, device: str, kind: str | None = None) -> "Scaling":
-        """The data set's own, or ``kind``: "unit" for [0, 1], "symmetric" for [-1, 1].
+        """The data set's scaling, or ``kind``: "unit" for [0, 1], "symmetric" for [-1, 1].
 
         Raises:
-            UserError: for a ``kind`` of what is no image.
+            UserError: if there is a ``kind`` but the data are not images.
         """
         if kind and dataset.train.x.dtype != np.uint8:
             raise bad_value("setting", "scaling", kind, f"none for {dataset.name}: not images")
@@ -47,7 +47,7 @@ class Scaling:
         return cls(column(dataset.mean), column(dataset.std))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Bytes and sound as floats; other kinds (features, tokens) stay as they are."""
+        """Scale bytes and sound to floats; features and tokens are unchanged."""
         if x.dtype == torch.int16:
             return x.to(torch.get_default_dtype()) / 32768
         if x.dtype != torch.uint8:
@@ -59,7 +59,7 @@ class Scaling:
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The least and the largest input that a byte becomes; None if channels differ in them."""
+        """The smallest and largest input of a byte; None if they differ between channels."""
         if self.mean is None or self.std is None:
             return 0.0, 1.0
         lowest, highest = -self.mean / self.std, (1 - self.mean) / self.std
@@ -68,7 +68,7 @@ class Scaling:
         return float(lowest.flatten()[0]), float(highest.flatten()[0])
 
     def to_bytes(self, x: Tensor) -> Tensor:
-        """Images as they are stored, of inputs [n, channels, height, width]; uint8."""
+        """Inputs [n, channels, height, width] as uint8 images: the inverse of scaling."""
         if self.mean is not None and self.std is not None:
             x = x * self.std + self.mean
         return (x * 255).round().clamp(0, 255).nan_to_num().to(torch.uint8)
@@ -76,10 +76,10 @@ class Scaling:
 
 @dataclass(frozen=True)
 class TensorSamples:
-    """Some samples of a split, kept on the device as they are stored, scaled when asked for.
+    """Samples of a split, kept on the device in their stored type and scaled on access.
 
     Bytes take a quarter of the memory of floats, and scaling costs less than 1 % of training. Only
-    features, stored as float32, become floats of the run's type at once.
+    features, stored as float32, are converted to the run's float type at once.
     """
 
     x: Tensor
@@ -99,17 +99,17 @@ class TensorSamples:
         return self.scaling(self.x[first:last]), self.y[first:last]
 
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The samples of ``rows``, in whatever shape they stand."""
+        """The samples at ``rows``, an index tensor of any shape."""
         return self.scaling(self.x[rows]), self.y[rows]
 
     def some(self, indices: NDArray[np.int64]) -> "TensorSamples":
-        """The samples at ``indices``, copied out."""
+        """A copy of the samples at ``indices``."""
         rows = torch.from_numpy(indices).to(self.y.device)
         return TensorSamples(self.x[rows], self.y[rows], self.scaling)
 
 
 def _tensor(array: NDArray[np.generic], device: str) -> Tensor:
-    # A copy: a tensor over a read-only memory map would let a write through to a signal.
+    # Copy: writing to a tensor over a read-only memory map would crash the process.
     return torch.from_numpy(np.array(array)).to(device)
 
 
@@ -117,7 +117,7 @@ class ClientData:
     """The training data of all clients of a partition (:class:`fedrepro.engine.round.Clients`).
 
     Args:
-        samples: of all of them.
+        samples: the samples of all clients.
         indices: int64 [n] for each client, the rows of its samples.
     """
 
@@ -131,5 +131,5 @@ class ClientData:
         return self._rows[client]
 
     def pooled(self) -> "ClientData":
-        """One client that holds the data of all, each sample once."""
+        """A single client with the data of all clients, each sample once."""
         return ClientData(self.samples, [np.unique(np.concatenate(self.indices))])

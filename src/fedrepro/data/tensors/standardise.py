@@ -1,4 +1,4 @@
-"""Features that each client standardises by itself, which depends on who holds what."""
+"""Standardise features per client."""
 
 from dataclasses import replace
 
@@ -10,20 +10,23 @@ from fedrepro.support.errors import UserError
 
 
 def standardised(dataset: Dataset, partition: Partition) -> Split:
-    """The training split with the mean and deviation of each client's training rows taken out.
+    """The training split, with each client's rows standardised by its training rows.
 
-    All parts of a client, test and validation too, are moved by its training rows alone, in columns
-    that the data set names (``Dataset.client_standardised``). A column that is constant in a
-    client's training rows keeps its scale. Rows that no client holds stay as they are.
+    The statistics of a client's training rows also apply to its test and validation rows, in the
+    columns that the data set names (``Dataset.client_standardised``). A column that is constant in
+    a client's training rows is centred but not scaled. Rows that no client holds are unchanged.
 
     Raises:
-        UserError: when the data set also has a test split of its own, which belongs to no client.
+        UserError: if the data set has a global test split, which belongs to no client.
     """
     columns = np.array(dataset.client_standardised, dtype=np.int64)
     if not len(columns):
         return dataset.train
     if dataset.test is not None:
-        raise UserError(f"{dataset.name}: a test set for all can't be standardised by clients")
+        raise UserError(
+            f"{dataset.name}: a global test set cannot be standardised per client: use "
+            "`standardise: true`, or no test set"
+        )
     x = np.array(dataset.train.x)
     for client, train in enumerate(partition.train):
         rows = x[np.ix_(train, columns)].astype(np.float64)
