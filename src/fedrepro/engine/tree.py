@@ -1,7 +1,7 @@
 """Arithmetic on trees: nested dicts of tensors. Nothing here changes its arguments.
 
-A tree holds whatever a method keeps: ``{"params": {"weight": tensor, ...}, "c": {...}}``. Binary
-functions need trees of the same shape. Leaves are visited in the order of their dicts.
+A tree holds whatever a method keeps: ``{"params": {"weight": tensor, ...}, "c": {...}}``. Functions
+of two trees need the same shape. Leaves are visited in the order of their dicts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# A Tensor, or a dict[str, Tree]. A type checker that is told so asks at some 600 places which it
-# is, half of them look-ups by a name that the method itself has put there.
+# A Tensor, or a dict[str, Tree]. With that type, mypy would need a check at some 600 places, half
+# of them look-ups of a name that the method itself has stored.
 Tree = Any
 
 
 def apply(function: Callable[..., Any], *trees: Tree) -> Tree:
-    """``function`` of the corresponding leaves of one or more trees."""
+    """Apply ``function`` to the corresponding leaves of one or more trees."""
     first = trees[0]
     if isinstance(first, dict):
         return {key: apply(function, *(tree[key] for tree in trees)) for key in first}
@@ -29,7 +29,7 @@ def leaves(tree: Tree) -> list[Tensor]:
         return [tree]
     found: list[Tensor] = []
     for branch in tree.values():
-        # Not one call per leaf: every local step asks several times.
+        # No call per leaf: every local step runs this several times.
         if isinstance(branch, dict):
             found += leaves(branch)
         else:
@@ -38,7 +38,7 @@ def leaves(tree: Tree) -> list[Tensor]:
 
 
 def ordered_as(tree: Tree, order: Tree) -> Tree:
-    """``tree`` whose dicts of ``order``'s names have them in its order, at whatever depth."""
+    """``tree`` with its dicts in the order of those in ``order`` that have the same names."""
     if not isinstance(tree, dict):
         return tree
     if isinstance(order, dict) and tree.keys() == order.keys():
@@ -47,7 +47,7 @@ def ordered_as(tree: Tree, order: Tree) -> Tree:
 
 
 def leaves_as(tree: Tree, order: Tree) -> list[Tensor]:
-    """The leaves of ``tree`` that ``order`` names, in its order, and then all others."""
+    """The leaves of ``tree`` that ``order`` names, in its order, followed by the others."""
     if not isinstance(tree, dict):
         return [tree]
     found: list[Tensor] = []
@@ -70,7 +70,7 @@ def named(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def rebuild(tree: Tree, values: Iterator[Tensor]) -> Tree:
-    """A tree of the shape of ``tree`` whose leaves are taken from ``values`` in order."""
+    """A tree shaped like ``tree``, with leaves taken from ``values`` in order."""
     if not isinstance(tree, dict):
         return next(values)
     return {
@@ -84,12 +84,12 @@ def zeros(tree: Tree) -> Tree:
 
 
 def copy(tree: Tree) -> Tree:
-    """New tensors with the same values, cut off from any graph, in memory as they are in a file."""
+    """New contiguous tensors with the same values, detached from any graph."""
     return apply(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), tree)
 
 
 def contiguous(tree: Tree) -> Tree:
-    """The same tensors in memory as they are in a file, copied where they are not."""
+    """The same tensors made contiguous; copies only those that are not."""
     return apply(torch.Tensor.contiguous, tree)
 
 
@@ -106,7 +106,7 @@ def scale(tree: Tree, factor: float | Tensor) -> Tree:
 
 
 def mix(left: Tree, right: Tree, weight: float | Tensor) -> Tree:
-    """``left`` at weight 0, ``right`` at weight 1, the line between them elsewhere."""
+    """Interpolate linearly: ``left`` at weight 0, ``right`` at weight 1."""
     return apply(lambda a, b: a + weight * (b - a), left, right)
 
 
@@ -126,27 +126,27 @@ def square_norm(tree: Tree) -> Tensor:
 
 
 def stack(trees: Sequence[Tree]) -> Tree:
-    """One tree whose leaves have a new leading axis."""
+    """One tree whose leaves have a new leading axis, an entry per tree."""
     return apply(lambda *leaf: torch.stack(leaf), *trees)
 
 
 def take(tree: Tree, index: int) -> Tree:
-    """One entry of every leaf's leading axis."""
+    """Entry ``index`` of every leaf's leading axis."""
     return apply(lambda leaf: leaf[index], tree)
 
 
 def weighted_sum(tree: Tree, weights: Tensor) -> Tree:
-    """The sum over the leading (client) axis of every leaf, weighted by ``weights`` [clients]."""
+    """The sum over every leaf's leading (client) axis, weighted by ``weights`` [clients]."""
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 
 def numel(tree: Tree) -> int:
-    """How many numbers a tree holds."""
+    """The number of scalars in a tree."""
     return sum(leaf.numel() for leaf in leaves(tree))
 
 
 def size_in_bytes(tree: Tree) -> int:
-    """What the tensors of a tree occupy when sent over a wire, uncompressed."""
+    """The size of a tree's tensors when sent uncompressed, in bytes."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 
