@@ -1,7 +1,8 @@
 """FedDisco (Ye et al., ICML 2023, eq. 4).
 
-The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The more a client's
-classes are out of balance, the smaller its weight: p_k = relu(n_k / n - a d_k + b), divided by the
+The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The more a
+client's classes are out of balance, the smaller its weight: p_k = relu(n_k / n - a d_k + b),
+divided by the
 sum over the cohort. d_k is the Kullback-Leibler divergence of the client's class frequencies from
 the uniform distribution, divided by the sum over the cohort. A client's update contains its
 divergence.

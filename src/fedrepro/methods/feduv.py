@@ -1,6 +1,7 @@
 """FedUV (Son et al., CVPR 2024).
 
-The paper is "FedUV: uniformity and variance for heterogeneous federated learning". It adds two terms
+The paper is "FedUV: uniformity and variance for heterogeneous federated learning". It adds two
+terms
 to a client's loss. ``variance`` keeps predictions from collapsing onto the classes that the client
 has: if the standard deviation of a class's probability over a mini-batch is below
 gamma = 1 / sqrt(classes), that of a balanced and perfect prediction, the shortfall is added.
