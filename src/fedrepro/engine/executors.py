@@ -164,9 +164,7 @@ def _stacked(
             "iterations): use 'sequential', or an exact spectral norm"
         )
     if ctx.net.precision:
-        raise UserError(
-            "executor: 'vectorised': does not support `precision`: use 'sequential'"
-        )
+        raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")
     updates, after = run(method, ctx, message, tree.stack(client_states), side_by_side(list(steps)))
     return updates, _taken_apart(after, len(client_states))
 

@@ -4,6 +4,7 @@ One client holds all training data and trains in mini-batches. A round is the se
 the first ``epochs`` of them. The optimizer's state is kept between rounds, as in ordinary training.
 FedGO does not say how long it trains: we use 100 epochs with a cosine schedule (A22).
 """
+
 from dataclasses import dataclass
 from typing import ClassVar
 

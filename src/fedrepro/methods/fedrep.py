@@ -40,7 +40,7 @@ class FedRep(PartlyShared):
     def of_one_part(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """The gradient of one part of the model; ``client_state["rest"]`` is the other part, fixed."""
+        """The gradient of one part of the model, with ``client_state["rest"]`` held fixed."""
         return differentiate(
             lambda params: self.loss(
                 ctx, message, client_state, {**client_state["rest"], **params}, batch

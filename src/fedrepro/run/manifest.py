@@ -48,8 +48,8 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
 def origin(spec: RunSpec) -> dict[str, Any]:
     """Where the code came from: commits, and a digest for each file that counted.
 
-    Purely descriptive: ``code`` already covers the files' digests, and equal code may come from many
-    commits. Call it before the first round, because a commit may follow.
+    Purely descriptive: ``code`` already covers the files' digests, and equal code may come from
+    many commits. Call it before the first round, because a commit may follow.
     """
     files = fingerprint.files_of_code(spec)
     return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.plugins)}

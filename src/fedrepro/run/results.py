@@ -288,7 +288,7 @@ def partial_of(folder: Path) -> Path:
 
 
 def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
-    """Whether there is a log or a checkpoint without a result: the run started but did not finish."""
+    """Whether there is a log or checkpoint without a result: the run has not finished."""
     if reference:
         return "not run", "not run"
     log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"

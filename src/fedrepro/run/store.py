@@ -158,7 +158,7 @@ class ClientStore:
         return {str(client): version for client, version in sorted(self._versions.items())}
 
     def settle(self) -> None:
-        """Drop old versions; call it once the checkpoint with :meth:`flush`'s versions is in place."""
+        """Drop old versions. Call this once the checkpoint with the new versions is in place."""
         self._kept = dict(self._versions)
         self._remove_strays()
 
