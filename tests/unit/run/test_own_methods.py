@@ -34,7 +34,7 @@ LOADED: dict[str, Case] = {
     "syntax error": ("class Mine(Method)\n", r"mine.py:14: syntax error: expected ':'"),
     "no dataclass": (
         "class Mine(Method):\n    mu: float = 0.1\n",
-        r"mine.py:14: class Mine is no dataclass, .*ignored: write @dataclass\(frozen=True\)",
+        r"mine.py:14: class Mine is not a dataclass, .*ignored: write @dataclass\(frozen=True\)",
     ),
     "not frozen": (
         "@dataclass\nclass Mine(Method):\n    mu: float = 0.1\n",
@@ -75,7 +75,7 @@ LOADED: dict[str, Case] = {
     ),
     "no method": (
         FROZEN + "step: float = 0.1\n",
-        r"mine.py:16: Mine.step: expected a method, as it is a hook: step\(self, ctx, server",
+        r"mine.py:16: Mine.step: this is a hook and must be a method: step\(self, ctx, server",
     ),
     "global": (
         "seen = 0\n\n\ndef count():\n    global seen\n    seen += 1\n\n\n"
@@ -160,7 +160,7 @@ PLAYED: dict[str, Case] = {
         "        return {'params': moved['params'], 'extra': torch.zeros(2)}\n\n"
         "    def init_server(self, ctx, params):\n"
         "        return {**super().init_server(ctx, params), 'c': torch.zeros(2)}\n",
-        r"mine.py:16: server_update: the server's state has lost c: keep the names, .*{\*\*server, ...}",
+        r"mine.py:16: server_update: the server's state lacks c: keep the names, .*{\*\*server, ...}",
     ),
     "growing state": (
         "def init_server(self, ctx, params):\n"
@@ -174,28 +174,28 @@ PLAYED: dict[str, Case] = {
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        weights, server = super().aggregation_weights(ctx, server, updates)\n"
         "        return weights, {**server, f'round{ctx.round}': weights}\n",
-        r"mine.py:16: aggregation_weights: the server's state has gained round0: keep the names",
+        r"mine.py:16: aggregation_weights: the server's state has an additional round0: keep the names",
     ),
     "a state without a beginning": (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return report, {'delta': report['delta']['head.bias']}\n",
-        r"mine.py:16: client_update: the client's state has gained delta: return the names, .*hook `init_client` beg",
+        r"mine.py:16: client_update: the client's state has an additional delta: return the names, .*`init_client` ret",
     ),
     "weigh of one value": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return ctx.sizes / ctx.sizes.sum()\n",
-        r"mine.py:16: aggregation_weights: returned a tensor of float32 \[3\]: return two things: the mixing",
+        r"mine.py:16: aggregation_weights: returned a tensor of float32 \[3\]: return two things: the aggregation",
     ),
     "weights of another length": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return torch.ones(ctx.clients) / ctx.clients, server\n",
-        r"mine.py:16: aggregation_weights: the mixing coefficients are a tensor of float32 \[6\]: .*\[3\]",
+        r"mine.py:16: aggregation_weights: the aggregation weights are a tensor of float32 \[6\]: .*\[3\]",
     ),
     "weights that are not finite": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return ctx.sizes / 0, server\n",
-        r"mine.py:16: aggregation_weights: a mixing coefficient is not finite",
+        r"mine.py:16: aggregation_weights: an aggregation weight is not finite",
     ),
     "missing delta": (
         "def client_update(self, ctx, message, client_state, steps):\n"
@@ -225,7 +225,7 @@ PLAYED: dict[str, Case] = {
         "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        name = f'from{int(steps.orders[0][0]) % 6}'\n"
         "        return {**report, name: torch.zeros(1)}, own\n",
-        r"mine.py:16: client_update: the report has lost from\d: let every client report the same names",
+        r"mine.py:16: client_update: the report lacks from\d: let every client report the same names",
     ),
     "a loss for each sample": (
         "def loss(self, ctx, message, client_state, params, batch):\n"
