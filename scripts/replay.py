@@ -98,7 +98,7 @@ def replay(bench: Workbench, record: RunRecord) -> Replay:
     loaded = given.load(bench.root, spec, dataset, partition)
     plan = make_plan(spec, dataset, partition, loaded)
     data = data_of(plan, dataset, partition, loaded)
-    then_data = record.manifest["data"]  # some results are older than some keys
+    then_data = record.manifest.get("data", {})  # some results are older than some keys
     differing = [key for key in data if key in then_data and data[key] != then_data[key]]
     if differing:
         raise UserError(f"its data differ in {', '.join(differing)}")

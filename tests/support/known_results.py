@@ -12,6 +12,7 @@ import pandas as pd
 import yaml
 
 from fedrepro.config.loading import load
+from fedrepro.run import numerics
 from support.places import ROOT
 
 KEYS = ("item", "table", "dataset", "setting", "method", "metric", "mean", "std", "doubt")
@@ -77,9 +78,10 @@ def write_run(
     table = {"round": range(1, count + 1), "learning_rate": 0.1, "bytes_down": 1, "bytes_up": 1}
     pd.DataFrame({**table, **rounds}).to_parquet(folder / "rounds.parquet")
     pd.DataFrame(clients).to_parquet(folder / "clients.parquet")
-    described = load(root).run_spec(f"ima/{setting}", method, seed).description()
+    spec = load(root).run_spec(f"ima/{setting}", method, seed)
     manifest = {
-        "status": "finished", "rounds_done": count, "diverged_at": None, "run": described,
+        "status": "finished", "rounds_done": count, "diverged_at": None,
+        "run": spec.description(), "numerics": numerics.of_run(spec),
         "config_hash": "0", "code": "0", "executor": "sequential", "device": "cpu",
         "dtype": "float32", "parameters": 1234,
         "bytes_down": 2000 * count, "bytes_up": 3000 * count,

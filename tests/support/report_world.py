@@ -16,6 +16,7 @@ import yaml
 from fedrepro.config.products import expand
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.run import numerics
 from fedrepro.run.results import reference_folder
 from fedrepro.support.files import sha256_of
 from support.places import ROOT
@@ -76,7 +77,8 @@ def write_run(
     """
     folder = workbench.root / (reference_folder(run) if reference else run.folder)
     folder.mkdir(parents=True)
-    described = workbench.run_spec(run.setting, run.method, run.seed).description() | changes
+    spec = workbench.run_spec(run.setting, run.method, run.seed)
+    described = spec.description() | changes
     count = len(accuracies)
     columns = {
         "round": list(range(1, count + 1)),
@@ -95,6 +97,7 @@ def write_run(
         "run": json.loads(json.dumps(described)),
         "config_hash": hashlib.sha256(run.method.encode()).hexdigest(),
         "code": hashlib.sha256(run.setting.encode()).hexdigest(),
+        "numerics": numerics.of_run(spec),
         "executor": "sequential",
         "device": "cpu",
         "dtype": "float32",

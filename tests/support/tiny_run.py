@@ -17,6 +17,7 @@ from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import runner
+from fedrepro.support.plugins import NONE
 
 CLIENTS, CLASSES = 6, 3
 
@@ -50,8 +51,9 @@ def partition(held_out: bool = False, y: NDArray[np.int64] | None = None) -> Par
 
 
 def run_spec(composition: str = "fedavg", **changes: Any) -> RunSpec:
-    """``changes``: ``hyperparameters``, how it is executed, or keys of its setting."""
+    """``changes``: ``hyperparameters``, ``plugins``, how it is executed, or keys of its setting."""
     hyperparameters = changes.pop("hyperparameters", {})
+    plugins = changes.pop("plugins", NONE)
     given = {field.name for field in fields(Execution)} & changes.keys()
     way = {"executor": "sequential", "checkpoint_every": 2} | {
         name: changes.pop(name) for name in given
@@ -61,9 +63,12 @@ def run_spec(composition: str = "fedavg", **changes: Any) -> RunSpec:
         "model": "logistic", "rounds": 12, "participation": 0.5, "epochs": 2, "batch_size": 8,
         "optimizer": {"lr": 0.1}, "lr_decay": 0.99, **changes,
     }  # fmt: skip
-    setting = Setting.model_validate(values)
+    setting = Setting.model_validate(values, context=plugins)
     setting._name = "test/blobs"
-    return RunSpec(setting, composition, composition, hyperparameters, 1, Execution(**way))
+    execution = Execution(**way)
+    return RunSpec(
+        setting, composition, composition, hyperparameters, 1, execution, plugins=plugins
+    )
 
 
 def carry_out(

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from fedrepro.run import fingerprint, runner, scoring
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
-from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
@@ -39,14 +37,8 @@ from support.tiny_run import dataset, partition, run_spec
 TEXT = (ROOT / "docs/measures.md").read_text(encoding="utf-8")
 FILES = re.findall(r"^```python\n# (\S+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 (EXPERIMENT,) = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-(OWN,) = re.findall(r"^    (own: .*)$", TEXT, re.MULTILINE)
+(OWN,) = re.findall(r"^    (plugins: .*)$", TEXT, re.MULTILINE)
 RECORDED = "measures: [macro_recall, drift, unevenness]"
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    plugins.use({})
 
 
 def write(root: Path) -> Path:
@@ -205,7 +197,7 @@ def test_reports_reach_a_wrapper_and_every_executor(root: Path) -> None:
         server, played = play_round(
             federation, begin(federation), ClientStore(root / str(len(found))), 0
         )
-        assert "metrics" not in server and "metrics" not in played.reports
+        assert "metrics" not in server and "metrics" not in played.updates
         assert played.of_clients["drift"].shape == (len(played.cohort),)
         assert played.of_round["unevenness"].numel() == 1
         found.append(played.of_clients["drift"])
@@ -221,9 +213,9 @@ def test_a_broken_off_run_goes_on_with_its_measures(root: Path) -> None:
         "    def of_outputs(self, outputs, targets):\n"
         "        return (outputs.argmax(axis=1) == targets).mean()\n"
     )
-    load(root)
+    plugins = load(root).plugins
     wanted = {"measures": ["hits", "unevenness", "drift"]}
-    spec = run_spec("watched", evaluate=wanted, rounds=4, checkpoint_every=1)
+    spec = run_spec("watched", evaluate=wanted, rounds=4, checkpoint_every=1, plugins=plugins)
 
     def run(folder: Path, until: int = 4) -> None:
         def report(progress: runner.Progress) -> None:
@@ -285,17 +277,17 @@ def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
     for name in ("ece", "update_norm", "test_mine"):
         file = root / f"measures/{name}.py"
         file.write_text((root / "measures/drift.py").read_text())
-        load(root)  # nobody asks for it
+        folders = load(root).plugins  # nobody asks for it
         with pytest.raises(UserError, match=f"{name}.py: rename it"):
-            registry.known("client")
+            registry.known("client", folders=folders)
         file.unlink()
 
 
 def test_what_is_no_number_is_one_line(root: Path) -> None:
     (root / "measures/nothing.py").write_text(FILES[0][1].replace("return np.mean", "np.mean"))
-    load(root)
+    folders = load(root).plugins
     with pytest.raises(UserError, match="measure nothing: of_outputs: TypeError"):
-        registry.the("nothing", "client").checked(np.eye(3), np.arange(3))
+        registry.the("nothing", "client", folders=folders).checked(np.eye(3), np.arange(3))
 
 
 def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
@@ -307,14 +299,14 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
         '        found = record.rounds["test_accuracy"]\n'
         "        return found[-1] - found[0]\n"
     )
-    load(root)
+    folders = load(root).plugins
     run = RunKey("mine/watched", "fedavg", 1)
     (root / run.folder).mkdir(parents=True)
     manifest = {"status": "finished", "rounds_done": 7}
     (root / run.folder / "manifest.json").write_text(json.dumps(manifest))
     table = pyarrow.table({"round": [1, 7], "test_accuracy": [0.25, 0.75]})
     pq.write_table(table, root / run.folder / "rounds.parquet")
-    metric = OfRounds(name="gained")
+    metric = OfRounds.model_validate("gained", context=folders)
     assert metric.reading.series(read_run(root, run)) == [(7.0, 50.0)]
     assert metric.of_a_run and metric.reading.unit == "points"
 

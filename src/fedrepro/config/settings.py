@@ -84,7 +84,7 @@ class PluginFolders(Typed):
         named = {kind: folder for kind, folder in self if folder is not None}
         for kind, folder in named.items():
             if not (root / folder).is_dir():
-                raise bad_value("config/config.yaml", f"own.{kind}", str(folder), "a folder")
+                raise bad_value("config/config.yaml", f"plugins.{kind}", str(folder), "a folder")
         return Folders(
             root.absolute(), **{kind: (root / each).absolute() for kind, each in named.items()}
         )

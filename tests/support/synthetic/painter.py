@@ -22,6 +22,10 @@ class Painter(Method):
     per_class: int = 5
     noise: float = 0.1
 
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        shape = (ctx.net.outputs(params) * self.per_class, *ctx.inputs.shape)
+        return {**super().init_server(ctx, params), "images": torch.zeros(shape)}
+
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:

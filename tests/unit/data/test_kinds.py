@@ -10,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from fedrepro.data.catalogue.entries import Described
 from fedrepro.data.catalogue.kinds import DatasetSpec
+from fedrepro.data.partition import assigning
 from fedrepro.data.partition.schemes import PartitionSpec, Scheme
 from fedrepro.data.readers.content import Content, Progress
 from fedrepro.support.typed_yaml import Typed, any_of
@@ -49,8 +50,10 @@ def test_a_reader_takes_its_kind(kind: type[Described]) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.__name__)
-def test_a_scheme_deals_and_has_a_name(scheme: type[Scheme]) -> None:
-    assert {"deal", "_parts"} <= vars(scheme).keys()
+def test_a_scheme_assigns_and_has_a_name(scheme: type[Scheme]) -> None:
+    name = get_args(scheme.model_fields["scheme"].annotation)[0]
+    assert "_parts" in vars(scheme)
+    assert "assign" in vars(scheme) or callable(getattr(assigning, name))
 
 
 def test_a_further_alternative_is_a_class() -> None:

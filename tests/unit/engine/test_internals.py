@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from support.worlds import assert_close, federation, play
 from torch import Tensor
 from torch.func import vmap
 
+from fedrepro.check.world import federation, play
 from fedrepro.engine import internals, tree
 from fedrepro.engine.net import differentiate
 from fedrepro.engine.optim import Optimizer, adam, sgd
 from fedrepro.support.rng import stream
+from support.closeness import assert_close
 
 FOREACH = ("add", "add_", "mul_", "lerp_", "sqrt", "div_", "addcmul_", "addcdiv_")
 

@@ -439,8 +439,9 @@ def test_rounds_of_many_lengths_under_the_compiler(monkeypatch: pytest.MonkeyPat
 
     from torch._dynamo.testing import CompileCounter
 
-    from fedrepro.check.world import Data, assert_close
+    from fedrepro.check.world import Data
     from fedrepro.engine import descent, executors
+    from support.closeness import assert_close
 
     counter = CompileCounter()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))

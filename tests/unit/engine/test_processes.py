@@ -111,13 +111,13 @@ def test_a_killed_worker_is_one_line() -> None:
 ORPHANED = """
 import os, sys, time
 from pathlib import Path
-from fedrepro.engine.processes import deal
+from fedrepro.engine.processes import distribute
 here = os.getpid()
 def work(place):
     if os.getpid() != here:
         (Path(sys.argv[1]) / f"{os.getpid()}").touch()
     time.sleep(0.2)
-deal(work, range(10_000), 3)
+distribute(work, range(10_000), 3)
 """
 
 

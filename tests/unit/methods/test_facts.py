@@ -34,11 +34,11 @@ from fedrepro.methods import _facts
 bench = load()
 defaults = _facts.defaults_of("late", bench.plugins)
 print(json.dumps({
-    "inner": _facts.begins_as_inner("late", bench.plugins),
+    "inner": _facts.shares_prefix_with_inner("late", bench.plugins),
     "fields": list(defaults),
     "share": defaults["share"],
     "odd": defaults["odd"] is _facts.UNKNOWN,
-    "needs": _facts.needs_of("fedgo", bench.plugins),
+    "needs": _facts.requires_of("fedgo", bench.plugins),
     "imported": "torch" in sys.modules,
 }))
 """

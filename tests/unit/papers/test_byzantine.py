@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.worlds import federation
 
+from fedrepro.check.world import federation
 from fedrepro.papers.fedgo.given_byzantine import Lying
 from fedrepro.run.assembly import _changed
 from fedrepro.support.errors import UserError
@@ -15,7 +15,7 @@ from support.tiny_run import run_spec
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
-    given = federation("fedgo").context.given
+    given = federation("fedgo").context.artifacts
     found = _changed(given, replace(run_spec("fedgo", byzantine=2), seed=seed), 6)
     theirs = found["discriminators"]
     drawn = torch.randperm(6, generator=stream(seed, "byzantine"))[:2]
@@ -25,11 +25,11 @@ def test_the_run_s_seed_draws_the_setting_s_number_of_liars(seed: int) -> None:
 
 
 def test_without_the_key_nothing_is_changed() -> None:
-    given = federation("fedgo").context.given
+    given = federation("fedgo").context.artifacts
     assert _changed(given, run_spec("fedgo"), 6) is given
 
 
 def test_there_are_no_more_liars_than_clients() -> None:
-    given = federation("fedgo").context.given
+    given = federation("fedgo").context.artifacts
     with pytest.raises(UserError, match="byzantine: 7: expected at most 6, the number of clients"):
         _changed(given, run_spec("fedgo", byzantine=7), 6)

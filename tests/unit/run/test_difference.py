@@ -126,12 +126,12 @@ def workbench(tmp_path: Path) -> Iterator[Path]:
 def test_a_changed_file_is_shown_as_git_does_where_the_commits_are_known(
     workbench: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(workbench)
+    folders = load(workbench).plugins
     name, file = "plugins/methods/my_prox.py", workbench / "methods/my_prox.py"
 
     def side(digest: str, commit: str, **more: Any) -> Side:
         git = {"plugins/methods": {"commit": commit, "dirty": False}}
-        return Side(digest, {"code_files": {name: digest}, "git": git}, **more)
+        return Side(digest, {"code_files": {name: digest}, "git": git}, folders=folders, **more)
 
     first = commit_all(workbench)
     text = file.read_text(encoding="utf-8")

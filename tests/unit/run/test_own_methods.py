@@ -49,16 +49,16 @@ LOADED: dict[str, Case] = {
         r"mine.py:16: mu: a hyperparameter without a plain default",
     ),
     "misspelt hook": (
-        FROZEN + "def sned(self, ctx, server):\n        return {}\n",
-        r"mine.py:16: Mine.sned: no hook has this name, and nothing in the file uses it; .*'send'",
+        FROZEN + "def brodcast(self, ctx, server):\n        return {}\n",
+        r"mine.py:16: Mine.brodcast: no hook has this name, and nothing in the file uses it; ",
     ),
     "misspelt hook of a server optimizer": (
         "@dataclass(frozen=True)\nclass Mine(ServerOptimizer):\n    def biuld(self): ...\n",
         r"mine.py:16: Mine.biuld: .*did you mean 'build'\?",
     ),
     "misspelt class attribute": (
-        FROZEN + "neds: ClassVar[tuple[str, ...]] = ('generator',)\n",
-        r"mine.py:16: Mine.neds: .*did you mean 'needs'\?",
+        FROZEN + "requirs: ClassVar[tuple[str, ...]] = ('generator',)\n",
+        r"mine.py:16: Mine.requirs: .*did you mean 'requires'\?",
     ),
     "too few parameters": (
         FROZEN + "def loss(self, ctx, message, params, batch):\n        return 0\n",
@@ -67,15 +67,15 @@ LOADED: dict[str, Case] = {
     ),
     "too many parameters": (
         FROZEN + "def broadcast(self, ctx, server, more):\n        return {}\n",
-        r"mine.py:16: Mine.send\(.*\): wrong parameters: expected send\(self, ctx, server\)",
+        r"mine.py:16: Mine.broadcast\(.*\): wrong parameters: expected broadcast\(self, ctx, ",
     ),
     "parameters in another order": (
         FROZEN + "def server_update(self, ctx, server, weights, updates):\n        return server\n",
-        r"mine.py:16: Mine.step\(.*\): wrong parameters: expected step\(self, ctx, server, reports",
+        r"mine.py:16: Mine.server_update\(.*\): wrong parameters: expected server_update\(sel",
     ),
     "no method": (
-        FROZEN + "step: float = 0.1\n",
-        r"mine.py:16: Mine.step: this is a hook and must be a method: step\(self, ctx, server",
+        FROZEN + "server_update: float = 0.1\n",
+        r"mine.py:16: Mine.server_update: this is a hook and must be a method: server_update\(",
     ),
     "global": (
         "seen = 0\n\n\ndef count():\n    global seen\n    seen += 1\n\n\n"
@@ -90,18 +90,18 @@ LOADED: dict[str, Case] = {
 }
 
 PLAYED: dict[str, Case] = {
-    "what was sent": (
+    "what was broadcast": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        sent['params']['head.weight'].add_(1)\n"
-        "        return report, own\n",
-        r"mine.py:16: client_update: changed sent\[params/head.weight\] in place: return new tensors",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        message['params']['head.weight'].add_(1)\n"
+        "        return update, client_state\n",
+        r"mine.py:16: client_update: changed message\[params/head.weight\] in place: return n",
     ),
-    "what was sent, behind autograd's back": (
+    "what was broadcast, behind autograd's back": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        sent['params']['head.weight'].data[0] += 1\n"
+        "        message['params']['head.weight'].data[0] += 1\n"
         "        return super().client_update(ctx, message, client_state, steps)\n",
-        r"mine.py:16: client_update: changed sent\[params/head.weight\] in place",
+        r"mine.py:16: client_update: changed message\[params/head.weight\] in place",
     ),
     "the server's state": (
         "def server_update(self, ctx, server, updates, weights):\n"
@@ -114,21 +114,21 @@ PLAYED: dict[str, Case] = {
         "        moved = super().server_update(ctx, server, updates, weights)\n"
         "        server['params'] = moved['params']\n"
         "        return server\n",
-        r"mine.py:16: server_update: changed server\[params/\S+\] in place: return new tensors and new dic",
+        r"mine.py:16: server_update: changed server\[params/\S+\] in place: return new tensor",
     ),
     "a client's state": (
         "def init_client(self, ctx, rng):\n"
         "        return {'seen': torch.zeros(1)}\n\n"
         "    def client_update(self, ctx, message, client_state, steps):\n"
-        "        own['seen'] += 1\n"
+        "        client_state['seen'] += 1\n"
         "        return super().client_update(ctx, message, client_state, steps)\n",
-        r"mine.py:19: client_update: changed own\[seen\] in place: return new tensors",
+        r"mine.py:19: client_update: changed client_state\[seen\] in place: return new tensors",
     ),
     "itself": (
         "def server_update(self, ctx, server, updates, weights):\n"
-        "        object.__setattr__(self, 'before', reports)\n"
+        "        object.__setattr__(self, 'before', updates)\n"
         "        return super().server_update(ctx, server, updates, weights)\n",
-        r"mine.py:16: server_update: changed self.before: return what must survive a round in `server`",
+        r"mine.py:16: server_update: changed self.before: return what must survive a round in",
     ),
     "its class": (
         "seen: ClassVar[list[int]] = []\n\n"
@@ -139,9 +139,10 @@ PLAYED: dict[str, Case] = {
     ),
     "torch's global randomness": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        return tree.apply(lambda leaf: leaf + torch.randn(leaf.shape), report), own\n",
-        r"mine.py:16: client_update: drew from the global generator of torch: draw from `rng`, or on the s",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        moved = tree.apply(lambda leaf: leaf + torch.randn(leaf.shape), update)\n"
+        "        return moved, client_state\n",
+        r"mine.py:16: client_update: drew from the global generator of torch: draw from `rng`",
     ),
     "numpy's global randomness": (
         "def aggregation_weights(self, ctx, server, updates):\n"
@@ -160,7 +161,7 @@ PLAYED: dict[str, Case] = {
         "        return {'params': moved['params'], 'extra': torch.zeros(2)}\n\n"
         "    def init_server(self, ctx, params):\n"
         "        return {**super().init_server(ctx, params), 'c': torch.zeros(2)}\n",
-        r"mine.py:16: server_update: the server's state lacks c: keep the names, .*{\*\*server, ...}",
+        r"mine.py:16: server_update: the server's state lacks c: keep the names, .*{\*\*se",
     ),
     "growing state": (
         "def init_server(self, ctx, params):\n"
@@ -168,7 +169,7 @@ PLAYED: dict[str, Case] = {
         "    def server_update(self, ctx, server, updates, weights):\n"
         "        moved = super().server_update(ctx, server, updates, weights)\n"
         "        return {**moved, 'losses': torch.cat([server['losses'], torch.zeros(1)])}\n",
-        r"mine.py:19: server_update: the server's state: losses is float32 \[2\], not float32 \[1\]: keep",
+        r"mine.py:19: server_update: the server's state: losses is float32 \[2\], not float32",
     ),
     "growing dict": (
         "def aggregation_weights(self, ctx, server, updates):\n"
@@ -178,19 +179,19 @@ PLAYED: dict[str, Case] = {
     ),
     "a state without a beginning": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        return report, {'delta': report['delta']['head.bias']}\n",
-        r"mine.py:16: client_update: the client's state has an additional delta: return the names, .*`init_client` ret",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        return update, {'delta': update['delta']['head.bias']}\n",
+        r"mine.py:16: client_update: the client's state has an additional delta: return the names, .",
     ),
     "weigh of one value": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return ctx.sizes / ctx.sizes.sum()\n",
-        r"mine.py:16: aggregation_weights: returned a tensor of float32 \[3\]: return two things: the aggregation",
+        r"mine.py:16: aggregation_weights: returned a tensor of float32 \[3\]: return two thi",
     ),
     "weights of another length": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return torch.ones(ctx.clients) / ctx.clients, server\n",
-        r"mine.py:16: aggregation_weights: the aggregation weights are a tensor of float32 \[6\]: .*\[3\]",
+        r"mine.py:16: aggregation_weights: the aggregation weights are a tensor of float32 \[",
     ),
     "weights that are not finite": (
         "def aggregation_weights(self, ctx, server, updates):\n"
@@ -199,43 +200,43 @@ PLAYED: dict[str, Case] = {
     ),
     "missing delta": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        return {'model': report['delta']}, own\n",
-        r"mine.py:16: client_update: no `delta` in the report, which has model: report the sent parameters",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        return {'model': update['delta']}, client_state\n",
+        r"mine.py:16: client_update: no `delta` in the update, which has model: return the re",
     ),
     "a delta of another shape": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        return tree.apply(torch.Tensor.flatten, report), own\n",
-        r"mine.py:16: client_update: delta: head.weight is float32 \[12\], not float32 \[3, 4\]: give it",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        return tree.apply(torch.Tensor.flatten, update), client_state\n",
+        r"mine.py:16: client_update: delta: head.weight is float32 \[12\], not float32 \[3, 4",
     ),
-    "a report that is no tree": (
+    "an update that is no tree": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
-        "        return {**report, 'count': len(steps)}, own\n",
-        r"mine.py:16: client_update: the report: count is \d+: return tensors, in dicts by name",
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        return {**update, 'count': len(steps)}, client_state\n",
+        r"mine.py:16: client_update: the update: count is \d+: return tensors, in dicts by name",
     ),
     "one thing returned by local": (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        return super().client_update(ctx, message, client_state, steps)[0]\n",
-        r"mine.py:16: client_update: returned a dict: return two trees: the report and the client's state",
+        r"mine.py:16: client_update: returned a dict: return two trees: the update and the cl",
     ),
-    "clients that report differently": (
+    "clients whose updates differ": (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        name = f'from{int(steps.orders[0][0]) % 6}'\n"
-        "        return {**report, name: torch.zeros(1)}, own\n",
-        r"mine.py:16: client_update: the report lacks from\d: let every client report the same names",
+        "        return {**update, name: torch.zeros(1)}, client_state\n",
+        r"mine.py:16: client_update: the update lacks from\d: let every client return the same",
     ),
     "a loss for each sample": (
         "def loss(self, ctx, message, client_state, params, batch):\n"
-        "        return ctx.task.losses(ctx.net(theta, batch['x']), batch['y'], 'none')\n",
+        "        return ctx.task.losses(ctx.net(params, batch['x']), batch['y'], 'none')\n",
         r"mine.py:16: loss: returned a tensor of float32 \[8\]: return a scalar tensor, such as a",
     ),
     "draws of another length": (
         "def sample_steps(self, ctx, rng, steps):\n"
         "        return {'coin': torch.rand(1, generator=rng)}\n",
-        r"mine.py:16: sample_steps: coin has shape \[1\]: return one entry for each of the \d+ steps",
+        r"mine.py:16: sample_steps: coin has shape \[1\]: return one entry for each of the \d",
     ),
     "an error of its own": (
         "def client_update(self, ctx, message, client_state, steps):\n"
@@ -244,7 +245,7 @@ PLAYED: dict[str, Case] = {
     ),
     "wrong shapes": (
         "def server_update(self, ctx, server, updates, weights):\n"
-        "        bias = reports['delta']['head.bias'] * ctx.sizes[:2]\n"
+        "        bias = updates['delta']['head.bias'] * ctx.sizes[:2]\n"
         "        return server\n",
         r"mine.py:17: server_update: RuntimeError: The size of tensor a",
     ),
@@ -297,9 +298,10 @@ def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> N
     write(
         "@dataclass(frozen=True)\nclass Mine(Method):\n    mu: float = 0.1\n\n"
         "    def loss(self, ctx, message, client_state, params, batch):\n"
-        "        return super().loss(ctx, message, client_state, params, batch) + self.losses(params, message)\n\n"
-        "    def losses(self, theta, sent):\n"
-        "        away = tree.subtract(theta, sent['params'])\n"
+        "        task = super().loss(ctx, message, client_state, params, batch)\n"
+        "        return task + self.losses(params, message)\n\n"
+        "    def losses(self, params, message):\n"
+        "        away = tree.subtract(params, message['params'])\n"
         "        return self.mu / 2 * tree.square_norm(away)\n"
     )
     way = {"executor": executor, "threads": 2}
@@ -315,8 +317,8 @@ def test_to_be_watched_changes_no_bit(executor: str, write, tmp_path: Path) -> N
 
 def test_what_a_process_of_its_own_raises_is_one_line(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     write(
-        FROZEN
-        + "def client_update(self, ctx, message, client_state, steps):\n        return message['parameters']\n"
+        FROZEN + "def client_update(self, ctx, message, client_state, steps):\n"
+        "        return message['parameters']\n"
     )
     spec = tiny_run.run_spec("mine", executor="parallel", threads=2)
     with pytest.raises(UserError, match=r"mine.py:17: client_update: KeyError: 'parameters'$"):
@@ -335,9 +337,9 @@ def test_the_command_says_what_holds(
     assert "passed  a run that goes on from disk gives the same bits" in capsys.readouterr().out
     write_again = FROZEN.replace("Mine", "Other") + (
         "def client_update(self, ctx, message, client_state, steps):\n"
-        "        report, client_state = super().client_update(ctx, message, client_state, steps)\n"
+        "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        noise = np.random.default_rng().normal()\n"
-        "        return tree.apply(lambda leaf: leaf + noise, report), own\n"
+        "        return tree.apply(lambda leaf: leaf + noise, update), client_state\n"
     )
     write(write_again, "other.py")
     assert main(["check", "other"]) == 1

@@ -100,7 +100,8 @@ def test_plug_ins_are_named_without_their_folder_and_have_their_own_commit(
     assert str(workbench) not in json.dumps(files)
     theirs = {"commit": commit, "dirty": False}
     assert fingerprint.checkouts_of(files, spec.plugins) == {
-        "fedrepro": STATE, "plugins/methods": theirs, "plugins/models": theirs
+        "fedrepro": STATE, "plugins/methods": theirs, "plugins/models": theirs,
+        "plugins/measures": theirs,
     }  # fmt: skip
     place = fingerprint.file_of_code("plugins/methods/my_prox.py", spec.plugins)
     assert place == (workbench / "methods", "my_prox.py")

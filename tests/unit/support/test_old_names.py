@@ -112,5 +112,5 @@ def test_a_workbench_from_before_is_the_same(
     assert "'parent' now" in said and "'surrogate_for' now" in said
     assert old.config.plugins.methods == Path("mine")
     for system, experiment in new.experiments.items():
-        assert old.experiments[system] == experiment
+        assert old.experiments[system].model_dump() == experiment.model_dump()
     assert old.datasets == new.datasets

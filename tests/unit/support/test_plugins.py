@@ -37,7 +37,7 @@ def edit(file: Path, old: str, new: str) -> None:
 def test_the_examples_are_found_by_their_files(workbench: Path) -> None:
     bench = load(workbench)
     setting = bench.setting("mine/skewed")
-    dealt = setting.partition.deal(np.array([1, 0, 1, 0, 2]), None, np.random.RandomState(1))
+    dealt = setting.partition.assign(np.array([1, 0, 1, 0, 2]), None, np.random.RandomState(1))
     assert [part.tolist() for part in dealt] == [[1], [3], [0], [2], [4]]
     assert setting.partition.name == "in_order-clients5"
     assert bench.run_spec("mine/skewed", "my_prox", 1).description()["partition"] == {
@@ -59,7 +59,7 @@ def test_two_workbenches_in_one_process_have_each_their_own(
     """Files of the same names, of which each workbench finds its own, whichever came last."""
     other = shutil.copytree(workbench, tmp_path / "other")
     edit(other / "models/small_mlp.py", "32", "8")
-    edit(other / "methods/my_prox.py", "A method of your own", "The other one's")
+    edit(other / "methods/my_prox.py", "Your own method", "The other one's")
     edit(other / "methods/my_prox.py", "mu: float = 0.01", "mu: float = 0.5")
     edit(other / "partitions/in_order.py", "clients: Count", "clients: Count\n    also: Count = 7")
     (other / "methods/second.py").write_text((other / "methods/my_prox.py").read_text())

@@ -14,7 +14,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, numerics
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
@@ -119,7 +119,7 @@ def test_what_is_finished_is_left_out_and_said(
     folder = bench.root / AVERAGE.folder
     folder.mkdir(parents=True)
     manifest = {
-        "config_hash": fingerprint.of_config(spec), "code": fingerprint.of_code(spec),
+        "config_hash": fingerprint.of_config(spec), "numerics": numerics.of_run(spec),
         "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
     }  # fmt: skip
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -128,7 +128,7 @@ def test_what_is_finished_is_left_out_and_said(
     assert [found["table", f"ima/table_{n}"].done for n in (1, 2)] == [1, 1]
     assert main(["plan"]) == 0
     assert "Finished already and left out: 1 runs." in capsys.readouterr().out
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "code": "another"}))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "numerics": {}}))
     assert lines(bench, rates)["all", "all"].done == 0
 
 
