@@ -211,8 +211,8 @@ ALL_OF: dict[str, Callable[[str], None]] = {
     "and return trees and weights of the right form": hooks_keep_their_contract,
     "unequal clients side by side give the result of one after another": executors_agree,
     "two processes give the same bits as one": processes_change_no_bit,
-    "a run that goes on from disk gives the same bits": resuming_changes_no_bit,
-    "a round has no side effects, and gives the same bits when it is played again": (
+    "a run resumed from disk gives the same bits": resuming_changes_no_bit,
+    "a round has no side effects, and gives the same bits when it is replayed": (
         a_round_has_no_side_effects
     ),
     "another seed gives another result": another_seed_gives_another_result,

@@ -97,7 +97,7 @@ class Check:
             if size != about["size"]:
                 yield f"{path}: damaged: {size} bytes, not {about['size']}"
             elif self.full and sha256_of(path) != about["sha256"]:
-                yield f"{path}: damaged: its content is not what was recorded"
+                yield f"{path}: damaged: its content differs from the recorded hash"
         except FileNotFoundError:
             yield f"{path}: missing"
         except OSError as error:
@@ -138,7 +138,7 @@ def _faults_of_partition(path: Path) -> Iterator[str]:
         rows, there = parts.get(name, (None, None))
         sizes = None if rows is None else [len(each) for each in rows]
         if there != histogram.get(name) or sizes != (there and [sum(each) for each in there]):
-            yield f"{path.with_suffix('.json')}: damaged: not what {path.name} holds ({name})"
+            yield f"{path.with_suffix('.json')}: damaged: does not match {path.name} ({name})"
 
 
 def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
@@ -157,11 +157,11 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
     system, setting, method, seed = folder.relative_to(root).parts
     place = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
     if RunKey(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
-        yield f"{path}: damaged: it is another run's"
+        yield f"{path}: damaged: it belongs to another run"
     if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
-        yield f"{path}: damaged: its configuration has not the hash that it names"
+        yield f"{path}: damaged: its configuration does not match the hash in it"
     elif manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        yield f"{path}: damaged: it is not as it was written"
+        yield f"{path}: damaged: it does not match its checksum"
     for name in WRITTEN:
         if name not in files:
             yield f"{path}: damaged: it does not list {name}"

@@ -206,7 +206,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
         state, why = _missing(root, run, reference)
         return RunRecord(root, run, folder, reference, state, why)
     if not manifest:
-        why = f"{folder / 'manifest.json'}: damaged: there is nothing in it"
+        why = f"{folder / 'manifest.json'}: damaged: it is empty"
         return RunRecord(root, run, folder, reference, "damaged", why)
     for key in ("run", "files"):
         if not isinstance(manifest.get(key, {}), dict):
@@ -216,7 +216,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     state, why = _became(manifest)
     changed = next(changed_files(root / folder, manifest, ".parquet"), None)
     if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        changed = "manifest.json is not as it was written"
+        changed = "manifest.json does not match its checksum"
     if changed:
         state, why = "damaged", f"damaged: {changed}"
     return RunRecord(root, run, folder, reference, state, why, manifest, timing)
@@ -238,10 +238,10 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
         except OSError as error:
             yield f"{name} can't be read: {error.strerror}"
         except ValueError:  # a zero byte
-            yield f"{name!r} is no file's name"
+            yield f"{name!r} is not a file name"
         else:
             if found != sha256:
-                yield f"{name} is not what its manifest says"
+                yield f"{name} differs from the hash in its manifest"
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -175,13 +175,13 @@ PLAYED: dict[str, Case] = {
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        weights, server = super().aggregation_weights(ctx, server, updates)\n"
         "        return weights, {**server, f'round{ctx.round}': weights}\n",
-        r"mine.py:16: aggregation_weights: the server's state has an additional round0: keep the names",
+        r"mine.py:16: aggregation_weights: the server's state has an additional round0: keep",
     ),
     "a state without a beginning": (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return update, {'delta': update['delta']['head.bias']}\n",
-        r"mine.py:16: client_update: the client's state has an additional delta: return the names, .",
+        r"mine.py:16: client_update: the client's state has an additional delta: return the",
     ),
     "weigh of one value": (
         "def aggregation_weights(self, ctx, server, updates):\n"
@@ -334,7 +334,7 @@ def test_the_command_says_what_holds(
         "        return (ctx.cohort == int(ctx.cohort[0])).to(ctx.sizes), server\n"
     )
     assert main(["check", "mine"]) == 0
-    assert "passed  a run that goes on from disk gives the same bits" in capsys.readouterr().out
+    assert "passed  a run resumed from disk gives the same bits" in capsys.readouterr().out
     write_again = FROZEN.replace("Mine", "Other") + (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
