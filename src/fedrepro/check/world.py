@@ -196,7 +196,7 @@ def play(
 
 
 def follows_a_server_optimizer(world: Federation) -> bool:
-    """Whether a client affects the first round: without its training the server state differs."""
+    """Whether the server optimizer affects the first round, compared with one that never moves."""
     still = Optimizer(init=lambda params: {}, update=_stay)
     context = replace(world.context, server_optimizer=still)
     moved, _, _ = play(world, until=1)

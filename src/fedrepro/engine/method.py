@@ -185,7 +185,7 @@ class Method(Faithful):
         )
 
     def apply_server_optimizer(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
-        """Let the server optimizer follow ``delta``. Buffers are set to the clients' average."""
+        """Let the server optimizer follow ``delta``. Buffers move by ``delta`` itself."""
         params, net = server["params"], ctx.net
         change, state = ctx.server_optimizer.update(
             net.trainable(delta), server["optimizer"], net.trainable(params), ctx.server_lr

@@ -2,10 +2,9 @@
 
 The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The more a
 client's classes are out of balance, the smaller its weight: p_k = relu(n_k / n - a d_k + b),
-divided by the
-sum over the cohort. d_k is the Kullback-Leibler divergence of the client's class frequencies from
-the uniform distribution, divided by the sum over the cohort. A client's update contains its
-divergence.
+divided by the sum over the cohort. d_k is the Kullback-Leibler divergence of the client's class
+frequencies from the uniform distribution, divided by the sum over the cohort. A client's update
+contains its divergence.
 
 Here it is added to FedAvg, as in FedGO; the paper's own results add it to FedDyn (A9). If no weight
 is positive, the released code fails; here the weights are then FedAvg's.

@@ -1,9 +1,8 @@
 """FedUV (Son et al., CVPR 2024).
 
 The paper is "FedUV: uniformity and variance for heterogeneous federated learning". It adds two
-terms
-to a client's loss. ``variance`` keeps predictions from collapsing onto the classes that the client
-has: if the standard deviation of a class's probability over a mini-batch is below
+terms to a client's loss. ``variance`` keeps predictions from collapsing onto the client's own
+classes: if the standard deviation of a class's probability over a mini-batch is below
 gamma = 1 / sqrt(classes), that of a balanced and perfect prediction, the shortfall is added.
 ``uniformity`` spreads the body's features over their space: the mean over pairs of
 exp(-|h_i - h_j|^2 / s), with s the median of those squared distances.
