@@ -128,9 +128,9 @@ def _same_machine(record: RunRecord) -> bool:
 
 def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tuple[str, bool]:
     """How two rows of a record differ, in words, and whether they count as the same."""
-    missing = then.keys() ^ now.keys()
+    missing = then.keys() - now.keys()  # columns that came later are not in older results
     if missing:
-        return f"columns {', '.join(sorted(missing))} are in one of them only", False
+        return f"no longer recorded: {', '.join(sorted(missing))}", False
     pairs = {name: (float(then[name]), float(now[name])) for name in then}
     differing = {
         name: pair

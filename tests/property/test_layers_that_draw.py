@@ -105,7 +105,7 @@ def test_the_server_draws_by_name_as_well() -> None:
 
 
 def test_dropout_is_refused_side_by_side_in_one_line() -> None:
-    with pytest.raises(UserError, match=r"expected a model without dropout.*use 'sequential'"):
+    with pytest.raises(UserError, match=r"the model has dropout.*use 'sequential'"):
         play(replace(world_of("fedavg"), execute=eager), until=1)
     play(replace(world_of("fedavg", probability=0.0), execute=eager), until=1)  # draws nothing
 

@@ -40,5 +40,5 @@ def test_side_by_side(name: str) -> None:
 @pytest.mark.parametrize("name", ["superfed_resnet9", "celeba_cnn"])
 def test_batchnorm_is_not_run_side_by_side(name: str) -> None:
     """The padding of short mini-batches would count in its statistics."""
-    with pytest.raises(UserError, match="'vectorised': expected a model without BatchNorm"):
+    with pytest.raises(UserError, match="'vectorised': the model has BatchNorm"):
         after_a_round(name, eager)

@@ -418,7 +418,7 @@ def test_a_model_without_a_head_is_refused() -> None:
     body = nn.Sequential(nn.Linear(FEATURES, CLASSES))
     for method in (FedPer(), LGFedAvg(), FedRep(body_epochs=1)):
         world = with_net(federation(method=method), body, nn.Identity())
-        with pytest.raises(UserError, match="the head of this one has no parameters"):
+        with pytest.raises(UserError, match="the head of this one has none"):
             method.check(world.context)
 
 
@@ -426,7 +426,7 @@ def test_running_statistics_are_refused_where_they_would_go_wrong() -> None:
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
     for method in (SuPerFedMM(), SuPerFedLM(), APFL(), FedRep(body_epochs=1)):
         world = with_net(federation(method=method), body, nn.Linear(8, CLASSES))
-        with pytest.raises(UserError, match="without running statistics"):
+        with pytest.raises(UserError, match="running statistics"):
             method.check(world.context)
 
 

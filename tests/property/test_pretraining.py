@@ -337,5 +337,5 @@ class Shapeless(Method):
 @pytest.mark.parametrize("wrapper", ["ima", "aaggff_d"])
 def test_wrappers_refuse_a_server_without_a_model(wrapper: str) -> None:
     outer, _ = registry.compose(wrapper)
-    with pytest.raises(UserError, match="expected a method whose server has a model"):
+    with pytest.raises(UserError, match="expected a method with a model on the server"):
         begin(federation(method=replace(outer, inner=Shapeless())))

@@ -261,7 +261,7 @@ def test_a_report_for_the_record_is_one_number() -> None:
         ("measures/drift.py", 'per = "client"', 'per = "clients"',
          "per: 'clients': expected one of client, round, run; did you mean 'client'"),
         ("measures/drift.py", '    words = "drift of clients"\n', "", "words: None: expected"),
-        ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: expected in a measure"),
+        ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: define it in a measure"),
         ("measures/macro_recall.py", "import numpy", "import numpi", "could not be imported"),
     ],
 )  # fmt: skip
@@ -278,7 +278,7 @@ def test_a_name_that_the_package_has_is_refused(root: Path) -> None:
         file = root / f"measures/{name}.py"
         file.write_text((root / "measures/drift.py").read_text())
         folders = load(root).plugins  # nobody asks for it
-        with pytest.raises(UserError, match=f"{name}.py: expected another name"):
+        with pytest.raises(UserError, match=f"{name}.py: rename it"):
             registry.known("client", folders=folders)
         file.unlink()
 

@@ -1,1 +1,1 @@
-"""What holds for every method, tried out on a small federation."""
+"""Properties of every method, checked on a small federation."""

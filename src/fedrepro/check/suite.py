@@ -1,7 +1,7 @@
-"""What holds for every method, wrapper and server optimizer, one function for each property.
+"""Properties of every method, wrapper and server optimizer, one function each.
 
-`make test` calls them for all compositions of the package, `fedrepro check` for one. Each plays a
-few rounds of a federation of six unequal clients (:mod:`fedrepro.check.world`).
+`make test` checks them for all compositions of the package, `fedrepro check` for one. Each check
+plays a few rounds of a federation of six unequal clients (:mod:`fedrepro.check.world`).
 """
 
 import copy
@@ -41,19 +41,19 @@ State = tuple[Tree, Memory, int]
 
 
 class Failed(AssertionError):
-    """A method has not the property; the text says what was seen instead."""
+    """A method lacks the property; the text says what was observed instead."""
 
 
 class NotApplicable(Exception):
-    """There is nothing to see of the property; the text says why."""
+    """The property does not apply; the text says why."""
 
 
 @cache
 def history(name: str) -> list[State]:
-    """What was so after 0, 1, ... rounds of the usual federation, as several checks compare it.
+    """The states after 0, 1, ... rounds of the usual federation, which several checks compare.
 
     Raises:
-        UserError: for what :func:`fedrepro.run.watch.watched` refuses of any part.
+        UserError: for what :func:`fedrepro.run.watch.watched` refuses in any part.
     """
     world = watched(federation(name), every=True)
     states = [play(world, until=0)]
@@ -63,25 +63,25 @@ def history(name: str) -> list[State]:
 
 
 def hooks_keep_their_contract(name: str) -> None:
-    """What a run of one's own method is refused for, of all parts."""
+    """The mistakes for which a run of a plug-in method is refused, checked in all parts."""
     history(name)
 
 
 def executors_agree(name: str) -> None:
-    """In the first rounds, whose clients are new, and in a late one, when all have states."""
+    """In the first rounds, with new clients, and in a late round, when all have states."""
     world, states = federation(name, execute=eager), history(name)
     _same("side by side", states[2], play(world, until=2), 1e-9)
     _same("side by side", states[5], play(world, until=5, state=states[4]), 1e-9)
 
 
 def processes_change_no_bit(name: str) -> None:
-    """In the second round, of clients some of which are new."""
+    """In the second round, in which some clients are new."""
     world, states = federation(name, execute=Parallel(2)), history(name)
     _same("in two processes", states[2], play(world, until=2, state=states[1]))
 
 
 def resuming_changes_no_bit(name: str) -> None:
-    """From what a checkpoint holds after half of the rounds."""
+    """From a checkpoint after half of the rounds."""
     states = history(name)
     server, owns, done = states[3]
     with TemporaryDirectory() as folder:
@@ -90,7 +90,7 @@ def resuming_changes_no_bit(name: str) -> None:
         for client, own in owns.known.items():
             store.put(client, own)
         again = ClientStore(Path(folder) / "clients", versions=store.flush())
-        # A client without a state is not kept on disk; to the rounds that is the same.
+        # A client without a state is not stored; rounds do not see a difference.
         restored = Memory({client: again.get(client) or {} for client in owns.known})
         loaded, _ = load_tree(Path(folder) / "server")
         resumed = play(federation(name), state=(loaded, restored, done))
@@ -98,7 +98,7 @@ def resuming_changes_no_bit(name: str) -> None:
 
 
 def a_round_has_no_side_effects(name: str) -> None:
-    """Played twice from one state it gives the same bits, and leaves state and randomness alone."""
+    """A round played twice gives the same bits, and changes neither state nor randomness."""
     world = federation(name)
     server, owns, done = copy.deepcopy(history(name)[2])
     before = copy.deepcopy((server, owns, done))
@@ -113,7 +113,7 @@ def a_round_has_no_side_effects(name: str) -> None:
 
 
 def another_seed_gives_another_result(name: str) -> None:
-    """Nobody draws from a seed of their own."""
+    """No method draws from a fixed seed."""
     one, _, _ = history(name)[1]
     other, _, _ = play(federation(name, seed=2), until=1)
     pairs = zip(tree.leaves(one["params"]), tree.leaves(other["params"]), strict=True)
@@ -122,7 +122,7 @@ def another_seed_gives_another_result(name: str) -> None:
 
 
 def one_client_is_enough(name: str) -> None:
-    """With a cohort of one, in a federation of one."""
+    """A federation of one client, and thus a cohort of one."""
     world = federation(name)
     alone = Data([world.clients.samples.at(world.clients.rows(0))])
     context = replace(world.context, clients=1)
@@ -135,8 +135,8 @@ def one_client_is_enough(name: str) -> None:
 def accuracies(
     name: str, hyperparameters: Mapping[str, Mapping[str, Any]] | None = None
 ) -> tuple[float, float]:
-    """Of the models that clients use, on their own samples: before, and after ten rounds."""
-    # Without momentum: SCAFFOLD's variates are not made for it (see its file).
+    """Accuracy of the clients' models on their own samples: before, and after ten rounds."""
+    # Without momentum: SCAFFOLD's variates do not support it (see its file).
     values = {part: {**own} for part, own in (hyperparameters or {}).items()}
     world = federation(name, values, cohort=6, rounds=10, lr=0.3, momentum=0.0)
     server, owns, done = play(world)
@@ -156,31 +156,33 @@ def accuracies(
 
 
 def it_learns(name: str) -> None:
-    """Ten rounds leave better models than the first draw."""
+    """Ten rounds improve on the initial models."""
     before, after = accuracies(name)
     if after <= before:
         raise Failed(f"accuracy {before:.0%} before training, {after:.0%} after ten rounds")
 
 
 def a_server_optimizer_is_followed_or_refused(name: str) -> None:
-    """As its ``uses_server_optimizer`` says."""
+    """As its ``uses_server_optimizer`` declares."""
     method, _ = registry.compose(name, folders=PLUGINS.get())
     if {"+", "@"} & set(name):
         raise NotApplicable("said of single methods")
     followed = follows_a_server_optimizer(federation(name))
     if followed is not method.uses_server_optimizer:
         seen = "follows the server optimizer" if followed else "is the same without one"
-        raise Failed(f"moves is {method.uses_server_optimizer}, but the server {seen}")
+        raise Failed(
+            f"uses_server_optimizer is {method.uses_server_optimizer}, but the server {seen}"
+        )
 
 
 def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
-    """No gradient moves BatchNorm's: whatever steers the parameters, they are averaged."""
+    """BatchNorm's statistics have no gradient: whatever is done to parameters, average them."""
     if {"+", "@"} & set(name):
         raise NotApplicable("said of single methods")
     world = federation(name)
     body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8))
     net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
-    # Mini-batches of 7: no client has a last one of a single sample.
+    # Mini-batches of 7: for no client the last one has a single sample.
     world = replace(world, context=replace(world.context, net=net), batch_size=7)
     if any(layer.requires for layer in world.method.layers()):
         raise NotApplicable("its server trains, too")
@@ -203,27 +205,27 @@ def running_statistics_stay_among_those_of_the_clients(name: str) -> None:
             raise Failed(f"{buffer} of BatchNorm lies outside of what the clients have")
 
 
-# In words, in the order in which `fedrepro check` tries them.
+# In words, in the order of `fedrepro check`.
 ALL_OF: dict[str, Callable[[str], None]] = {
     "hooks leave arguments, self, module variables and global randomness alone, "
     "and return trees and weights of the right form": hooks_keep_their_contract,
     "unequal clients side by side give the result of one after another": executors_agree,
     "two processes give the same bits as one": processes_change_no_bit,
-    "a run that goes on from disk gives the same bits": resuming_changes_no_bit,
-    "a round has no side effects, and gives the same bits when it is played again": (
+    "a run resumed from disk gives the same bits": resuming_changes_no_bit,
+    "a round has no side effects, and gives the same bits when it is replayed": (
         a_round_has_no_side_effects
     ),
     "another seed gives another result": another_seed_gives_another_result,
     "it runs with a single client": one_client_is_enough,
     "it learns": it_learns,
-    "a server optimizer is followed, or `moves` is False": (
+    "a server optimizer is followed, or `uses_server_optimizer` is False": (
         a_server_optimizer_is_followed_or_refused
     ),
     "BatchNorm's running statistics are averaged": (
         running_statistics_stay_among_those_of_the_clients
     ),
 }
-# Of a composition with another part: what says that both live together.
+# For a composition with another part: shows that both work together.
 TOGETHER = (
     hooks_keep_their_contract,
     executors_agree,
@@ -235,7 +237,7 @@ TOGETHER = (
 
 
 def composes(name: str) -> None:
-    """The composition is refused, or has what every composition must."""
+    """The composition is refused, or has the properties of every composition."""
     try:
         registry.compose(name, folders=PLUGINS.get())
     except UserError as error:
@@ -249,7 +251,7 @@ def _by_name(known: Mapping[int, Tree]) -> Tree:
 
 
 def _same(what: str, one: State, other: State, tolerance: float = 0.0) -> None:
-    """Raises Failed unless two states are equal, to the bit where ``tolerance`` is 0."""
+    """Raises Failed unless two states are equal, to the bit if ``tolerance`` is 0."""
     _close(what, "the server's", one[0], other[0], tolerance)
     _close(what, "clients'", _by_name(one[1].known), _by_name(other[1].known), tolerance)
 

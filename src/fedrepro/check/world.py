@@ -1,4 +1,4 @@
-"""A small federation in float64 on which every property of a method can be seen."""
+"""A small federation in float64 that makes the properties of a method visible."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from fedrepro.support.errors import bad_value
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.rng import stream
 
-# Whose methods may be named, beside the package's.
+# Plug-in folders whose methods may be named in addition to the package's.
 PLUGINS: ContextVar[Folders] = ContextVar("PLUGINS", default=NONE)
 
 FEATURES, CLASSES, ROUNDS = 6, 3, 6
@@ -31,7 +31,7 @@ SIZES = (20, 13, 7, 31, 9, 16)
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """While this lasts, tensors are float64 by default and torch has one thread, as for forks."""
+    """A context in which tensors are float64 by default and torch has one thread, as for forks."""
     before, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
@@ -70,7 +70,7 @@ class Data:
 
 @dataclass
 class Memory:
-    """Clients' states in a dict."""
+    """Client states in a dict."""
 
     known: dict[int, Tree] = field(default_factory=dict)
 
@@ -99,10 +99,10 @@ def data() -> Data:
 
 
 def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
-    """Small stand-ins of what methods need.
+    """Small artifacts that stand in for those that methods require.
 
     Raises:
-        UserError: for what there is no stand-in of.
+        UserError: for an artifact without a small version.
     """
     rng = stream(8, "given")
     critic = Net(nn.Sequential(nn.Linear(FEATURES, 1), nn.Sigmoid()).double())
@@ -122,7 +122,7 @@ def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
     return {need: made[need] for need in needs}
 
 
-# Defaults that would take too long here.
+# Hyperparameters whose defaults would take too long here.
 QUICK: dict[str, dict[str, object]] = {
     "fedtgp": {"server_epochs": 5},
     **{name: {"server_epochs": 2} for name in ("feddf", "fedgo", "fedgkd_plus", "dafkd")},
@@ -186,7 +186,7 @@ def play(
     until: int | None = None,
     state: tuple[Tree, Memory, int] | None = None,
 ) -> tuple[Tree, Memory, int]:
-    """Rounds from ``state`` (or the beginning) to ``until``: server, clients' states, round."""
+    """Play rounds from ``state`` (or the start) to ``until``: server, client states, round."""
     server, owns, done = state or (begin(world), Memory(), 0)
     owns = Memory(dict(owns.known))
     until = world.context.rounds if until is None else until
@@ -196,7 +196,7 @@ def play(
 
 
 def follows_a_server_optimizer(world: Federation) -> bool:
-    """Whether one has a say in the first round: one that stays put leaves another server."""
+    """Whether the server optimizer affects the first round, compared with one that never moves."""
     still = Optimizer(init=lambda params: {}, update=_stay)
     context = replace(world.context, server_optimizer=still)
     moved, _, _ = play(world, until=1)

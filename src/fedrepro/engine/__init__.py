@@ -1,1 +1,1 @@
-"""What a method is, and how a round of one is played. Knows no method by name."""
+"""The method interface, and how a round is played. Contains no particular method."""

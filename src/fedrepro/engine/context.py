@@ -1,4 +1,4 @@
-"""What a hook may read."""
+"""What hooks may read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ from fedrepro.support.rng import stream
 
 @dataclass(frozen=True)
 class LoadedArtifact:
-    """What another run, a file or the server's own data give a method that needs it.
+    """An artifact that a method gets: from another run, a file or the server's own data.
 
     Attributes:
-        tensors: what the other run left (:meth:`fedrepro.engine.method.Method.artifact`); of
-            samples the inputs as they are stored, ``{"x": [n, ...]}``.
-        net: what the tensors parametrise; None where they are samples.
-        about: what else the other run says of them, such as a generator's ``latent``.
+        tensors: the other run's :meth:`fedrepro.engine.method.Method.artifact`; for samples the
+            stored inputs, ``{"x": [n, ...]}``.
+        net: the network that the tensors parametrise; None for samples.
+        about: what the other run says about them, such as a generator's ``latent``.
         scaling: stored inputs -> inputs of a model.
     """
 
@@ -33,17 +33,17 @@ class LoadedArtifact:
     scaling: Callable[[Tensor], Tensor] = lambda x: x
 
     def __len__(self) -> int:
-        """How many samples are given."""
+        """The number of samples."""
         return len(self.tensors["x"])
 
     def inputs(self, rows: Tensor) -> Tensor:
-        """Those of some samples, [*rows.shape, ...]."""
+        """The model inputs of some samples, [*rows.shape, ...]."""
         return self.scaling(self.tensors["x"][rows])
 
     def outputs(self, client: int, x: Tensor) -> Tensor:
-        """What one client's network gives of inputs ``x`` [n, ...], [n, outputs], in testing mode.
+        """The outputs of one client's network for inputs ``x`` [n, ...], [n, outputs].
 
-        For tensors with leaves [clients, ...].
+        For tensors with leaves [clients, ...]. Dropout and BatchNorm are in testing mode.
         """
         assert self.net is not None
         return self.net.predict(tree.take(self.tensors, client), x)
@@ -54,10 +54,10 @@ class Inputs:
     """What the samples of a federation look like.
 
     Attributes:
-        shape: of one.
-        classes: how many there are; 0 where samples have none.
-        range: the least and the largest value that the setting's scaling gives a pixel; None for
-            what is no image, or where that differs from channel to channel.
+        shape: of one sample.
+        classes: number of classes; 0 if samples have none.
+        range: smallest and largest value of a scaled pixel; None if samples are not images, or if
+            the range differs between channels.
         unheld: classes of which no client has a training sample.
     """
 
@@ -71,33 +71,33 @@ class Inputs:
 class Context:
     """All that a hook may read: the federation, and the facts of this round.
 
-    ``loss``, ``gradient`` and ``client_update`` are compiled when clients run side by side. What
-    they read of the round (other than ``lr``) should come through ``sample_steps`` or ``message``,
-    or each round would be compiled anew.
+    The engine compiles ``loss``, ``gradient`` and ``client_update`` when clients run side by side.
+    Values that change from round to round (other than ``lr``) should reach them through
+    ``sample_steps`` or ``message``; otherwise they are recompiled in every round.
 
     Attributes:
         net: the model as a function of its parameters.
         task: loss and correctness.
-        clients: how many clients the federation has, K.
-        rounds: how many rounds the run has.
+        clients: number of clients in the federation, K.
+        rounds: number of rounds in the run.
         epochs: local epochs per round, E.
-        batch_size: of local training; an epoch's last mini-batch may have fewer.
+        batch_size: of local training; the last mini-batch of an epoch may be smaller.
         optimizer: the clients' optimizer.
-        server_optimizer: what turns the mean movement into the next parameters.
+        server_optimizer: turns the mean update into the next parameters.
         schedule: round -> the clients' learning rate, before any method changes it.
         server_lr: the server optimizer's learning rate.
         round: this round, from 0.
         lr: the clients' learning rate in this round; a scalar tensor inside a compiled step.
         cohort: ids of this round's clients, int64 [cohort].
         sizes: their numbers of training samples, float [cohort].
-        total: training samples of all clients, those that do not take part included.
-        initial: the parameters before the first round, where personal models begin.
-        given: what the method's ``requires`` name, each as it was given.
-        nets: the further networks of :meth:`fedrepro.engine.method.Method.nets`.
+        total: training samples of all clients, including those that do not take part.
+        initial: the parameters before the first round, from which personal models start.
+        artifacts: what the method's ``requires`` and ``optional`` name.
+        nets: the networks of :meth:`fedrepro.engine.method.Method.nets`.
         inputs: what samples look like.
-        seed: of all randomness; ask for it through :meth:`stream`.
-        flips: whether training sees each image mirrored half of the times.
-        mode: for the engine: how clients side by side are compiled
+        seed: seed of all randomness; use :meth:`stream` instead.
+        flips: whether training mirrors each image with probability 1/2.
+        mode: for the engine: how clients that run side by side are compiled
             (:mod:`fedrepro.engine.executors`).
     """
 
@@ -125,8 +125,8 @@ class Context:
     mode: Literal["eager", "compiled", "unrolled"] = "eager"
 
     def stream(self, purpose: str) -> torch.Generator:
-        """The server's randomness of this round for one purpose; a new generator at each call.
+        """The server's randomness in this round for one purpose; a new generator at each call.
 
-        ``init_server`` has the streams of the first round: its purposes need names of their own.
+        ``init_server`` shares the streams of the first round, so its purposes need other names.
         """
         return stream(self.seed, "server", self.round, purpose)

@@ -1,8 +1,8 @@
-"""Local training: following a gradient over a client's mini-batches.
+"""Local training: follow a gradient over a client's mini-batches.
 
-This is the hot loop of the whole project, and the only place that knows how clients are run. A
-client that runs alone is moved in place, on the module's own tensors. Clients that run side by side
-arrive here inside ``torch.func.vmap``; one step of all of them is then compiled into one kernel.
+This is the hot loop of the project, and the only module that knows how clients are executed. A
+client that runs alone is updated in place, on the module's own tensors. Clients that run side by
+side get here inside ``torch.func.vmap``; one step of all of them is compiled into one kernel.
 """
 
 from collections.abc import Callable
@@ -35,16 +35,16 @@ def descend(
     """Follow ``gradient`` over ``steps`` with ``ctx.optimizer``.
 
     Args:
-        params: where to start; any tree, of which the trainable leaves move.
-        state: the optimizer's state, new if None.
+        params: the starting point: any tree; only its trainable leaves change.
+        state: the optimizer's state; None starts a new one.
 
     Returns:
-        theta after the last step, and the optimizer's state; both new tensors.
+        The parameters after the last step and the optimizer's state, both as new tensors.
     """
     if state is None:
         state = ctx.optimizer.init(ctx.net.trainable(params))
     if isinstance(steps, Steps):
-        with torch.enable_grad():  # hooks of the server run without
+        with torch.enable_grad():  # server hooks run with gradients disabled
             return _alone(ctx, gradient, message, client_state, params, steps, state)
     if ctx.mode == "unrolled":
         return _unrolled(ctx, gradient, message, client_state, params, state, steps)
@@ -59,14 +59,14 @@ def descend(
 
 
 def scan(step: Callable[[Tree, Tree], Tree], carry: Tree, steps: Steps | Tree) -> Tree:
-    """The last of ``carry = step(carry, batch)`` over ``steps``; new tensors.
+    """Apply ``carry = step(carry, batch)`` over ``steps`` and return the last one, as new tensors.
 
-    For what :func:`descend` can't say, such as a chain of samples that moves beside the parameters.
-    Where ``descend`` will do it is the faster one, by up to 4 times for small models.
+    For what :func:`descend` cannot express, such as chains of samples that move along with the
+    parameters. Prefer ``descend`` where it works: it is up to 4 times faster for small models.
 
     Args:
-        step: (carry, mini-batch) -> carry, of the same shape; it takes gradients by
-            :func:`fedrepro.engine.net.differentiate`.
+        step: (carry, mini-batch) -> carry of the same shape. Use
+            :func:`fedrepro.engine.net.differentiate` for gradients in it.
     """
     carry = tree.copy(carry)
     if isinstance(steps, Steps):
@@ -91,9 +91,9 @@ def _alone(
 ) -> tuple[Tree, Tree]:
     bound = ctx.net.bind(params)
     moving = ctx.net.trainable(bound)
-    # The same memory outside the graph, so that a step needs no switch of autograd's mode.
+    # The same memory outside the graph, so that a step need not switch autograd's mode.
     leaves = [leaf.detach() for leaf in tree.leaves(moving)]
-    # In place, lists are paired by position: put what belongs together there by its name.
+    # In-place updates pair lists by position, so bring both into the same order by name.
     if ctx.optimizer.advance is None:
         for batch in steps:
             change, state = ctx.optimizer.update(
@@ -110,7 +110,7 @@ def _alone(
 
 
 def _laid_out(state: Tree, params: list[Tensor]) -> Tree:
-    """A copy of an optimizer's state; what it has for each parameter lies in memory as that."""
+    """A copy of an optimizer's state, each part laid out in memory as its parameter."""
     like = cycle(params)
 
     def copied(leaf: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def _laid_out(state: Tree, params: list[Tensor]) -> Tree:
 
 
 class _Call(NamedTuple):
-    """The arguments of :func:`descend`, every tensor replaced by its place in a flat list."""
+    """The arguments of :func:`descend`, with tensors replaced by indices into a flat list."""
 
     ctx: Context
     gradient: Gradient
@@ -141,7 +141,7 @@ def _put(part: Tree, values: list[Tensor]) -> Tree:
 
 
 class _SideBySide(torch.autograd.Function):
-    """A loop that vmap hands to us whole: our rule below runs it on the stacked tensors."""
+    """A loop that vmap passes on as a whole: our rule below runs it on the stacked tensors."""
 
     @staticmethod
     def forward(call: _Call, *values: Tensor) -> tuple[Tensor, ...]:
@@ -149,7 +149,7 @@ class _SideBySide(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass  # nothing is differentiated through local training
+        pass  # nothing differentiates through local training
 
     @staticmethod
     def vmap(
@@ -170,12 +170,12 @@ class _SideBySide(torch.autograd.Function):
         )
         message = tree.apply(lambda place: values[place], call.message)
         message_dims = tree.apply(lambda place: where[place], call.message)
-        # A tensor, because a number would be compiled in, and the rate changes every round.
-        # In float64, as a client that runs alone has it.
+        # A tensor, because a Python number would be compiled in, and the rate changes every round.
+        # float64, as for a client that runs alone.
         ctx = replace(call.ctx, lr=torch.tensor(call.ctx.lr, dtype=torch.float64))
         step = _compiled_step() if ctx.mode == "compiled" else _step
-        # Steps first, each contiguous: how many there are must not show in a step's strides, or
-        # every round with another longest client would be compiled anew.
+        # Steps first and each contiguous: the number of steps must not show in the strides, or each
+        # round with a different longest client would be recompiled.
         by_step = tree.apply(lambda leaf: leaf.movedim(1, 0).contiguous(), batches)
         for index in range(by_step["real"].shape[0]):
             batch = tree.take(by_step, index)
@@ -195,12 +195,12 @@ def _one(
     state: Tree,
     batch: Tree,
 ) -> tuple[Tree, Tree]:
-    """One step of one client; nothing but arithmetic, so that it can be mapped and compiled."""
+    """One step of one client: pure arithmetic, so that it can be mapped and compiled."""
     change, after = ctx.optimizer.update(
         gradient(ctx, message, client_state, params, batch), state, params, ctx.lr
     )
     live = batch["real"].sum() > 0  # a padded step changes nothing
-    # A parameter of a single number would take the rate's float64.
+    # Without the cast, a parameter with a single element would become float64 like the rate.
     moved = tree.apply(lambda leaf, step: leaf + step.to(leaf.dtype), params, change)
     # In the order of `state`, as `descend` rebuilds it.
     kept = tree.apply(lambda old, new: torch.where(live, new, old), state, after)
@@ -244,5 +244,5 @@ def _step(
 
 @lru_cache
 def _compiled_step() -> Callable[..., tuple[Tree, Tree]]:
-    # Made only when wanted: the compiler costs seconds. One for every gradient of every method.
+    # Made on first use, because the compiler takes seconds. One serves all methods' gradients.
     return internals.compiled(_step, 64)

@@ -1,4 +1,4 @@
-"""How good a model is on given samples."""
+"""Evaluate a model on samples."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,16 +11,16 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.task import Task
 from fedrepro.engine.tree import Tree
 
-BATCH = 500  # samples at a time; larger ones are no faster on a CPU
+BATCH = 500  # samples at a time; larger batches are no faster on a CPU
 
 # (first, last) -> inputs and targets of that slice, on the run's device
 Samples = Callable[[int, int], tuple[Tensor, Tensor]]
 
 
 class Score(NamedTuple):
-    """Mean loss and share of right predictions (0 to 1) over ``samples``.
+    """Mean loss and accuracy (0 to 1) over ``samples`` samples.
 
-    ``more`` has the task's further measures by name, where they were asked for.
+    ``more`` contains the task's further measures by name, if requested.
     """
 
     samples: int
@@ -33,14 +33,14 @@ class Score(NamedTuple):
 def evaluate(
     net: Net, task: Task, params: Tree, samples: Samples, total: int, measured: bool = False
 ) -> Score:
-    """Score ``params`` on ``total`` samples, dropout and BatchNorm in their testing mode.
+    """Score ``params`` on ``total`` samples, with dropout and BatchNorm in testing mode.
 
-    The sums are taken in float64, so that they do not depend on the size of a batch; the outputs of
-    a BatchNorm without running statistics (:mod:`fedrepro.models.superfed`) do, and it then
-    normalises over :data:`BATCH` samples, or all of a client's if they are fewer.
+    Sums are taken in float64, so that they do not depend on the batch size. The outputs of a
+    BatchNorm without running statistics (:mod:`fedrepro.models.superfed`) do depend on it: it
+    normalises over :data:`BATCH` samples, or over all of a client's if they are fewer.
 
     Args:
-        measured: take the task's further measures too, for which all outputs are kept.
+        measured: also compute the task's further measures; this keeps all outputs in memory.
     """
     bound = net.bind(params)
     loss = torch.zeros((), dtype=torch.float64, device=_device(params))
@@ -65,7 +65,7 @@ def evaluate(
 
 @torch.inference_mode()
 def score(task: Task, logits: Tensor, y: Tensor) -> Score:
-    """Score outputs ``logits`` [n, outputs], whatever they come from, on targets ``y`` [n]."""
+    """Score given outputs ``logits`` [n, outputs] on targets ``y`` [n]."""
     loss = task.losses(logits, y, "none").sum(dtype=torch.float64)
     hits, predictions = task.hits(logits, y).sum(dtype=torch.float64), task.predictions(y)
     return Score(len(y), float(loss) / len(y), float(hits / predictions))

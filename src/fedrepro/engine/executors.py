@@ -1,8 +1,8 @@
-"""How the clients of a round are run: one after another, in several processes, or side by side.
+"""Execution of a round's clients: one after another, in several processes, or side by side.
 
-A method cannot tell which. The first two give the same bits, side by side agrees with them to 1e-9
-in float64. Which one serves a run is fixed by a table and the run's size, never by a timing,
-because a timing would make a result depend on noise.
+Methods cannot tell the difference. The first two give the same bits; side by side agrees with them
+to 1e-9 in float64. A table and the size of the run select the executor, never a timing, because
+then a result would depend on noise.
 """
 
 import shutil
@@ -22,11 +22,11 @@ from fedrepro.engine.steps import Steps, side_by_side
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, bad_value
 
-# Up to so many steps of a client, of a model with so few parameters, are compiled into one kernel:
-# there the time goes into calling kernels, not into arithmetic.
+# Up to this many steps per client, of a model with this few parameters, are compiled into one
+# kernel: there the time goes into launching kernels, not into arithmetic.
 UNROLLED, UNROLLED_PARAMETERS = 16, 20_000
 
-# (reports with leaves [cohort, ...], the cohort's states)
+# (updates with leaves [cohort, ...], the cohort's states)
 Outcome = tuple[Tree, list[Tree]]
 Executor = Callable[[Method, Context, Tree, Sequence[Tree], Sequence[Steps]], Outcome]
 
@@ -38,14 +38,14 @@ def sequential(
     client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    """One client after another, each moved in place."""
+    """One client after another, each updated in place."""
     updates: Any = None
     after: list[Tree] = []
     for place, (client_state, each) in enumerate(zip(client_states, steps, strict=True)):
         update, moved = _local(method, ctx, message, client_state, each)
         if updates is None:
             updates = tree.apply(lambda leaf: leaf.new_empty(len(steps), *leaf.shape), update)
-        # Copied to its place at once: all reports twice would be a lot of memory.
+        # Copied to its place at once: all updates held twice would take too much memory.
         for stacked, leaf in zip(tree.leaves(updates), tree.leaves(update), strict=True):
             stacked[place] = leaf
         after.append(moved)
@@ -57,17 +57,17 @@ def _local(
 ) -> tuple[Tree, Tree]:
     with ctx.net.drawing_from(steps.layers_seed):
         update, after = method.client_update(ctx, message, client_state, steps)
-    return update, tree.contiguous(after)  # as it is when it comes from a file
+    return update, tree.contiguous(after)  # as if read from a file
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """As :func:`sequential` and with the same bits, by several processes.
+    """Like :func:`sequential` and with the same bits, in several processes.
 
-    Clients with many samples go first, so that no process is left alone with one at the end.
+    Clients with many samples go first, so that no process has to work alone at the end.
 
     Raises:
-        UserError: what a client's training raised, or when a process was killed.
+        UserError: raised by a client's training, or if a process was killed.
     """
 
     workers: int
@@ -101,12 +101,12 @@ def eager(
     client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    """All clients at once under ``torch.func.vmap``, padded to the one with the most samples.
+    """All clients at once under ``torch.func.vmap``, padded to the client with the most samples.
 
     Raises:
-        UserError: for a model with BatchNorm: the padding of a short mini-batch would count in its
-            statistics, and vmap can't update running ones. For one with dropout: what a client
-            draws must not depend on who else is in its cohort.
+        UserError: for a model with BatchNorm: padding would enter its batch statistics, and vmap
+            cannot update running statistics. Also for a model with dropout: a client's draws must
+            not depend on the rest of its cohort.
     """
     return _stacked(_every_client, method, ctx, message, client_states, steps)
 
@@ -118,22 +118,22 @@ def vectorised(
     client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    """As :func:`eager`, compiled: whole rounds where they are short, else one step of all clients.
+    """Like :func:`eager`, compiled: whole rounds if they are short, else one step of all clients.
 
     Raises:
         UserError: without a C++ compiler, which torch.compile needs on a CPU.
     """
     if not can_compile(ctx.sizes.device.type):
         raise UserError(
-            "executor: 'vectorised': expected a C++ compiler (c++ or g++) on the PATH; "
+            "executor: 'vectorised': no C++ compiler (c++ or g++) on the PATH: "
             "install one or use 'sequential'"
         )
     steps = list(steps)
     longest = max(len(each) for each in steps)
-    # Of a model of which only a part travels, that part.
+    # For a model of which only a part is communicated: that part.
     moving = message.get("params", ctx.initial)
     if longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS:
-        # The rate as a tensor: a number would be compiled in, and it changes every round.
+        # The rate as a tensor: a Python number would be compiled in, and it changes every round.
         ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
         return _stacked(_compiled(), method, ctx, message, client_states, steps)
     return _stacked(
@@ -151,37 +151,35 @@ def _stacked(
 ) -> Outcome:
     if ctx.net.mixes_samples:
         raise UserError(
-            "executor: 'vectorised': expected a model without BatchNorm, whose statistics "
-            "padding would change; use 'sequential', or a model with GroupNorm"
+            "executor: 'vectorised': the model has BatchNorm, whose statistics padding would "
+            "change: use 'sequential', or a model with GroupNorm"
         )
     if ctx.net.draws:
         raise UserError(
-            "executor: 'vectorised': expected a model without dropout or stochastic depth, which "
-            "clients side by side would have to share; use 'sequential'"
+            "executor: 'vectorised': the model has dropout or stochastic depth, which clients side "
+            "by side would have to share: use 'sequential'"
         )
     if ctx.net.moves_buffers:
         raise UserError(
-            "executor: 'vectorised': expected a model that keeps nothing between mini-batches, "
-            "not power iterations; use 'sequential', or an exact spectral norm"
+            "executor: 'vectorised': the model keeps state between mini-batches (power "
+            "iterations): use 'sequential', or an exact spectral norm"
         )
     if ctx.net.precision:
-        raise UserError(
-            "executor: 'vectorised': expected a setting without `precision`; use 'sequential'"
-        )
+        raise UserError("executor: 'vectorised': does not support `precision`: use 'sequential'")
     updates, after = run(method, ctx, message, tree.stack(client_states), side_by_side(list(steps)))
     return updates, _taken_apart(after, len(client_states))
 
 
 def _taken_apart(after: Tree, cohort: int) -> list[Tree]:
     """The states of ``cohort`` clients in ``after``, leaves [cohort, ...]."""
-    # Copied: a view would keep the states of the whole cohort in memory as long as itself.
+    # Copied: a view would keep the states of the whole cohort in memory.
     return [tree.copy(tree.take(after, index)) for index in range(cohort)]
 
 
 def _every_client(
     method: Method, ctx: Context, message: Tree, client_states: Tree, steps: Tree
 ) -> tuple[Tree, Tree]:
-    """``client_update`` of all clients.
+    """Call ``client_update`` for all clients.
 
     The leaves of ``client_states`` and ``steps`` are [clients, ...].
     """
@@ -192,12 +190,12 @@ def _every_client(
 
 @lru_cache
 def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tree]]:
-    # One compilation for every number of steps that a round's longest client can have.
+    # One compilation per number of steps that a round's longest client can have.
     return internals.compiled(_every_client, 2 * UNROLLED)
 
 
 def can_compile(device: str) -> bool:
-    """Whether there is what torch.compile needs: a C++ compiler, for a CPU."""
+    """Whether torch.compile works: on a CPU it needs a C++ compiler."""
     return device != "cpu" or any(shutil.which(name) for name in ("c++", "g++"))
 
 
@@ -207,10 +205,10 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
     "vectorised": lambda workers: vectorised,
 }
 
-# Client steps in a whole run from which stacking clients pays for compiling (about 20 s of CPU), by
-# the model's family, the device and :func:`kind_of_steps`; measured, see docs/benchmarks.md. What
-# is missing loses by stacking, or gains too little: convolutions on a CPU, and large plain steps
-# with momentum, which a client that runs alone takes in one pass over its parameters.
+# Client steps in a whole run from which running clients side by side pays for compiling (about 20 s
+# of CPU), by model family, device and :func:`kind_of_steps`; measured, see docs/benchmarks.md.
+# Missing entries lose, or gain too little: convolutions on a CPU, and large plain steps with
+# momentum, which a client that runs alone takes in one pass over its parameters.
 PAYS_FROM = {
     ("linear", "cpu", "plain"): 300_000,
     ("linear", "cpu", "momentum"): 300_000,
@@ -224,17 +222,17 @@ PAYS_FROM = {
     },
 }
 
-# Client steps in a round from which a second process pays for being forked (about 20 ms).
+# Client steps in a round from which a second process pays for its fork (about 20 ms).
 DEALT_FROM = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
 
 
 def kind_of_steps(method: Method, momentum: float) -> str:
-    """What clients' steps take: "plain" as FedAvg's, with "momentum", or the method's "own".
+    """The kind of local steps: "plain" as FedAvg's, with "momentum", or the method's "own".
 
     Args:
         momentum: of the clients' optimizer.
     """
-    inmost = type(method.layers()[-1])  # what it wraps takes the steps
+    inmost = type(method.layers()[-1])  # the wrapped method takes the steps
     hooks = ("loss", "gradient", "client_update")
     if any(getattr(inmost, hook) is not getattr(Method, hook) for hook in hooks):
         return "own"
@@ -250,19 +248,19 @@ def choose(
     rounds: int = 1,
     threads: int = 1,
 ) -> str:
-    """The executor of a run.
+    """Select the executor of a run.
 
     Args:
-        wanted: "auto", or an executor by name.
+        wanted: "auto", or the name of an executor.
         family: of the model (:class:`fedrepro.models.registry.ModelEntry`).
         device: "cpu" or "cuda".
         kind: of steps (:func:`kind_of_steps`).
         client_steps: local steps of all clients over the whole run.
-        rounds: of the run.
-        threads: how many the run may use.
+        rounds: number of rounds of the run.
+        threads: number of threads that the run may use.
 
     Raises:
-        UserError: if there is no executor called ``wanted``, or it can't be had here.
+        UserError: if no executor is called ``wanted``, or if it does not work here.
     """
     if wanted == "auto":
         threshold = PAYS_FROM.get((family, device, kind))
@@ -274,5 +272,5 @@ def choose(
         names = ["auto", *EXECUTORS]
         raise bad_value("executor", "name", wanted, f"one of {', '.join(names)}", names)
     if wanted == "parallel" and (device != "cpu" or not can_distribute()):
-        raise UserError("executor: 'parallel': expected Linux and device cpu; use 'sequential'")
+        raise UserError("executor: 'parallel': needs Linux and device cpu: use 'sequential'")
     return wanted

@@ -1,7 +1,7 @@
-"""Initial weights, PyTorch's by default, drawn from a named stream, not the global state.
+"""Initial weights, by PyTorch's rules unless a module asks for others, drawn from a named stream.
 
-Streams are the CPU's: numbers are drawn there, in the order of an ordinary layout, and then copied
-to wherever and however a tensor lies.
+Numbers are drawn on the CPU in contiguous order, then copied to the tensor, whatever its device and
+memory layout. The global random state is not used.
 """
 
 import math
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from fedrepro.engine.tree import Tree
 
-Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers of weights and a bias
+Drawn = nn.Linear | nn.Conv1d | nn.Conv2d | nn.ConvTranspose2d  # layers with weights and a bias
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 
 
 def _drawn(leaf: Tensor, draw: Callable[[Tensor], object]) -> None:
-    """Overwrite ``leaf`` with what ``draw`` writes over a tensor of its shape on the CPU."""
+    """Fill ``leaf`` with what ``draw`` writes to a CPU tensor of its shape."""
     fresh = torch.empty(leaf.shape, dtype=leaf.dtype, device="cpu")
     draw(fresh)
     leaf.copy_(fresh)
@@ -34,7 +34,7 @@ def _normal(leaf: Tensor, mean: float, std: float, rng: torch.Generator) -> None
 def _uniform_fan_in(module: Drawn, rng: torch.Generator) -> None:
     """He et al. (2015) with a = sqrt(5), which is U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
-    A transposed convolution's weight is [inputs, outputs, ...]; PyTorch takes outputs for fan_in.
+    The weight of a transposed convolution is [inputs, outputs, ...]; PyTorch's fan_in is outputs.
     """
     bound = 1 / math.sqrt(module.weight[0].numel())
     _uniform(module.weight, bound, rng)
@@ -65,7 +65,7 @@ def _xavier_normal(module: Drawn, rng: torch.Generator) -> None:
 
 
 def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
-    """DCGAN's (Radford et al., ICLR 2016): N(0, 0.02), BatchNorm's scale N(1, 0.02)."""
+    """DCGAN's rule (Radford et al., ICLR 2016): N(0, 0.02), BatchNorm's scale N(1, 0.02)."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
             _normal(layer.weight, 0.0, 0.02, rng)
@@ -74,7 +74,7 @@ def _dcgan(module: nn.Module, rng: torch.Generator) -> None:
 
 
 def _redraw(module: nn.Module, rng: torch.Generator) -> None:
-    """Xavier-normal weights, zero biases, and BatchNorm's scale from N(1, 1); the rest is kept."""
+    """Xavier-normal weights, zero biases, BatchNorm's scale from N(1, 1); leave the rest."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d):
             _xavier_normal(layer, rng)
@@ -86,13 +86,13 @@ def _redraw(module: nn.Module, rng: torch.Generator) -> None:
 def initialise(module: nn.Module, rng: torch.Generator) -> None:
     """Overwrite all parameters and buffers of ``module`` in place, in the order of its layers.
 
-    A part with the attribute ``keeps_weights`` has learned them elsewhere and keeps them; a module
-    that is ``redrawn`` loses them as in AAggFF's released code (discrepancy 14). The attributes
-    ``xavier`` and ``dcgan`` of a module ask for those rules in place of PyTorch's. A layer whose
-    buffers do not start at fixed values draws them by its ``draw_buffers``.
+    Attributes of a module change the rule: a part with ``keeps_weights`` keeps its pre-trained
+    weights; ``redrawn`` discards them as AAggFF's released code does (discrepancy 14); ``xavier``
+    and ``dcgan`` select those rules. A layer whose buffers do not start at fixed values draws them
+    in its ``draw_buffers``.
 
     Raises:
-        TypeError: for a layer with parameters whose default rule is not known here.
+        TypeError: for a layer with parameters whose default rule is unknown.
     """
     kept = {
         layer
@@ -114,9 +114,9 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         elif isinstance(layer, nn.RNNBase):
             _recurrent(layer, rng)
         elif isinstance(layer, nn.GroupNorm | nn.LayerNorm | BatchNorm):
-            layer.reset_parameters()  # ones, zeros and fresh statistics: no randomness
+            layer.reset_parameters()  # ones, zeros and new statistics: no randomness
         elif next(layer.parameters(recurse=False), None) is not None:
-            raise TypeError(f"no initial weights known for {type(layer).__name__}")
+            raise TypeError(f"no initialisation rule for {type(layer).__name__}")
         if draw_buffers := getattr(layer, "draw_buffers", None):
             draw_buffers(rng)
     if getattr(module, "dcgan", False):

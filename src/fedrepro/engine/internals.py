@@ -1,8 +1,8 @@
-"""What is taken from PyTorch's internals because it is faster, each with its public counterpart.
+"""PyTorch internals that are faster than the public API, each with its public counterpart.
 
-Internals may go without notice. Where PyTorch has one no longer, its public counterpart serves: to
-the same bits unless the docstring says otherwise. `pyproject.toml` admits no version that the tests
-have not seen, in which an internal could mean something else.
+Internals may disappear without notice. If PyTorch no longer has one, the public counterpart is used
+and gives the same bits unless the docstring says otherwise. `pyproject.toml` only allows tested
+versions of PyTorch, because an internal could change its meaning in another.
 """
 
 import inspect
@@ -16,33 +16,33 @@ from torch import Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# None where PyTorch has it no longer.
+# None if this version of PyTorch does not have it.
 ENGINE = getattr(torch.autograd.Variable, "_execution_engine", None)
 LEVEL = getattr(getattr(torch._C, "_functorch", None), "maybe_current_level", None)
 FUSED_SGD = getattr(torch, "_fused_sgd_", None)
 
 
 def backward(loss: Tensor, wanted: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    """``torch.autograd.grad(loss, wanted, allow_unused=True)`` without its checks of arguments.
+    """``torch.autograd.grad(loss, wanted, allow_unused=True)`` without checking arguments.
 
-    They take 35 us of every step, as long as the arithmetic of a small model.
+    The checks take 35 us per step, as long as the arithmetic of a small model.
 
     Args:
         loss: a scalar.
         wanted: leaves of its graph, which is freed.
 
     Returns:
-        The gradient of each, None where ``loss`` does not depend on it.
+        The gradient of each leaf, None where ``loss`` does not depend on it.
     """
     if ENGINE is None:
         return torch.autograd.grad(loss, wanted, allow_unused=True)
     found: tuple[Tensor | None, ...] = ENGINE.run_backward(
         (loss,),
         (_one(loss.dtype, loss.device),),
-        False,  # keep the graph
-        False,  # make a graph of the gradient
+        False,  # do not keep the graph
+        False,  # do not build a graph of the gradient
         wanted,
-        True,  # allow what the loss does not depend on
+        True,  # allow leaves that the loss does not depend on
         accumulate_grad=False,
     )
     return found
@@ -54,20 +54,20 @@ def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def is_mapped() -> bool:
-    """Whether this is called inside a transformation of torch.func."""
+    """Whether the caller runs inside a transformation of torch.func."""
     if LEVEL is not None:
         return (LEVEL() or 0) > 0
     try:
-        torch.empty(()).requires_grad_()  # refused inside of one
+        torch.empty(()).requires_grad_()  # fails inside one
     except RuntimeError:
         return True
     return False
 
 
 def each(operation: str) -> Callable[..., list[Tensor]]:
-    """A tensor's method for lists of tensors in one call, such as ``each("add_")(ones, others)``.
+    """A tensor method for lists of tensors in one call, such as ``each("add_")(ones, others)``.
 
-    The lists are of one length; all other arguments are the same for every tensor.
+    The lists must have equal length; all other arguments apply to every tensor.
     """
     together: Callable[..., list[Tensor]] | None = getattr(torch, f"_foreach_{operation}", None)
     return together or partial(_one_by_one, operation)
@@ -93,11 +93,12 @@ def move_by_sgd(
 ) -> None:
     """A step of stochastic gradient descent in place, in one pass over memory.
 
-    The public counterpart takes up to four, and with momentum rounds otherwise in the last bits.
+    The public counterpart takes up to four passes and, with momentum, rounds the last bits
+    differently.
 
     Args:
         gradients: each with the strides of its parameter.
-        velocity: moved with the parameters; empty without ``momentum``.
+        velocity: updated with the parameters; empty without ``momentum``.
     """
     if FUSED_SGD is not None:
         FUSED_SGD(
@@ -122,14 +123,14 @@ def move_by_sgd(
 
 
 def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
-    """``function`` as one kernel for each kind of arguments, at most ``limit`` of them.
+    """``function`` compiled to one kernel per kind of arguments, at most ``limit`` of them.
 
-    It fails rather than to fall back to something slow and different.
+    Beyond the limit it fails, where PyTorch would fall back to something slow and different.
     """
     options: dict[str, Any] = {"fullgraph": True, "dynamic": False}
     if "recompile_limit" in inspect.signature(torch.compile).parameters:
         options["recompile_limit"] = limit
-    else:  # releases without that argument have one limit for all that is compiled
+    else:  # versions without that argument have one limit for everything compiled
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, limit)
     return torch.compile(function, **options)

@@ -1,8 +1,8 @@
-"""What a federated method is: pure hooks, whose defaults are FedAvg.
+"""A federated method as a set of pure hooks. The defaults are FedAvg.
 
-No hook may change ``self``, its arguments or global randomness. What must survive a round is
-returned, in ``server`` (one tree) or ``client_state`` (one tree per client). So that resuming,
-running clients side by side and composing methods need no help from a method's author.
+No hook may change ``self``, its arguments or global randomness. Whatever must survive a round is
+returned: in ``server`` (one tree) or in ``client_state`` (one tree per client). This is what makes
+checkpoints, clients that run side by side and composed methods work without code in the method.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from fedrepro.engine.net import differentiate
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 
-LOSS = "loss_before"  # in a report: the loss that a method decides on mixing coefficients from
-# In a report, or the state that a server's hook returns: numbers for the record, by a measure's
-# name. They are taken out before anything is made of the rest, and are not sent.
+LOSS = "loss_before"  # in an update: the loss that adaptive weighting computes its weights from
+# In an update, or in the state that a server hook returns: numbers to record, by measure name. The
+# engine removes them before it uses the rest, and does not count them as communication.
 METRICS = "metrics"
 
 
@@ -32,14 +32,14 @@ SAMPLES = "samples"
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a run is for, and leaves for others.
+    """What a run produces and other runs can use.
 
     Attributes:
         tensors: parameters, or samples ``{"x": [n, ...]}`` in the range of the model's inputs.
-        part: which submodule of the setting's model they parametrise: "" for all of it,
-            :data:`SAMPLES` for none.
-        each_client: whether leaves are [clients, ...], so that they serve the same partition only.
-        about: what else a method that is given them has to know, as JSON can hold it.
+        part: the submodule of the setting's model that the tensors parametrise: "" for the whole
+            model, :data:`SAMPLES` for samples.
+        each_client: whether leaves are [clients, ...], and so only fit runs on the same partition.
+        about: whatever else a method needs to use the tensors, as JSON values.
     """
 
     tensors: Tree
@@ -49,59 +49,65 @@ class Artifact:
 
 
 def name_of(method: "Method") -> str:
-    """What a method is called: as its file."""
+    """A method's name, which is its file's."""
     return type(method).__module__.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class Method(Faithful):
-    """FedAvg (McMahan et al., AISTATS 2017, Algorithm 1): average models, weighted by samples."""
+    """FedAvg: average the clients' models, weighted by their numbers of samples.
+
+    McMahan et al., AISTATS 2017, Algorithm 1 (https://arxiv.org/abs/1602.05629).
+    """
 
     centralized: ClassVar[bool] = False  # one client holds all data
-    full_participation: ClassVar[bool] = False  # needs every client in every round
-    sets_weights: ClassVar[bool] = False  # no wrapper may set its mixing coefficients: they are it
-    interpolates: ClassVar[bool] = False  # clients use mixtures of two models: see `interpolate`
-    distills: ClassVar[bool] = False  # a round's clients are an ensemble: see `ensemble`
-    # names in `ctx.artifacts`; written out, as they are parsed
+    full_participation: ClassVar[bool] = False  # needs all clients in every round
+    sets_weights: ClassVar[bool] = False  # it is defined by its weights: no wrapper may set them
+    interpolates: ClassVar[bool] = False  # clients interpolate two models: see `interpolate`
+    distills: ClassVar[bool] = False  # a round's clients form an ensemble: see `ensemble`
+    # Names in `ctx.artifacts`. Write them as a literal: they are read from the syntax tree.
     requires: ClassVar[tuple[str, ...]] = ()
-    optional: ClassVar[tuple[str, ...]] = ()  # names that are there where the setting gives them
-    classifies: ClassVar[bool] = True  # else there is nothing to evaluate on test samples
-    own_classifier: ClassVar[bool] = False  # clients keep one each, though none is shared
-    # by `apply_server_optimizer`; else no server optimizer has anything to follow
+    optional: ClassVar[tuple[str, ...]] = ()  # names in `ctx.artifacts` that may be missing
+    classifies: ClassVar[bool] = True  # if False, nothing is evaluated on test samples
+    own_classifier: ClassVar[bool] = False  # each client keeps a classifier, but none is shared
+    # Whether it calls `apply_server_optimizer`; if not, no server optimizer can be added.
     uses_server_optimizer: ClassVar[bool] = True
-    decay_restarts: ClassVar[bool] = True  # where a wrapper's released code starts it anew
-    outputs: ClassVar[int | None] = None  # of the model; None: as the task has it
+    decay_restarts: ClassVar[bool] = True  # where a wrapper's released code restarts the decay
+    outputs: ClassVar[int | None] = None  # of the model; None: as the task requires
 
     def layers(self) -> "list[Method]":
-        """This method and, for a wrapper, all that it wraps, from the outside in."""
+        """This method and, for a wrapper, everything it wraps, outermost first."""
         return [self]
 
     def check(self, ctx: Context) -> None:
-        """Refuse a federation that this method can't serve.
+        """Refuse a federation that this method does not support.
 
         Raises:
-            UserError: one line that says why.
+            UserError: with one line that gives the reason.
         """
 
     def nets(self, input_shape: tuple[int, ...], outputs: int) -> Mapping[str, nn.Module]:
-        """Networks beside the model, in ``ctx.nets``, whose weights are not yet drawn.
+        """Networks beside the model; ``ctx.nets`` holds them. The engine draws their weights.
 
         Args:
-            input_shape: of one sample.
-            outputs: of the model.
+            input_shape: shape of one sample.
+            outputs: number of outputs of the model.
         """
         return {}
 
-    # --- what another method's run can begin ------------------------------------------------
+    # --- rounds shared with another method's run ---------------------------------------------
     def shared_prefix(self, rounds: int) -> "tuple[Method, int]":
-        """A method, and for how many of a run's first ``rounds`` rounds this one is it to the bit.
+        """A method whose first rounds are bit-identical to this one's, and how many of them.
 
-        A run of this one can go on from a run of that one after any number of rounds up to there.
+        A run of this method can continue a run of that one from any round up to that number.
+
+        Args:
+            rounds: how many rounds the run has; the number returned is no larger.
         """
         return self, 0
 
     def from_parent(self, ctx: Context, server: Tree) -> Tree:
-        """This method's server state, made of that of the method that it begins as."""
+        """This method's server state, made from the state of the parent run's method."""
         return server
 
     # --- state ------------------------------------------------------------------------------
@@ -111,14 +117,14 @@ class Method(Faithful):
         return {"params": params, "optimizer": ctx.server_optimizer.init(trainable)}
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
-        """One client's state when it is met for the first time."""
+        """A client's state when it takes part for the first time."""
         return {}
 
     def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
-        """What a client draws once in every round, beside its state and under names of its own.
+        """What a client draws once per round, under names that its state does not use.
 
-        It is in the ``client_state`` that :meth:`client_update` gets, which leaves it out of what
-        it returns.
+        The engine adds it to the ``client_state`` that :meth:`client_update` gets. The state that
+        ``client_update`` returns must not contain it.
         """
         return {}
 
@@ -133,9 +139,9 @@ class Method(Faithful):
 
     # --- client -----------------------------------------------------------------------------
     def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        """All of a client's randomness in a round but the shuffling: leaves [steps, ...].
+        """A client's randomness for the local steps of a round: leaves [steps, ...].
 
-        Step s finds its entry in its mini-batch, under the same name.
+        The mini-batch of step s contains entry s of each leaf, under the same name.
         """
         return {}
 
@@ -148,7 +154,7 @@ class Method(Faithful):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """The direction that a local step descends, over the trainable leaves of ``params``."""
+        """The direction that a local step descends: over the trainable leaves of ``params``."""
         return differentiate(
             lambda params: self.loss(ctx, message, client_state, params, batch), params
         )
@@ -156,29 +162,30 @@ class Method(Faithful):
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
-        """A client's round. Returns what it reports and its state; both are new tensors.
+        """A client's round. Returns its update and its new state, both as new tensors.
 
-        Under :data:`METRICS` it may report scalars for the record (docs/measures.md).
+        The update may contain scalars to record, under :data:`METRICS` (docs/measures.md).
         """
         params, _ = descend(ctx, self.gradient, message, client_state, message["params"], steps)
         return {"delta": tree.subtract(message["params"], params)}, client_state
 
     # --- server -----------------------------------------------------------------------------
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
-        """Mixing coefficients of the cohort [cohort] and the server's state."""
+        """The weight of each client of the cohort, [cohort], and the server's state."""
         return ctx.sizes / ctx.sizes.sum(), server
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        """The server's state after the round; the leaves of ``updates`` are [cohort, ...].
+        """The server's state after the round. The leaves of ``updates`` are [cohort, ...].
 
-        Under :data:`METRICS` it may have scalars for the record, which no later round gets.
+        The state may contain scalars to record, under :data:`METRICS`; the next round does not get
+        them.
         """
         return self.apply_server_optimizer(
             ctx, server, tree.weighted_sum(updates["delta"], weights)
         )
 
     def apply_server_optimizer(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
-        """Let the server optimizer follow ``delta``; buffers just move by it."""
+        """Let the server optimizer follow ``delta``. Buffers move by ``delta`` itself."""
         params, net = server["params"], ctx.net
         change, state = ctx.server_optimizer.update(
             net.trainable(delta), server["optimizer"], net.trainable(params), ctx.server_lr
@@ -190,17 +197,19 @@ class Method(Faithful):
         return {**server, "params": moved, "optimizer": state}
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        """The model with which the client at ``place`` of the cohort ended the round.
+        """The model of the client at ``place`` of the cohort at the end of its local training.
 
-        ``server`` is the state that the round began with. One at a time: all of them may not fit
-        in memory.
+        Called for one client at a time, because all models may not fit in memory.
+
+        Args:
+            server: the state at the start of the round.
         """
         message = self.broadcast(ctx, server)["params"]
         return tree.subtract(message, tree.take(updates["delta"], place))
 
     # --- use --------------------------------------------------------------------------------
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
-        """The parameters that are evaluated, for one client or (``client_state`` empty) for all.
+        """The parameters to evaluate: for one client, or for all if ``client_state`` is empty.
 
         ``client_state`` is also empty for a client that has never taken part.
         """
@@ -208,21 +217,21 @@ class Method(Faithful):
         return params
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
-        """What the run is for: kept when it is over, and given to runs that need it."""
+        """What the run produces; it is saved at the end, for runs that require it."""
         return Artifact(self.eval_model(ctx, server, {}))
 
     def metrics(self, ctx: Context, server: Tree) -> Mapping[str, float]:
-        """What else is recorded of an evaluated round, under the same names in every round."""
+        """Further numbers to record in evaluated rounds, under the same names in every round."""
         return {}
 
     def images(self, ctx: Context, server: Tree) -> Tensor | None:
-        """What an evaluated round has to show, [n, channels, height, width] as model inputs."""
+        """Images to save in evaluated rounds: [n, channels, height, width], as model inputs."""
         return None
 
     def interpolate(self, ctx: Context, server: Tree, client_state: Tree, weight: float) -> Tree:
         """A client's model at ``weight`` between the shared one (0) and its own (1).
 
-        Asked for only where a method :attr:`interpolates`; ``client_state`` is empty as in
+        Called only for methods that set :attr:`interpolates`. ``client_state`` is empty as in
         :meth:`eval_model`.
         """
         raise NotImplementedError
@@ -230,22 +239,24 @@ class Method(Faithful):
     def ensemble(
         self, ctx: Context, server: Tree, updates: Tree, weights: Tensor, given: LoadedArtifact
     ) -> Tensor:
-        """What the round's clients together make of samples: outputs of the model, [n, outputs].
+        """The outputs of the round's clients as an ensemble on samples, [n, outputs].
 
-        Asked for only where a method :attr:`distills`, once the round is over; ``server`` is the
-        state that it began with.
+        Called after the round, only for methods that set :attr:`distills`.
+
+        Args:
+            server: the state at the start of the round.
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Wrapper(Method):
-    """A plug-in: behaves as ``inner`` except for the hooks that it overrides.
+    """A method around another: behaves as ``inner`` except for the hooks that it overrides.
 
     It may not override ``loss`` or ``gradient``: ``inner.client_update`` would never call them.
 
     Raises:
-        TypeError: when a class that overrides them is defined.
+        TypeError: when a class that overrides one of the two is defined.
     """
 
     inner: Method = Method()

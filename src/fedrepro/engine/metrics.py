@@ -1,4 +1,4 @@
-"""How good a model is on one set of samples: pure functions of numpy arrays."""
+"""Measures of a model on one set of samples: pure functions of numpy arrays."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ Array = NDArray[np.float64]
 
 
 def auroc(scores: Array, targets: NDArray[np.int64]) -> float:
-    """The area under the ROC curve of scores [n] for targets 0 and 1 [n]: Mann and Whitney's U.
+    """The area under the ROC curve of scores [n] for targets 0 and 1 [n], as Mann and Whitney's U.
 
-    Equal scores count half. NaN if a class is missing, or a score is.
+    Equal scores count half. NaN if a class is missing or a score is NaN.
     """
     if np.isnan(scores).any():
         return float("nan")
@@ -28,7 +28,7 @@ def auroc(scores: Array, targets: NDArray[np.int64]) -> float:
 def top(k: int, scores: Array, targets: NDArray[np.int64]) -> float:
     """The share of samples whose class is among the ``k`` with the highest scores [n, classes].
 
-    Of classes with equal scores the first counts as higher. NaN without samples.
+    Among classes with equal scores, the first ranks higher. NaN without samples.
     """
     if not len(targets):
         return float("nan")
@@ -39,16 +39,17 @@ def top(k: int, scores: Array, targets: NDArray[np.int64]) -> float:
 def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tuple[float, float]:
     """The expected and the maximum calibration error, ECE and MCE (Guo et al., ICML 2017).
 
-    Samples are sorted by confidence, the largest of their softmax probabilities, into ``bins`` of
-    equal width, (lower, upper]. A bin's error is the distance of its accuracy from its mean
-    confidence: ECE is their mean weighted by samples, MCE the largest.
+    Samples are sorted by confidence, their largest softmax probability, into ``bins`` intervals of
+    equal width, (lower, upper]. The error of a bin is the distance between its accuracy and its
+    mean confidence. ECE is the mean error weighted by samples, MCE the largest error. See
+    https://arxiv.org/abs/1706.04599.
 
     Args:
         logits: [n, classes].
         targets: classes [n].
 
     Returns:
-        Both from 0 to 1; NaN without samples, or where a logit is not finite.
+        ECE and MCE, from 0 to 1; NaN without samples or if a logit is not finite.
     """
     logits = np.asarray(logits, dtype=np.float64)
     if not len(targets) or not np.isfinite(logits).all():
@@ -57,7 +58,7 @@ def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tu
     confidences = powers.max(axis=1) / powers.sum(axis=1)
     surplus = confidences - (logits.argmax(axis=1) == targets)
     upper = np.linspace(0, 1, bins + 1)[1:]
-    # |mean confidence - accuracy| of a bin, times its number of samples.
+    # |mean confidence - accuracy| of each bin, times its number of samples.
     places = np.searchsorted(upper, confidences)
     errors = np.abs(np.bincount(places, surplus, bins))
     counts = np.bincount(places, minlength=bins)
@@ -70,9 +71,10 @@ def over_batches(
     logits: Array,
     targets: NDArray[np.int64],
 ) -> float:
-    """The plain mean of a measure over mini-batches of consecutive samples, the last one shorter.
+    """The plain mean of a measure over mini-batches of consecutive samples; the last is shorter.
 
-    How SuPerFed's released code measures (discrepancy 24, and accuracies too). NaN without samples.
+    SuPerFed's released code measures this way (discrepancy 24, and accuracies too). NaN without
+    samples.
     """
     if not len(targets):
         return float("nan")

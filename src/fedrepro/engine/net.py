@@ -1,4 +1,4 @@
-"""A torch module seen as a function of its parameters."""
+"""A torch module as a function of its parameters."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,22 +19,23 @@ AlphaDropout = nn.AlphaDropout | nn.FeatureAlphaDropout
 class Net:
     """A module and the flat tree ``{name: tensor}`` of its parameters and float buffers.
 
-    A module made for a federation has two children, ``body`` and ``head``: the head is what
-    personalised methods keep apart, the body's output is what feature-based methods look at.
+    A module made for a federation has two children, ``body`` and ``head``: personalised methods
+    keep the head on the client, feature-based methods use the body's output.
 
-    Buffers (BatchNorm's running statistics) travel in the same tree. They have no gradient: forward
-    passes move them, and a client's report contains that movement.
+    Buffers (BatchNorm's running statistics) are in the same tree. They have no gradient: forward
+    passes update them, and a client's update contains the change.
 
-    The module's own tensors may lie in the memory format channels_last, in which some convolutions
-    are faster. Trees that this gives out never do: which bits a sum has depends on its order.
+    The module's own tensors may use the memory format channels_last, which makes some convolutions
+    faster. Trees that this class returns never do, because the order in memory affects the bits of
+    a sum.
 
     Args:
-        precision: of convolutions and products of matrices in training, where it is not that of the
-            parameters. Parameters, gradients, sums and testing keep theirs.
+        precision: of convolutions and matrix products in training, if it differs from the
+            parameters'. Parameters, gradients, sums and testing keep the parameters' precision.
 
     Attributes:
-        draws: whether layers draw random numbers in training (dropout, stochastic depth). They do
-            so from torch's global generator: see :meth:`drawing_from`.
+        draws: whether layers draw random numbers in training (dropout, stochastic depth). They use
+            torch's global generator: see :meth:`drawing_from`.
     """
 
     def __init__(self, module: nn.Module, precision: torch.dtype | None = None) -> None:
@@ -44,12 +45,12 @@ class Net:
         self._buffers = {
             name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()
         }
-        # The module's own tensors. A tree that *is* this one needs no functional_call, which costs
-        # 5 to 30 % of a step of a small model.
+        # The module's own tensors. A tree that *is* this one needs no functional_call, which would
+        # take 5 to 30 % of a step of a small model.
         self._bound: Tree = {**self._parameters, **self._buffers}
         self._channels_last = [
-            # Also of one input channel, where both formats are the same bytes, but not the strides
-            # by which a convolution chooses that of its output.
+            # Includes weights with one input channel: both formats have the same bytes there, but a
+            # convolution chooses the format of its output by the strides.
             name
             for name, leaf in self._parameters.items()
             if leaf.stride() != torch.empty(leaf.shape, device="meta").stride()
@@ -58,10 +59,10 @@ class Net:
         self._learned = _learned_elsewhere(module, self._bound)
 
     def init(self, rng: torch.Generator) -> Tree:
-        """A fresh tree, drawn from ``rng`` by PyTorch's default rules.
+        """New parameters and buffers, drawn from ``rng`` by PyTorch's default rules.
 
-        What was learned elsewhere starts as it was when this object was made, whatever has been
-        trained on the module's own tensors since.
+        Pre-trained parts get the weights that they had when this object was made, even if the
+        module's own tensors have been trained since.
         """
         with torch.no_grad():
             for name, leaf in self._learned.items():
@@ -70,9 +71,9 @@ class Net:
         return tree.copy(self._bound)
 
     def drawing_from(self, seed: int) -> AbstractContextManager[None]:
-        """While this lasts, layers draw from ``seed``; afterwards global generators are as before.
+        """A context in which layers draw from ``seed``; afterwards it restores global generators.
 
-        Costs nothing for a model whose layers do not draw.
+        Does nothing for a model without random layers.
         """
         return (
             _seeded(seed, next(iter(self._bound.values())).device) if self.draws else nullcontext()
@@ -85,7 +86,7 @@ class Net:
         return self._call(self.module, params, x)
 
     def _call(self, part: nn.Module, params: Tree, x: Tensor) -> Tensor:
-        """What the module, or a part of it, gives of ``x`` at parameters named as in that part."""
+        """The output of the module or a part of it; ``params`` has the names of that part."""
         low = self.precision if part.training else None
         with torch.autocast(x.device.type, low) if low else nullcontext():
             if params is self._bound:
@@ -95,16 +96,16 @@ class Net:
         return found.to(next(iter(params.values())).dtype) if low else found
 
     def predict(self, params: Tree, x: Tensor) -> Tensor:
-        """As calling it, with dropout and BatchNorm in their testing mode.
+        """Like calling it, with dropout and BatchNorm in testing mode.
 
-        For clients that run alone and for the server: what is mapped or compiled has neither.
+        For clients that run alone and for the server; mapped or compiled models have neither layer.
         """
         with self.testing():
             return self(params if params is self._bound else self._laid_out(params), x)
 
     @contextmanager
     def testing(self) -> Iterator[None]:
-        """While this lasts, dropout and BatchNorm are in their testing mode."""
+        """A context in which dropout and BatchNorm are in testing mode."""
         self.module.eval()
         try:
             yield
@@ -123,16 +124,16 @@ class Net:
         return self._call(self.module.get_submodule("body"), body, x)
 
     def features_and_output(self, params: Tree, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The body's output [n, features] and the head's of it [n, outputs], in one pass.
+        """The body's output [n, features] and the head's output [n, outputs], in one pass.
 
-        Two would move running statistics twice.
+        Two passes would update running statistics twice.
         """
         features = self.features(params, x)
         head = {name.removeprefix("head."): leaf for name, leaf in self.head(params).items()}
         return features, self._call(self.module.get_submodule("head"), head, features)
 
     def outputs(self, params: Tree) -> int:
-        """How many numbers the head gives of a sample: the width of its last layer."""
+        """The width of the head's last layer."""
         return len(list(self.head(params).values())[-1])
 
     def head(self, params: Tree) -> Tree:
@@ -144,19 +145,19 @@ class Net:
         return {name: leaf for name, leaf in params.items() if not name.startswith("head.")}
 
     def refuse_running_statistics(self, method: str) -> None:
-        """Raises UserError if the model has BatchNorm's, which ``method`` could not keep right."""
+        """Raises UserError if the model has running statistics, which ``method`` would corrupt."""
         if self._buffers:
             raise UserError(
-                f"method {method}: expected a model without running statistics (BatchNorm): use "
-                "one with GroupNorm, or with the statistics of mini-batches"
+                f"method {method}: does not support models with running statistics (BatchNorm): "
+                "use GroupNorm, or BatchNorm with the statistics of mini-batches"
             )
 
     def refuse_others(self, params: Tree, whose: str, each_client: bool = False) -> None:
         """Raises UserError unless ``params`` has this network's leaves, by names and shapes.
 
         Args:
-            whose: what they are given for, with which the error begins.
-            each_client: whether they are those of all clients, [clients, ...].
+            whose: where the parameters are used; the error message starts with it.
+            each_client: whether leaves are those of all clients, [clients, ...].
         """
         wanted = {name: list(leaf.shape) for name, leaf in self._bound.items()}
         found = {name: list(leaf.shape)[each_client:] for name, leaf in tree.named(params)}
@@ -165,11 +166,11 @@ class Net:
                 raise bad_value(whose, name, found.get(name), f"{wanted.get(name)}, its shape")
 
     def ordered(self, params: Tree) -> Tree:
-        """``params``, all of the model, with its names in the order of the module's."""
+        """``params`` of the whole model, in the order of the module's names."""
         return {name: params[name] for name in self._bound}
 
     def trainable(self, params: Tree) -> Tree:
-        """``params`` without buffers, at whatever depth of the tree the names stand."""
+        """``params`` without buffers, at any depth of the tree."""
         if not self._buffers or not isinstance(params, dict):
             return params
         return {
@@ -178,7 +179,7 @@ class Net:
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors live."""
+        """The device of its tensors."""
         device: torch.device = next(iter(self._bound.values())).device
         return device
 
@@ -189,13 +190,13 @@ class Net:
 
     @property
     def moves_buffers(self) -> bool:
-        """Whether a layer other than BatchNorm keeps something between mini-batches."""
+        """Whether a layer other than BatchNorm keeps state between mini-batches."""
         return any(getattr(layer, "moves_buffers", False) for layer in self.module.modules())
 
     def bind(self, params: Tree) -> Tree:
-        """A copy of ``params`` that a client may move in place, and that requires gradients.
+        """A copy of ``params`` that a client may update in place, and that requires gradients.
 
-        When ``params`` has the module's own names, the copy is the module's own tensors.
+        If ``params`` has the module's names, the copy is made in the module's own tensors.
         """
         if isinstance(params, dict) and params.keys() == self._bound.keys():
             with torch.no_grad():
@@ -208,7 +209,7 @@ class Net:
         return free
 
     def _laid_out(self, params: Tree) -> Tree:
-        """``params`` with the memory formats of the module, at whatever depth the names stand."""
+        """``params`` with the memory formats of the module, at any depth of the tree."""
         if not self._channels_last or not isinstance(params, dict):
             return params
         return {
@@ -224,7 +225,7 @@ def _channels_last(leaf: Tensor) -> Tensor:
 
 
 def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
-    """Copies of the leaves that :func:`initialise` does not, or not all, overwrite."""
+    """Copies of the pre-trained leaves, which :func:`initialise` does not (fully) overwrite."""
     parts = [
         (f"{path}." if path else "")
         for path, part in module.named_modules()
@@ -236,8 +237,8 @@ def _learned_elsewhere(module: nn.Module, bound: Tree) -> Tree:
 def _draws(layer: nn.Module) -> bool:
     """Whether a layer draws random numbers in training.
 
-    torchvision's StochasticDepth and timm's DropPath are known by their names, as neither package
-    need be there. DistilBERT's attention draws by itself, but has a layer of dropout as well.
+    torchvision's StochasticDepth and timm's DropPath are recognised by name, because neither
+    package is required. DistilBERT's attention also draws, but comes with a dropout layer.
     """
     if isinstance(layer, Dropout | AlphaDropout):
         return layer.p > 0
@@ -248,7 +249,7 @@ def _draws(layer: nn.Module) -> bool:
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators of the CPU and ``device``, and put their states back."""
+    """Seed the global generators of the CPU and ``device``, and restore their states."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
@@ -258,9 +259,10 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def differentiate(loss: Callable[[Branch], Tensor], params: Branch) -> Branch:
-    """The gradient of ``loss`` at ``params``, over those leaves that can have one.
+    """The gradient of ``loss`` at ``params``, over the leaves that can have one.
 
-    Plain tensors all have one: buffers, which have none, are left to what ``loss`` encloses.
+    If no leaf requires gradients, all leaves get one: ``params`` must then contain no buffers,
+    which belong in the closure of ``loss``.
     """
     every = tree.leaves(params)
     wanted = [leaf for leaf in every if leaf.requires_grad]

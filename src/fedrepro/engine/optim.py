@@ -1,6 +1,6 @@
-"""Optimizers as pure functions; the same kind serves clients and server.
+"""Optimizers as pure functions, for clients and server alike.
 
-``torch.optim`` is not used: its first object imports a compiler (3.7 s and 157 MB), and a new
+Not ``torch.optim``: creating its first object imports a compiler (3.7 s and 157 MB), and a new
 object per client is what makes other simulators slow.
 """
 
@@ -19,17 +19,17 @@ Rate = float | Tensor
 
 
 class Optimizer(NamedTuple):
-    """How parameters follow a gradient.
+    """An optimizer.
 
     Attributes:
         init: parameters -> state.
         update: (gradient, state, parameters, learning rate) -> (change of the parameters, state).
         advance: the same arithmetic in place, for a client that runs alone: (parameters outside any
-            graph, leaves of the state) -> (gradients, learning rate) -> nothing. None where only
+            graph, leaves of the state) -> (gradients, learning rate) -> nothing. None if only
             ``update`` exists.
-        momentum: the momentum that FedNova has to know of.
-        weight_decay: times the parameters, what a step adds to their gradient, for methods that
-            take it back from some of them.
+        momentum: its momentum, which FedNova needs.
+        weight_decay: a step adds this times the parameters to their gradient. Methods that exempt
+            some parameters subtract it again.
     """
 
     init: Callable[[Tree], Tree]
@@ -42,7 +42,7 @@ class Optimizer(NamedTuple):
 
 
 def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
-    """Stochastic gradient descent, the arithmetic of ``torch.optim.SGD`` without dampening."""
+    """Stochastic gradient descent with the arithmetic of ``torch.optim.SGD``, without dampening."""
 
     def init(params: Tree) -> Tree:
         return {"momentum": tree.zeros(params)} if momentum else {}
@@ -58,7 +58,7 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
     def advance(
         params: list[Tensor], velocity: list[Tensor]
     ) -> Callable[[list[Tensor], float], None]:
-        # Strides are ignored: gradients must lie in memory as their parameters do.
+        # The call below ignores strides: gradients must have the memory layout of their parameters.
         formats = [
             torch.contiguous_format if param.is_contiguous() else torch.channels_last
             for param in params
@@ -84,10 +84,10 @@ def sgd(momentum: float = 0.0, weight_decay: float = 0.0) -> Optimizer:
 
 @lru_cache
 def shifted(optimizer: Optimizer) -> Optimizer:
-    """``optimizer`` whose every step is followed by one along ``state["shift"]``.
+    """``optimizer`` with an additional step along ``state["shift"]`` after each of its steps.
 
-    That step has the same learning rate, but neither momentum nor weight decay. Cached, because a
-    compiled step is compiled anew for every other optimizer.
+    The additional step uses the same learning rate, but neither momentum nor weight decay. Cached,
+    because a compiled step is recompiled for every new optimizer object.
     """
 
     def init(params: Tree) -> Tree:
@@ -104,10 +104,10 @@ def shifted(optimizer: Optimizer) -> Optimizer:
 def adam(
     beta1: float = 0.9, beta2: float = 0.999, weight_decay: float = 0.0, epsilon: float = 1e-8
 ) -> Optimizer:
-    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1), the arithmetic of ``torch.optim.Adam``.
+    """Adam (Kingma and Ba, ICLR 2015, Algorithm 1) with the arithmetic of ``torch.optim.Adam``.
 
-    How many steps there were is a float64 scalar of the state: as an exponent a float32 would do
-    for few of them only.
+    https://arxiv.org/abs/1412.6980. The state counts steps in a float64 scalar, because
+    ``beta**steps`` in float32 is only accurate for few steps.
     """
 
     def init(params: Tree) -> Tree:
@@ -159,9 +159,10 @@ def adam(
 
 
 def gradient_weight(steps: Tensor | float, momentum: float) -> Tensor:
-    """How many gradients long a path of ``steps`` is: FedNova's a_i (eq. 7), a float64 scalar.
+    """FedNova's a_i (eq. 7) after ``steps`` local steps, a float64 scalar.
 
-    The 1-norm of the weights that SGD with momentum gives to its gradients; without, ``steps``.
+    This is the 1-norm of the weights that SGD with momentum gives to its gradients. Without
+    momentum it equals ``steps``.
     """
     tau = torch.as_tensor(steps, dtype=torch.float64)
     return (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
@@ -173,10 +174,13 @@ def adaptive(
     tau: float,
     initial_accumulator: float | None = None,
 ) -> Optimizer:
-    """Algorithm 2 of Reddi et al., ICLR 2021, given its rule for the second moment ``v``.
+    """Algorithm 2 of Reddi et al., ICLR 2021 (https://arxiv.org/abs/2003.00295).
 
-    No bias correction; ``v`` starts at ``tau**2``, the least that the algorithm allows, unless
-    ``initial_accumulator`` says otherwise.
+    Without bias correction. ``v`` starts at ``tau**2``, the smallest value that the algorithm
+    allows, or at ``initial_accumulator``.
+
+    Args:
+        second_moment: (``v``, gradient) -> the next ``v``.
     """
     start = tau**2 if initial_accumulator is None else initial_accumulator
 
@@ -195,7 +199,7 @@ def adaptive(
 
 
 def forgetful(optimizer: Optimizer) -> Optimizer:
-    """``optimizer`` made anew for every step; it keeps no state."""
+    """``optimizer`` restarted at every step; it keeps no state."""
 
     def update(gradient: Tree, state: Tree, params: Tree, rate: Rate) -> tuple[Tree, Tree]:
         change, _ = optimizer.update(gradient, optimizer.init(params), params, rate)

@@ -1,8 +1,8 @@
-"""Work distributed over processes: forked for one round, gone after it.
+"""Distribute work over processes that are forked for one round and end with it.
 
-A forked process has everything that this one has in memory, so that nothing is sent to it, and data
-are there once. What it makes it leaves in memory that both share (:class:`Stacked`). It lives for
-one round only, so that there is no state to keep in step, and nothing to clean up after a crash.
+A forked process inherits the memory of this one, so nothing has to be sent to it and data are held
+once. It writes its results to shared memory (:class:`Stacked`). It lives for one round, so there is
+no state to synchronise and nothing to clean up after a crash.
 """
 
 import json
@@ -19,20 +19,20 @@ from fedrepro.engine import tree
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
 
-ALIGNED = 64  # bytes, as torch's own memory
-PLACE = 4  # bytes of a place in the queue
+ALIGNED = 64  # bytes, as in torch's own allocator
+PLACE = 4  # bytes per entry of the queue
 
 
 def can_distribute() -> bool:
-    """Whether this machine has what dealing takes; Linux has."""
+    """Whether this machine can distribute work over processes; Linux can."""
     return hasattr(os, "fork") and hasattr(os, "memfd_create")
 
 
 class Stacked:
-    """Trees of one form, one for each place, as one tree with leaves [places, ...].
+    """Trees of one shape, one per place, stored as one tree with leaves [places, ...].
 
-    The form is that of the first tree that comes; its memory is shared with the processes that are
-    forked later. No memory of /dev/shm is used, which is small in many containers.
+    The first tree determines the shape. The memory is shared with processes forked later. It is not
+    in /dev/shm, which is small in many containers.
     """
 
     def __init__(self, places: int) -> None:
@@ -51,11 +51,11 @@ class Stacked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the file; what is mapped stays as long as its tensors."""
+        """Close the file; the mapped memory stays as long as its tensors."""
         os.close(self._file)
 
     def _mapped(self, like: Any) -> Any:
-        # Every process that comes first, in its own eyes, lays the same memory out alike.
+        # Each process may see its own tree as the first: all must lay out the memory alike.
         sizes = [leaf.numel() * leaf.element_size() * self.places for leaf in tree.leaves(like)]
         starts = [0]
         for size in sizes:
@@ -78,15 +78,15 @@ class Stacked:
 def distribute(work: Callable[[int], None], order: Sequence[int], workers: int) -> None:
     """Call ``work`` with every number of ``order``, in this process and ``workers - 1`` others.
 
-    This process does the first; then whoever is done takes the next. ``work`` leaves what it makes
-    in memory that is shared.
+    This process takes the first number; each process that finishes takes the next. ``work`` writes
+    its results to shared memory.
 
     Raises:
-        UserError: that ``work`` raised in another process, or where one was killed.
-        RuntimeError: anything else that it raised there, with its traceback.
+        UserError: raised by ``work`` in another process, or if a process was killed.
+        RuntimeError: for any other exception there, with its traceback.
     """
     queue, failures = os.memfd_create("queue"), os.memfd_create("failures")
-    # All processes read at one offset, so that each number is taken once.
+    # All processes share one file offset, so that each number is taken once.
     os.write(queue, b"".join(number.to_bytes(PLACE, "little") for number in order[1:]))
     os.lseek(queue, 0, os.SEEK_SET)
     children: list[int] = []
@@ -105,9 +105,9 @@ def distribute(work: Callable[[int], None], order: Sequence[int], workers: int) 
             if os.WIFSIGNALED(status):
                 name = signal.Signals(os.WTERMSIG(status)).name
                 raise UserError(
-                    f"a worker process was killed ({name}), perhaps for want of memory: the same "
-                    "command goes on from the last checkpoint; `threads` in config.yaml is how "
-                    "many work"
+                    f"a worker process was killed ({name}), perhaps by lack of memory: run the "
+                    "same command again to resume from the last checkpoint; fewer `threads` in "
+                    "config.yaml need less memory"
                 )
         _raise_first(failures)
     finally:
@@ -119,7 +119,7 @@ def distribute(work: Callable[[int], None], order: Sequence[int], workers: int) 
 
 
 def _take(work: Callable[[int], None], queue: int, parent: int | None = None) -> None:
-    """Do what is in the queue, as long as the process that wants it lives."""
+    """Work through the queue while the parent process is alive."""
     while (parent is None or os.getppid() == parent) and (taken := os.read(queue, PLACE)):
         work(int.from_bytes(taken, "little"))
 
@@ -127,13 +127,13 @@ def _take(work: Callable[[int], None], queue: int, parent: int | None = None) ->
 def _work_and_leave(
     work: Callable[[int], None], queue: int, failures: int, parent: int
 ) -> NoReturn:
-    """What a forked process does; it never returns into what its parent was doing."""
+    """The body of a forked process; it never returns to its parent's code."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # its parent is told, too, and decides
+        signal.signal(number, signal.SIG_IGN)  # the parent gets the signal too, and decides
     try:
         _take(work, queue, parent)
     except BaseException as error:
-        os.lseek(queue, 0, os.SEEK_END)  # no one need go on
+        os.lseek(queue, 0, os.SEEK_END)  # the other processes can stop
         known = isinstance(error, UserError)
         text = str(error) if known else traceback.format_exc()
         os.write(failures, (json.dumps({"known": known, "text": text}) + "\n").encode())

@@ -1,4 +1,4 @@
-"""One round of federated learning. Knows nothing about any particular method."""
+"""One round of federated learning, independent of the method."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +29,14 @@ class Clients(Protocol):
         """The samples of all clients, on the run's device."""
 
     def rows(self, client: int) -> Tensor:
-        """Which of them are one client's, int64 [n]."""
+        """The rows of one client's samples, int64 [n]."""
 
 
 class ClientStates(Protocol):
-    """Where clients' states are kept between rounds."""
+    """Storage for client states between rounds."""
 
     def get(self, client: int) -> Tree | None:
-        """A client's state, or None; changes nothing, as a forked process may ask."""
+        """A client's state, or None. Changes nothing, so that forked processes may call it."""
 
     def put(self, client: int, client_state: Tree) -> None:
         """Replace a client's state."""
@@ -47,14 +47,14 @@ class Federation:
     """Everything about a run that stays the same from round to round.
 
     Attributes:
-        context: what stays the same of what hooks may read; also says how many clients, rounds and
-            local epochs there are, and where tensors live.
+        context: the part of the context that does not change: number of clients, rounds and local
+            epochs, device and so on.
         clients: their training data.
         cohort_size: clients per round.
         batch_size: of local training.
-        seed: of all randomness.
-        flips: whether clients see each image mirrored half of the times.
-        sample_cohort: round -> its clients, in order; None: drawn uniformly, by ``seed``.
+        seed: seed of all randomness.
+        flips: whether clients mirror each image with probability 1/2.
+        sample_cohort: round -> its clients, in order; None: sample uniformly, by ``seed``.
     """
 
     method: Method
@@ -75,16 +75,16 @@ class Federation:
 
 @dataclass
 class Round:
-    """What a round leaves for the record.
+    """What a round records.
 
     Attributes:
         cohort: ids of the clients that took part.
-        learning_rate: theirs.
-        updates: what they reported, leaves [cohort, ...].
-        weights: their mixing coefficients [cohort].
-        bytes_down, bytes_up: what all of them together receive and send.
-        of_clients, of_round: what was reported for the record alone, by name: leaves [cohort], and
-            scalars of the server.
+        learning_rate: the clients' learning rate.
+        updates: the clients' updates, leaves [cohort, ...].
+        weights: their aggregation weights [cohort].
+        bytes_down, bytes_up: bytes that all of them together receive and send.
+            of_clients, of_round: the method's metrics by name: leaves [cohort] from the clients,
+                scalars from the server.
     """
 
     cohort: list[int]
@@ -104,7 +104,7 @@ def begin(federation: Federation) -> Tree:
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
-    """This round's clients, in the order of their ids: all, or as the federation samples them."""
+    """This round's clients in order of their ids: all of them, or a sample."""
     everyone = federation.context.clients
     if federation.cohort_size == everyone:
         return list(range(everyone))
@@ -137,7 +137,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
 def client_state_of(
     federation: Federation, ctx: Context, client_states: ClientStates, client: int
 ) -> Tree:
-    """A client's state, made now if the client is met for the first time."""
+    """A client's state, initialised if the client takes part for the first time."""
     known = client_states.get(client)
     if known:
         return known
@@ -145,7 +145,7 @@ def client_state_of(
 
 
 def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
-    """A client's mini-batches of the round; one stream first shuffles, then draws."""
+    """A client's mini-batches in a round. One stream shuffles first, then draws for the steps."""
     rows = federation.clients.rows(client)
     rng = stream(federation.seed, "shuffle", ctx.round, client)
     orders = shuffle(rows, ctx.epochs, rng)
@@ -169,10 +169,10 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
 
 @dataclass(frozen=True)
 class CohortSteps(Sequence[Steps]):
-    """The mini-batches of a cohort, each client's made when it is asked for.
+    """The mini-batches of a cohort. Each client's are made on access.
 
-    What is drawn for a client can be as large as its data: an executor that runs one after another
-    has that of one client in memory.
+    A client's draws can be as large as its data. An executor that runs clients one after another
+    keeps only one client's in memory.
     """
 
     federation: Federation
@@ -196,9 +196,9 @@ class CohortSteps(Sequence[Steps]):
 
 @dataclass(frozen=True)
 class CohortStates(Sequence[Tree]):
-    """The states of a cohort with what its clients draw for the round, each made when asked for.
+    """The states of a cohort, with what clients draw for the round. Each is made on access.
 
-    A client's new network is as large as the model: a cohort of them is not held up front.
+    A client's new network is as large as the model, so they are not all made in advance.
     """
 
     federation: Federation
@@ -227,9 +227,9 @@ class CohortStates(Sequence[Tree]):
 def play_round(
     federation: Federation, server: Tree, client_states: ClientStates, round: int
 ) -> tuple[Tree, Round]:
-    """Play round ``round`` (from 0). Returns the server's next state.
+    """Play round ``round`` (from 0) and return the server's next state.
 
-    Clients' go to ``client_states``.
+    The clients' new states are put in ``client_states``.
     """
     method = federation.method
     cohort = choose_cohort(federation, round)
@@ -259,17 +259,17 @@ def play_round(
 
 
 def without_metrics(what: Tree) -> tuple[Tree, Mapping[str, Tensor]]:
-    """Reports or a state, and what they have for the record alone."""
+    """Split updates or a state from the metrics in them."""
     if METRICS not in what:
         return what, {}
     return {name: branch for name, branch in what.items() if name != METRICS}, what[METRICS]
 
 
 def update_norms(updates: Tree) -> list[float]:
-    """How far each client moved: the norm of its ``delta``, or NaN where none is reported."""
+    """The norm of each client's ``delta``; NaN if the update has none."""
     leaves = tree.leaves(updates.get("delta", {}))
     if not leaves:
         return [float("nan")] * len(tree.leaves(updates)[0])
     squares = [leaf.reshape(len(leaf), -1).square().sum(1) for leaf in leaves]
-    norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one wait for the device
+    norms: list[float] = torch.stack(squares).sum(0).sqrt().tolist()  # one device sync
     return norms

@@ -1,10 +1,10 @@
 """A client's mini-batches of one round, in order.
 
-A client that runs alone gets :class:`Steps`: views of its shuffled samples, the last mini-batch of
-an epoch as short as it comes. Clients that run side by side get one tree of tensors
-[steps, batch, ...], padded to the longest of them, in which ``real`` [steps, batch] is 1 for real
-samples; every epoch is padded by itself, so that epochs stay aligned. The functions at the end
-serve both, and a method needs no more.
+A client that runs alone gets :class:`Steps`: views of its shuffled samples, in which the last
+mini-batch of an epoch may be short. Clients that run side by side get one tree of tensors
+[steps, batch, ...], padded to the longest client; ``real`` [steps, batch] is 1 for real samples.
+Each epoch is padded separately, so that epochs stay aligned. The functions at the end of this
+module work on both forms, and methods need nothing else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ class Steps:
     """Mini-batches ``{"x": [b, ...], "y": [b], **drawn}`` of a client that runs alone.
 
     Attributes:
-        samples: where the client's samples are.
-        orders: their rows, shuffled, once for every epoch.
+        samples: where to read samples.
+        orders: the rows of the client's samples, shuffled, one order per epoch.
         batch_size: samples per mini-batch; the last of an epoch may have fewer.
         drawn: what :meth:`Method.sample_steps` drew, leaves [all steps of the round, ...].
         first: index of this object's first step in ``drawn``.
-        layers_seed: of what the model's layers draw in the client's round (dropout).
-        flips: which samples are mirrored, a mask for each of ``orders``; empty: none.
+        layers_seed: seed of the model's random layers (dropout) in the client's round.
+        flips: which samples are mirrored, one mask per order; empty: none.
     """
 
     samples: Samples
@@ -68,7 +68,7 @@ class Steps:
 
 
 def mirrored(images: Tensor, mask: Tensor) -> Tensor:
-    """``images`` [..., channels, height, width], left and right exchanged where ``mask`` [...]."""
+    """``images`` [..., channels, height, width], mirrored horizontally where ``mask`` [...]."""
     return torch.where(mask[..., None, None, None], images.flip(-1), images)
 
 
@@ -114,7 +114,7 @@ def _padded_draws(cohort: Sequence[Steps], per_epoch: int) -> Tree:
     number, within = position // per_epoch, position % per_epoch
 
     def padded(steps: Steps) -> Tree:
-        # A dead step is given the draw of the last live one: any value will do.
+        # A padded step reuses the draw of the last real one: any value will do.
         source = number * steps.per_epoch + within.clamp(max=steps.per_epoch - 1)
         return tree.apply(lambda leaf: leaf[source.to(leaf.device)], steps.drawn)
 
@@ -122,7 +122,7 @@ def _padded_draws(cohort: Sequence[Steps], per_epoch: int) -> Tree:
 
 
 def count(steps: Steps | Tree) -> Tensor | int:
-    """How many real steps there are: an int, or side by side a scalar tensor for this client."""
+    """The number of real steps: an int, or side by side a scalar tensor for this client."""
     if isinstance(steps, Steps):
         return len(steps)
     live: Tensor = steps["real"].sum(-1) > 0
@@ -143,7 +143,7 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
 
 
 def enough_epochs(method: str, key: str, wanted: int, epochs: int) -> None:
-    """Raises UserError when a round has fewer epochs than a method's hyperparameter asks for."""
+    """Raises UserError if a round has fewer epochs than a method's hyperparameter asks for."""
     if wanted > epochs:
         raise bad_value(
             f"method {method}", key, wanted, f"at most the local epochs of a round, {epochs}"

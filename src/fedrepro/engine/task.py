@@ -1,4 +1,4 @@
-"""What is learned: the loss of a model's output and when a prediction counts as right."""
+"""Learning tasks: the loss of a model's outputs, and when a prediction is correct."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,9 +13,9 @@ from torch.nn import functional
 from fedrepro.engine import metrics
 from fedrepro.engine.tree import Tree
 
-# (logits [n, outputs], targets [n]) -> one number for all these samples
+# (logits [n, outputs], targets [n]) -> one number for all of these samples
 Measure = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
-WORDLESS = 4  # padding, unknown, begin and end: numbers of no words (fedrepro.data.readers.texts)
+WORDLESS = 4  # padding, unknown, begin and end tokens (fedrepro.data.readers.texts)
 
 
 class Task(NamedTuple):
@@ -25,10 +25,10 @@ class Task(NamedTuple):
         name: "classification", "binary" or "next_word".
         losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
             "none", their mean for "mean".
-        hits: (logits, targets) -> how many of each sample's predictions are right [n].
-        predictions: targets -> how many there are in all: one for each sample, but for texts.
-        measures: what else is measured on a client's own test samples, by name.
-        batched: what can also be measured as a mean over mini-batches, by name.
+        hits: (logits, targets) -> number of correct predictions for each sample [n].
+        predictions: targets -> total number of predictions: one per sample, more for texts.
+        measures: further measures on a client's own test samples, by name.
+        batched: measures that can also be averaged over mini-batches, by name.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Task(NamedTuple):
         return (each * real).sum() / real.sum().clamp(min=1)
 
     def with_measures(self, further: Mapping[str, Measure]) -> "Task":
-        """This task, which measures more."""
+        """This task with further measures."""
         return self._replace(measures={**self.measures, **further})
 
     def with_batch_size(self, batch_size: int) -> "Task":
-        """This task, with its ``batched`` measures as means over mini-batches (``_batch``)."""
+        """This task with its ``batched`` measures also as means over mini-batches (``_batch``)."""
         over_batches = {
             f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
             for name, measure in self.batched.items()
@@ -68,7 +68,7 @@ def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
 
 
 def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
-    # The targets take the shape of the logits [n, 1]: the other way round is a node of the graph.
+    # Reshape the targets to [n, 1]: reshaping the logits would add a node to the graph.
     losses = functional.binary_cross_entropy_with_logits(
         logits, targets.to(logits.dtype).unsqueeze(-1), reduction=reduction
     )
@@ -76,7 +76,7 @@ def _binary_cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Te
 
 
 def _next_word_loss(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
-    """The mean over a text's words that are not padding; targets are [n, length]."""
+    """The mean over the words of a text, without padding. Targets are [n, length]."""
     each = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="none")
     there = (targets != 0).to(each.dtype)
     losses = (each * there).sum(1) / there.sum(1).clamp(min=1)

@@ -1,7 +1,7 @@
 """Arithmetic on trees: nested dicts of tensors. Nothing here changes its arguments.
 
-A tree holds whatever a method keeps: ``{"params": {"weight": tensor, ...}, "c": {...}}``. Binary
-functions need trees of the same shape. Leaves are visited in the order of their dicts.
+A tree holds whatever a method keeps: ``{"params": {"weight": tensor, ...}, "c": {...}}``. Functions
+of two trees need the same shape. Leaves are visited in the order of their dicts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-# A dict of tensors and of trees. What a name stands for only the method knows that put it there, so
-# a type checker asks for a dict, and takes what is looked up in it as it is used.
+# A dict of tensors and of trees. Only the method that stored a name knows which of the two it holds, so
+# mypy checks that a tree is a dict and trusts the look-ups in it.
 Tree = dict[str, Any]
 
-# A tree, or one of its tensors: what is asked of both gives the same kind back.
+# A tree or a single tensor: these functions return the kind that they are given.
 Branch = TypeVar("Branch", Tree, Tensor)
 
 
 def apply(function: Callable[..., Any], *trees: Branch) -> Branch:
-    """``function`` of the corresponding leaves of one or more trees."""
+    """Apply ``function`` to the corresponding leaves of one or more trees."""
     first = trees[0]
     if isinstance(first, dict):
         return {key: apply(function, *(tree[key] for tree in trees)) for key in first}
@@ -33,7 +33,7 @@ def leaves(tree: Tree | Tensor) -> list[Tensor]:
         return [tree]
     found: list[Tensor] = []
     for branch in tree.values():
-        # Not one call per leaf: every local step asks several times.
+        # No call per leaf: every local step runs this several times.
         if isinstance(branch, dict):
             found += leaves(branch)
         else:
@@ -42,7 +42,7 @@ def leaves(tree: Tree | Tensor) -> list[Tensor]:
 
 
 def ordered_as(tree: Branch, order: Tree) -> Branch:
-    """``tree`` whose dicts of ``order``'s names have them in its order, at whatever depth."""
+    """``tree`` with its dicts in the order of those in ``order`` that have the same names."""
     if not isinstance(tree, dict):
         return tree
     if isinstance(order, dict) and tree.keys() == order.keys():
@@ -51,7 +51,7 @@ def ordered_as(tree: Branch, order: Tree) -> Branch:
 
 
 def leaves_as(tree: Tree | Tensor, order: Tree) -> list[Tensor]:
-    """The leaves of ``tree`` that ``order`` names, in its order, and then all others."""
+    """The leaves of ``tree`` that ``order`` names, in its order, followed by the others."""
     if not isinstance(tree, dict):
         return [tree]
     found: list[Tensor] = []
@@ -74,7 +74,7 @@ def named(tree: Tree | Tensor, prefix: str = "") -> Iterator[tuple[str, Tensor]]
 
 
 def rebuild(tree: Branch, values: Iterator[Tensor]) -> Branch:
-    """A tree of the shape of ``tree`` whose leaves are taken from ``values`` in order."""
+    """A tree shaped like ``tree``, with leaves taken from ``values`` in order."""
     if not isinstance(tree, dict):
         return next(values)
     return {
@@ -88,12 +88,12 @@ def zeros(tree: Branch) -> Branch:
 
 
 def copy(tree: Branch) -> Branch:
-    """New tensors with the same values, cut off from any graph, in memory as they are in a file."""
+    """New contiguous tensors with the same values, detached from any graph."""
     return apply(lambda leaf: leaf.detach().clone(memory_format=torch.contiguous_format), tree)
 
 
 def contiguous(tree: Branch) -> Branch:
-    """The same tensors in memory as they are in a file, copied where they are not."""
+    """The same tensors made contiguous; copies only those that are not."""
     return apply(torch.Tensor.contiguous, tree)
 
 
@@ -110,7 +110,7 @@ def scale(tree: Branch, factor: float | Tensor) -> Branch:
 
 
 def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
-    """``left`` at weight 0, ``right`` at weight 1, the line between them elsewhere."""
+    """Interpolate linearly: ``left`` at weight 0, ``right`` at weight 1."""
     return apply(lambda a, b: a + weight * (b - a), left, right)
 
 
@@ -130,27 +130,27 @@ def square_norm(tree: Tree | Tensor) -> Tensor:
 
 
 def stack(trees: Sequence[Branch]) -> Branch:
-    """One tree whose leaves have a new leading axis."""
+    """One tree whose leaves have a new leading axis, an entry per tree."""
     return apply(lambda *leaf: torch.stack(leaf), *trees)
 
 
 def take(tree: Branch, index: int) -> Branch:
-    """One entry of every leaf's leading axis."""
+    """Entry ``index`` of every leaf's leading axis."""
     return apply(lambda leaf: leaf[index], tree)
 
 
 def weighted_sum(tree: Branch, weights: Tensor) -> Branch:
-    """The sum over the leading (client) axis of every leaf, weighted by ``weights`` [clients]."""
+    """The sum over every leaf's leading (client) axis, weighted by ``weights`` [clients]."""
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 
 def numel(tree: Tree | Tensor) -> int:
-    """How many numbers a tree holds."""
+    """The number of scalars in a tree."""
     return sum(leaf.numel() for leaf in leaves(tree))
 
 
 def size_in_bytes(tree: Tree | Tensor) -> int:
-    """What the tensors of a tree occupy when sent over a wire, uncompressed."""
+    """The size of a tree's tensors when sent uncompressed, in bytes."""
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves(tree))
 
 

@@ -1,1 +1,1 @@
-"""What is measured of a run, the package's and one's own: names, words, units, directions."""
+"""Measures of runs, built-in and plug-ins: names, words, units, directions."""

@@ -1,4 +1,4 @@
-"""What a measure is: a class with its words, unit and direction, and how it is got."""
+"""Measures: classes that declare a name, words, unit and direction, and compute a value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from fedrepro.support.errors import UserError
 
-if TYPE_CHECKING:  # what describes a measure needs no arrays
+if TYPE_CHECKING:  # declaring a measure needs no arrays
     import numpy as np
     from numpy.typing import NDArray
 
@@ -14,14 +14,14 @@ Series = list[tuple[float, float]]  # (round, value in printed units)
 Columns = Mapping[str, list[float]]
 Per = Literal["client", "round", "run"]
 # Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
-# weight; at the one of 0, .1 .. 1 whose accuracy is best on average, the same for all clients; or
-# as SuPerFed's code has it (discrepancies 23 and 24): every client's accuracy at the weight that is
-# best on its own test samples, all else the greatest value over the weights that any client chose.
+# weight; at the weight of 0, .1 .. 1 with the best mean accuracy, the same for all clients; or as
+# in SuPerFed's code (discrepancies 23 and 24): accuracy at the weight that is best on each client's
+# own test samples, all else the highest value over the weights that any client chose.
 Mix = Literal["fixed", "best", "released"]
 
 
 class Record(Protocol):
-    """A finished run, as far as measures read it: :class:`fedrepro.run.results.RunRecord`."""
+    """The part of a finished run that measures read: :class:`fedrepro.run.results.RunRecord`."""
 
     @property
     def manifest(self) -> Mapping[str, Any]: ...
@@ -40,21 +40,21 @@ class Record(Protocol):
 
 
 class Measure:
-    """One quantity. A measure of one's own is a class of this kind in a file of its name.
+    """One quantity. A plug-in measure is such a class in a file of its name.
 
     Attributes:
-        name: in YAML and in files; of one's own the file's.
+        name: in YAML and in files; for a plug-in, the file's name.
         words: its name in captions.
         unit: of printed values, or "". With "%" or "points" files hold shares of 1.
-        rising: whether more is better.
-        per: "client": a number of each client after each evaluated round (clients.parquet);
-            "round": one after each evaluated round (rounds.parquet); "run": one, by
-            :meth:`of_run`, which takes no training.
-        title, about: of its chart on a run's page, where they are not its words.
+        rising: whether higher is better.
+        per: "client": one number per client and evaluated round (clients.parquet); "round": one
+            per evaluated round (rounds.parquet); "run": one, from :meth:`of_run`, which needs no
+            training.
+        title, about: of its chart on a run's page, if they differ from its words.
         same_axes: whether the panels of a row share their axes.
-        as_released: whether it is as a released code measures and no text does.
-        incomparable: why a printed number of this kind can't be compared with ours, or "".
-        guide: of a client's measure, the one by which mixtures of two models are chosen.
+        as_released: whether it is computed as in released code that no text describes.
+        incomparable: why a printed number of this kind is not comparable with ours, or "".
+        guide: for a client measure: the measure by which interpolations are chosen.
     """
 
     name: ClassVar[str]
@@ -72,19 +72,19 @@ class Measure:
     def of_outputs(self, outputs: "NDArray[np.float64]", targets: "NDArray[np.int64]") -> float:
         """Its value on some samples: a client's own test samples, or all test samples ("round").
 
-        Without this, it is what methods report under its name (docs/measures.md).
+        If this is not overridden, it is what methods report under its name (docs/measures.md).
 
         Args:
             outputs: of the model, before any softmax [n, outputs].
-            targets: what is right [n].
+            targets: the correct answers [n].
         """
         raise NotImplementedError
 
     def checked(self, outputs: "NDArray[np.float64]", targets: "NDArray[np.int64]") -> float:
-        """:meth:`of_outputs`, or one line that says what is wrong with it.
+        """Call :meth:`of_outputs` and check its result.
 
         Raises:
-            UserError: for what it raises, and for what is no number.
+            UserError: one line, if it raises or does not return a number.
         """
         try:
             return float(self.of_outputs(outputs, targets))
@@ -93,41 +93,41 @@ class Measure:
             raise UserError(f"measure {self.name}: of_outputs: {why}") from error
 
     def of_run(self, record: Record) -> float | None:
-        """Its value of a finished run, a share with "%"; None where the run has none."""
+        """Its value for a finished run, a share if the unit is "%"; None if the run has none."""
         raise NotImplementedError
 
     @property
     def from_outputs(self) -> bool:
-        """Whether it is computed from a model's outputs; else methods report it."""
+        """Whether it is computed from a model's outputs; otherwise methods report it."""
         return type(self).of_outputs is not Measure.of_outputs
 
     @property
     def validated(self) -> bool:
-        """Whether it is measured on validation samples, too, where clients keep such."""
+        """Whether it is also computed on validation samples, if clients have them."""
         return self.per == "client" and self.from_outputs
 
     @property
     def column(self) -> str:
-        """Where a round's value stands in rounds.parquet."""
+        """Its column in rounds.parquet."""
         return self.name
 
     @property
     def weighed_by(self) -> str:
-        """By which samples of theirs clients count: what a client trains with is of those."""
+        """Which of a client's sample counts weights it: training ones for what it reports."""
         return "test_samples" if self.from_outputs else "train_samples"
 
     @property
     def factor(self) -> float:
-        """From what files hold to printed units."""
+        """The factor from values in files to printed units."""
         return 100.0 if self.unit in ("%", "points") else 1.0
 
     @property
     def without(self) -> str:
-        """What to say of a finished run that has no value, or ""."""
+        """A phrase for a finished run without a value, or ""."""
         return f"has no {self.words}"
 
     def series(self, record: Record) -> Series:
-        """A run's values in printed units: of every evaluated round, or the only one."""
+        """A run's values in printed units: one per evaluated round, or the only one."""
         if self.per == "run":
             value = self.of_run(record)
             number = float(record.manifest.get("rounds_done", 0))
@@ -140,16 +140,16 @@ class Measure:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a table's metric stands for: a measure and how it is read off a run.
+    """A table's metric: a measure, and how to read it from a run.
 
     Attributes:
         words: its name in a caption.
         unit: of its printed values, or "".
-        rising: whether more is better.
+        rising: whether higher is better.
         series: a run's (round, value in printed units) of every evaluated round.
-        without: what to say of a finished run that has no value, or "".
-        together: the number of several runs, one a seed; None: the mean of their values.
-        incomparable: why a printed number of this kind can't be compared with ours, or "".
+        without: a phrase for a finished run without a value, or "".
+        together: one number for several runs, one per seed; None: the mean of their values.
+        incomparable: why a printed number of this kind is not comparable with ours, or "".
     """
 
     words: str

@@ -1,8 +1,8 @@
 """The package's measures, one class each.
 
-What computes them is no part of these descriptions, so that a word makes no run again: the scores
-of models are the tasks' (:mod:`fedrepro.engine.task`), what methods record is theirs, and synthetic
-sets are judged by :mod:`fedrepro.analysis.quality`.
+These classes only describe the measures, so that a change of words does not invalidate a run.
+Tasks compute the scores of models (:mod:`fedrepro.engine.task`), methods report their own metrics,
+and :mod:`fedrepro.analysis.quality` computes the measures of synthetic sets.
 """
 
 from fedrepro.measures.base import Measure, Record
@@ -126,7 +126,7 @@ class GeneratorLoss(OfRound):
 
 # --- of the synthetic set that a run left: numbers of its quality.json -------------------------
 class OfSet(Measure):
-    """By one of :mod:`fedrepro.analysis.quality`'s numbers."""
+    """A measure computed by :mod:`fedrepro.analysis.quality`."""
 
     per = "run"
     without = "has not been judged"

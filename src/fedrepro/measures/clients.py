@@ -1,4 +1,4 @@
-"""Clients' values, and how they become one number."""
+"""Aggregate clients' values to one number."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -12,13 +12,13 @@ from fedrepro.measures.base import Columns, Measure, Mix
 
 @dataclass(frozen=True)
 class OverAll:
-    """A number over all clients.
+    """A statistic over clients.
 
     Attributes:
-        words: after the measure's.
-        of: values [clients], their samples or None, whether more is better -> the number.
-        even: whether it says how unlike clients are, of which less is better.
-        weighable: whether samples count.
+        words: its name, which follows the measure's.
+        of: values [clients], their sample counts or None, whether higher is better -> the number.
+        even: whether it measures how unequal clients are; then lower is better.
+        weighable: whether it can be weighted by samples.
         bare: whether it has no unit.
     """
 
@@ -57,7 +57,7 @@ SUMMARIES: Mapping[str, OverAll] = {
         weighable=False,
         bare=True,
     ),
-    # Of two clients in the cross-silo tables, as a tenth is at least one; else of two tenths.
+    # In the cross-silo tables between two clients, as a tenth is at least one; else two tenths.
     "gap": OverAll(
         "best tenth of clients less the worst",
         lambda values, sizes, rising: _tenth(values, sizes, True) - _tenth(values, sizes, False),
@@ -73,7 +73,7 @@ def _tenth(values: np.ndarray, sizes: np.ndarray | None, greatest: bool) -> floa
 def by_client(
     columns: Columns, of: str, weighed_by: str = "test_samples"
 ) -> list[tuple[float, np.ndarray, np.ndarray]]:
-    """(round, values [clients], samples of theirs [clients]) of every evaluated round."""
+    """(round, values [clients], sample counts [clients]) of every evaluated round."""
     rows = zip(columns["round"], columns[of], columns[weighed_by], strict=True)
     found = []
     for number, group in itertools.groupby(rows, key=lambda row: row[0]):
@@ -83,11 +83,11 @@ def by_client(
 
 
 def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
-    """Every client's value [clients] at a mixture other than the fixed one, and its test samples.
+    """Every client's value [clients] at a chosen interpolation, and its test samples.
 
-    ``columns`` are those of mixtures.parquet; :data:`fedrepro.measures.base.Mix` says what they
-    mean. Of equally good weights the least counts. What is a mean over mini-batches is at the
-    mixture that is best in accuracies so counted.
+    ``columns`` are those of mixtures.parquet; :data:`fedrepro.measures.base.Mix` lists the rules.
+    Among equally good weights the smallest is used. A mean over mini-batches is taken at the weight
+    with the best accuracy computed in the same way.
     """
     weights = np.unique(columns["weight"])
 
@@ -99,7 +99,7 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
     sizes = by_client("test_samples")[:, 0]
     if mix == "best":
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
-    # A client without test samples has no accuracy, and chooses nothing.
+    # A client without test samples has no accuracy, and does not take part in the choice.
     chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
     if of == guide:
         return values[np.arange(len(values)), chosen], sizes

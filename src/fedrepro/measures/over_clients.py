@@ -1,7 +1,7 @@
-"""How good and how even a model is over clients: pure functions of numpy arrays.
+"""Performance and fairness over clients: pure functions of numpy arrays.
 
-Clients whose value is NaN (no test samples, or an AUROC that does not exist) are left out;
-:func:`undefined` counts them.
+Clients whose value is NaN (no test samples, or an undefined AUROC) are left out; :func:`undefined`
+counts them.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 def undefined(values: Array) -> int:
-    """How many clients have no value."""
+    """The number of clients without a value."""
     return int(np.isnan(values).sum())
 
 
@@ -32,12 +32,12 @@ def deviation(values: Array) -> float:
 
 
 def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
-    """The average over the ``share`` of clients, but at least one, with the least values."""
+    """The average over the ``share`` of clients (at least one) with the lowest values."""
     return _extreme(values, sizes, share, 1)
 
 
 def best(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
-    """The average over the ``share`` of clients, but at least one, with the greatest values."""
+    """The average over the ``share`` of clients (at least one) with the highest values."""
     return _extreme(values, sizes, share, -1)
 
 
@@ -50,9 +50,9 @@ def _extreme(values: Array, sizes: Array | None, share: float, sign: int) -> flo
 
 
 def gini(values: Array) -> float:
-    """Gini's coefficient of values of at least 0, times 100; 0 where all are equal or zero.
+    """The Gini coefficient of values of at least 0, times 100; 0 if all are equal or zero.
 
-    sum (2 i - K - 1) x_(i) / (K sum x), x_(i) being the i-th least.
+    sum (2 i - K - 1) x_(i) / (K sum x), where x_(i) is the i-th smallest value.
     """
     values, _ = _defined(values)
     clients, total = len(values), values.sum()
@@ -63,7 +63,7 @@ def gini(values: Array) -> float:
 
 
 def parity_gap(values: Array) -> float:
-    """The accuracy parity gap: the greatest value less the least one."""
+    """The accuracy parity gap: the highest value minus the lowest."""
     values, _ = _defined(values)
     return float(values.max() - values.min()) if len(values) else float("nan")
 

@@ -1,4 +1,4 @@
-"""Which measures there are: the package's, and one's own, which are found by their file's name."""
+"""Find measures by name: the package's, and plug-ins by their file's name."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,12 @@ def _under(base: type[Measure]) -> dict[str, Measure]:
 CLIENTS = _under(built_in.OfClient)
 ROUNDS = _under(built_in.OfRound)
 SETS = _under(built_in.OfSet)
-# Columns that clients.parquet and rounds.parquet have beside measures.
+# Columns of clients.parquet and rounds.parquet that are not measures.
 TAKEN = {
     "round", "client", "train_samples", "test_samples", "participations", "update_norm",
     "learning_rate", "bytes_down", "bytes_up", *CLIENTS, *ROUNDS,
 }  # fmt: skip
-PARTS = ("client_", "test_", "validation_")  # what names of further columns begin with
+PARTS = ("client_", "test_", "validation_")  # prefixes of further columns
 
 
 def packaged(*per: Per) -> dict[str, Measure]:
@@ -34,20 +34,20 @@ def packaged(*per: Per) -> dict[str, Measure]:
 
 
 def known(*per: Per, folders: plugins.Folders = plugins.NONE) -> dict[str, Measure]:
-    """The same, and those of one's own.
+    """The same, including plug-ins.
 
     Raises:
-        UserError: for the first file that holds none.
+        UserError: for the first plug-in file without a measure.
     """
     mine = map(_load, folders.files("measures").values())
     return {**packaged(*per), **{each.name: each for each in mine if each.per in per}}
 
 
 def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure | None:
-    """The measure called so, if there is one of these kinds.
+    """The measure of this name, if there is one of these kinds.
 
     Raises:
-        UserError: when its file holds none.
+        UserError: if its file defines no measure.
     """
     ours = packaged(*per).get(name)
     file = folders.files("measures").get(name)
@@ -58,30 +58,32 @@ def find(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measu
 
 
 def the(name: str, *per: Per, folders: plugins.Folders = plugins.NONE) -> Measure:
-    """The same, of a name that a file was checked for."""
+    """The same, for a name that a file uses; raises UserError if there is none."""
     found = find(name, *per, folders=folders)
     if found is None:
-        raise bad_value("measure", "name", name, "one that there is", known(*per, folders=folders))
+        raise bad_value(
+            "measure", "name", name, "the name of a measure", known(*per, folders=folders)
+        )
     return found
 
 
 def is_own(measure: Measure) -> bool:
-    """Whether a measure is of one's own."""
+    """Whether a measure is a plug-in."""
     return not isinstance(measure, built_in.OfClient | built_in.OfRound | built_in.OfSet)
 
 
 def files_of(named: Iterable[str], folders: plugins.Folders) -> Iterator[Path]:
-    """The files of those of one's own that are named."""
+    """The files of the plug-in measures among these names."""
     mine = folders.files("measures")
     return (mine[name] for name in named if name in mine)
 
 
 @lru_cache
 def _load(file: Path) -> Measure:
-    """The measure in a file of one's own.
+    """The measure that a plug-in file defines.
 
     Raises:
-        UserError: unless there is exactly one, which says all that it must.
+        UserError: unless the file defines exactly one, with all declarations.
     """
     module = plugins.import_file("measures", file)
     found = [
@@ -94,7 +96,7 @@ def _load(file: Path) -> Measure:
     (cls,) = found
     cls.name = file.stem
     if cls.name in TAKEN or cls.name.startswith(PARTS):
-        raise UserError(f"{file}: expected another name: the package has a column {cls.name}")
+        raise UserError(f"{file}: rename it: the package already has a column {cls.name}")
     kinds: dict[str, tuple[type, str, tuple[Any, ...]]] = {
         "words": (str, "its name in captions", ()),
         "unit": (str, "the unit of printed values, or ''", ()),
@@ -106,7 +108,7 @@ def _load(file: Path) -> Measure:
         if not isinstance(value, kind) or (choices and value not in choices):
             raise bad_value(file, key, value, expected, choices)
     if (cls.per == "run") != (cls.of_run is not Measure.of_run):
-        raise UserError(f"{file}: of_run: expected in a measure per run, and in no other")
+        raise UserError(f"{file}: of_run: define it in a measure per run, and only there")
     if cls.per == "run" and cls().from_outputs:
-        raise UserError(f"{file}: of_outputs: expected in no measure per run")
+        raise UserError(f"{file}: of_outputs: a measure per run must not define it")
     return cls()

@@ -1,1 +1,1 @@
-"""What compositions are made of: methods, wrappers and, in `server`, server optimizers."""
+"""Parts of compositions: methods, wrappers and, in `server`, server optimizers."""

@@ -1,6 +1,6 @@
-"""What is refused in a method file of one's own when it is loaded, before it gives a wrong number.
+"""Refuse mistakes in a plug-in's method file on loading, before it produces a wrong number.
 
-Each mistake is one line: the file and line, what is wrong, what to write instead.
+Each mistake gives one line: the file and line, what is wrong, what to write instead.
 """
 
 import ast
@@ -15,7 +15,7 @@ from typing import Any
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 
-CLOSE = 0.7  # of difflib: `sned` and `broadcast` are 0.75 alike, `client_loss` and `loss` 0.53
+CLOSE = 0.7  # difflib's ratio: `sned` and `send` 0.75, `client_loss` and `loss` 0.53
 FROZEN = "write @dataclass(frozen=True) above the class"
 
 
@@ -35,7 +35,7 @@ def refuse_text(file: Path) -> None:
 
 
 def explain(file: Path, refused: UserError) -> UserError:
-    """What an author reads of a file that could not be imported, where dataclasses refuse it."""
+    """The error for a file that could not be imported because dataclasses refuse it."""
     cause = refused.__cause__
     missing = re.search(r"non-default argument '(\w+)'", str(cause))
     if isinstance(cause, TypeError) and missing:
@@ -46,25 +46,25 @@ def explain(file: Path, refused: UserError) -> UserError:
 
 
 def refuse_class(file: Path, cls: type[Any], base: type[Any]) -> None:
-    """Refuse a class that would not do what its author means.
+    """Refuse a class that would not do what its author intends.
 
     Args:
         base: Method, Wrapper or ServerOptimizer: whose hooks it may override.
 
     Raises:
         UserError: for a missing ``@dataclass``, a hyperparameter without a plain default, a hook
-            with other parameters, or what is almost called as a hook.
+            with wrong parameters, or a misspelt hook.
     """
     if "__dataclass_fields__" not in vars(cls):
         where = f"{file}:{_line_of(file, cls.__name__)}"
         raise UserError(
-            f"{where}: class {cls.__name__} is no dataclass, so that its hyperparameters would be "
+            f"{where}: class {cls.__name__} is not a dataclass, so its hyperparameters would be "
             f"ignored: {FROZEN}"
         )
     for each in fields(cls):
         if each.default is MISSING:
             raise _without_default(file, each.name)
-    # Of its own and of classes beside it, from which it inherits.
+    # Its own, and those of classes in the same file from which it inherits.
     for owner in (each for each in cls.__mro__ if each.__module__ == cls.__module__):
         for name, value in vars(owner).items():
             known = inspect.getattr_static(base, name, MISSING)
@@ -85,7 +85,7 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
     wanted, found = _plain(known), _plain(value)
     where = f"{file}:{_line_of(file, name)}: {cls.__name__}.{name}"
     if not inspect.isfunction(found) or type(value) is not type(known):
-        raise UserError(f"{where}: expected a method, as it is a hook: {_signature(name, known)}")
+        raise UserError(f"{where}: this is a hook and must be a method: {_signature(name, known)}")
     names = list(inspect.signature(wanted).parameters)
     theirs = inspect.signature(found).parameters.values()
     places = [
@@ -100,7 +100,7 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
     ]
     takes_any = any(each.kind is each.VAR_POSITIONAL for each in theirs)
     enough = len(required) <= len(names) and (takes_any or len(names) <= len(places))
-    # Hooks are called by position: under another name is right, in another place is not.
+    # Hooks are called by position: another name is harmless, another position is not.
     moved = [
         given
         for given, expected in zip(places, names, strict=False)
@@ -113,7 +113,7 @@ def _refuse_signature(file: Path, cls: type[Any], name: str, value: object, know
 
 
 def _refuse_almost(file: Path, cls: type[Any], name: str, base: type[Any]) -> None:
-    """Refuse a name that is like a hook's, unless the file uses it: then it is a helper's."""
+    """Refuse a name similar to a hook's, unless the file uses it: then it is a helper."""
     hooks = [each for each in dir(base) if not each.startswith("_")]
     close = get_close_matches(name.lower().strip("_"), hooks, n=1, cutoff=CLOSE)
     if name in (each.name for each in fields(cls)) or not close or _is_used(file, name):
@@ -133,7 +133,7 @@ def _is_used(file: Path, name: str) -> bool:
 
 
 def _plain(hook: object) -> Any:
-    """The function of a method or a class method."""
+    """The function behind a method or a class method."""
     return hook.__func__ if isinstance(hook, classmethod) else hook
 
 
@@ -142,7 +142,7 @@ def _signature(name: str, hook: object) -> str:
 
 
 def _line_of(file: Path, name: str) -> int:
-    """Where a class, a method or a field of a class is defined; 1 where it is not found."""
+    """The line that defines a class, or a method or field of it; 1 if not found."""
     return next((line for each, line in _defined(plugins.parse(file)) if each == name), 1)
 
 

@@ -1,8 +1,8 @@
-"""What the classes of methods say of themselves, for the many who need not import them.
+"""Facts about methods' classes, for code that need not import them.
 
-Importing a method imports PyTorch, which takes two seconds. So the process that composes a
-workbench's methods after a change (:mod:`fedrepro.workflow.checks`) writes down what their classes
-say. Who has imported PyTorch anyway, or finds nothing that is still true, asks the classes.
+Importing a method imports PyTorch, which takes two seconds. The process that composes a workbench's
+methods after a change (:mod:`fedrepro.workflow.checks`) therefore writes down the facts that are
+needed. A process that has imported PyTorch anyway, or finds no valid record, asks the classes.
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from fedrepro.support import plugins
 from fedrepro.support.files import write_atomically
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
-# What a class says may come from here: the rooms that methods may import.
+# The packages that methods may import, which can therefore define these facts.
 ROOMS = tuple(METHODS.parent / room for room in ("support", "data", "models", "engine", "methods"))
 
 UNKNOWN = object()
 
 
 class Facts(NamedTuple):
-    """What a part's class says.
+    """What a part's class declares.
 
     Attributes:
-        requires: what it needs to be given, by name.
-        optional: what it makes use of where it is given.
+        requires: names of the artifacts that it must be given.
+        optional: names of the artifacts that it uses if given.
         fields: its hyperparameters.
-        defaults: those of them that a YAML file could say.
-        released: likewise, of ``part@released``.
+        defaults: those of them that YAML can express.
+        released: likewise, for ``part@released``.
         departures: the numbers of the discrepancies that it can follow.
-        shares_prefix_with_inner: whether it is a wrapper that says how long it is what it wraps.
+        shares_prefix_with_inner: whether it is a wrapper that starts as the wrapped method.
     """
 
     requires: tuple[str, ...]
@@ -47,12 +47,12 @@ class Facts(NamedTuple):
 
 
 def requires_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
-    """What its parts need to be given, by name."""
+    """Names of the artifacts that its parts must be given."""
     return _facts_of(composition, folders, folders.of("methods")).requires
 
 
 def optional_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
-    """What its parts make use of where it is given."""
+    """Names of the artifacts that its parts use if given."""
     return _facts_of(composition, folders, folders.of("methods")).optional
 
 
@@ -62,14 +62,14 @@ def departures_of(composition: str, folders: plugins.Folders = plugins.NONE) -> 
 
 
 def shares_prefix_with_inner(part: str, folders: plugins.Folders = plugins.NONE) -> bool:
-    """Whether a part is a wrapper that says how long it is what it wraps."""
+    """Whether a part is a wrapper whose first rounds are the wrapped method's."""
     return _facts_of(part, folders, folders.of("methods")).shares_prefix_with_inner
 
 
 def defaults_of(
     part: str, folders: plugins.Folders = plugins.NONE, released: bool = False
 ) -> dict[str, Any]:
-    """A part's hyperparameters; :data:`UNKNOWN` where the default is nothing that YAML can say.
+    """A part's hyperparameters; :data:`UNKNOWN` for a default that YAML cannot express.
 
     Args:
         released: those of ``part@released``, as :func:`fedrepro.engine.fidelity.deviation` says.
@@ -80,12 +80,12 @@ def defaults_of(
 
 
 def are_written(folders: plugins.Folders) -> bool:
-    """Whether what the classes say by now stands in the workbench."""
+    """Whether the workbench has an up-to-date record of the classes."""
     return _read(folders, folders.of("methods")) is not None
 
 
 def write(folders: plugins.Folders) -> None:
-    """Write down what the classes of all parts say."""
+    """Write down the facts of all parts' classes."""
     assert folders.root is not None
     facts = {name: _ask(file)._asdict() for name, file in part_files(folders).items()}
     with write_atomically(folders.root / WRITTEN) as temporary:
@@ -93,9 +93,9 @@ def write(folders: plugins.Folders) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-@cache  # asked for at every run of every page
+@cache  # every run of every page asks
 def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) -> Facts:
-    """What a composition's parts say together; nothing of those that there are not."""
+    """The facts of a composition's parts together; unknown parts are skipped."""
     asked = "torch" in sys.modules or folders.root is None
     known = None if asked else _written(folders, methods)
     names = [name for name, _ in split(composition)]
@@ -152,7 +152,7 @@ def _written(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts]
 
 
 def _read(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts] | None:
-    """By part; None where nothing is written, or it is damaged or of other code."""
+    """Facts by part; None if there is no record, or a damaged or outdated one."""
     code = _code(methods)  # before any of it is imported
     try:
         found = json.loads(((folders.root or Path()) / WRITTEN).read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def _as_written(facts: dict[str, Any]) -> Facts:
 
 @cache
 def _code(methods: Path | None) -> str:
-    """The bytes of all files from which a class can have what it says, as a hash."""
+    """The hash of all files from which a class can get its facts."""
     digest = hashlib.sha256()
     for room in (*ROOMS, *([methods] if methods else [])):
         for file in sorted(room.rglob("*.py")):

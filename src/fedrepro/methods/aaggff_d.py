@@ -1,13 +1,15 @@
 """AAggFF-D (Hahn et al., ICML 2024, Algorithm 3), for samples of many clients. A wrapper.
 
-As AAggFF-S, but the responses of clients that did not take part are estimated (eq. 10), the
-gradient of the decision loss is linearised (eq. 11), and the coefficients have a closed form
-(eq. 12), exponential in the sum of gradients, in time linear in the number of clients. Those of the
-cohort are then divided by their sum (eq. 95). By default C1 = 0 and C2 = C, the share of clients
-that takes part; L = C + 2 (Lemma A.2). Rounds count from 1 (discrepancies 6 and 7).
+It differs from AAggFF-S in three points: it estimates the responses of clients that did not take
+part (eq. 10), linearises the gradient of the decision loss (eq. 11), and has a closed form for the
+weights (eq. 12), exponential in the sum of gradients, in time linear in the number of clients. The
+cohort's weights are then divided by their sum (eq. 95). By default C1 = 0 and C2 = C, the
+participation rate; L = C + 2 (Lemma A.2). Rounds count from 1 (discrepancies 6 and 7).
 
-Released code: 2 (first coefficients C, not 1 / K), 3 (normal distribution function reversed), 4
+Released code: 2 (first weights C, not 1 / K), 3 (normal distribution function reversed), 4
 (estimate without the mean for clients that took part), 13 (growing server learning rate).
+
+https://arxiv.org/abs/2405.20821
 """
 
 from dataclasses import dataclass
@@ -32,7 +34,7 @@ class AAggFFD(Decider, Wrapper):
 
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
     lower: float = 0.0  # C1
-    upper: float | None = None  # C2; None: the share of clients that takes part
+    upper: float | None = None  # C2; None: the participation rate
     uniform_start: bool = deviation(
         True, released=False, item="2", why="the first coefficients are all C, not 1 / K"
     )
@@ -51,7 +53,7 @@ class AAggFFD(Decider, Wrapper):
         return refused(inner)
 
     def bounds(self, share: float) -> tuple[float, float]:
-        """C1 and C2 when a ``share`` of clients takes part."""
+        """C1 and C2 for a participation rate of ``share``."""
         upper = share if self.upper is None else self.upper
         if upper <= self.lower:
             raise bad_value("method aaggff_d", "lower", self.lower, f"less than upper, {upper:g}")

@@ -1,13 +1,15 @@
-"""AAggFF-S (Hahn et al., ICML 2024, Algorithm 2), for clients that all take part. A wrapper.
+"""AAggFF-S (Hahn et al., ICML 2024, Algorithm 2), for full participation. A wrapper.
 
-The server learns the mixing coefficients by the online Newton step (eq. 7) on the decision loss
--log(1 + <p, r>), where r_i is client i's loss before training, set in relation to the mean and put
-through a distribution function into [C1, C2] (eq. 8). alpha = 4 K L and beta = 1 / (4 L) with
+The server learns the aggregation weights by the online Newton step (eq. 7) on the decision loss
+-log(1 + <p, r>). r_i is client i's loss before training, divided by the mean loss and mapped by a
+distribution function into [C1, C2] (eq. 8). alpha = 4 K L and beta = 1 / (4 L) with
 L = C2 / (1 + C1), Lemma 4.1; by default C1 = 0 and C2 = 1 / K (discrepancy 9).
 
-Released code: 1 (objective not centred, alpha twice), 2 (first coefficients 1, not 1 / K), 3
-(normal distribution function reversed), 13 (growing server learning rate). 14, pre-trained weights
-drawn anew, is the model's matter, not the server's.
+Released code: 1 (objective not centred, alpha twice), 2 (first weights 1, not 1 / K), 3 (normal
+distribution function reversed), 13 (growing server learning rate). 14, redrawn pre-trained weights,
+concerns the model, not the server.
+
+https://arxiv.org/abs/2405.20821
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,9 @@
 """AFL, agnostic federated learning (Mohri et al., ICML 2019), as in Table 1 of Hahn et al. (2024).
 
-The coefficients climb the clients' losses: p <- the point of the simplex nearest to p + lr F. It
-is q-FedAvg's limit of q to infinity; the text of Hahn et al. says q to 0 once (discrepancy 10).
+The weights follow the clients' losses: p <- the projection of p + lr F onto the simplex. AFL is the
+limit of q-FedAvg for q to infinity; the text of Hahn et al. once says q to 0 (discrepancy 10).
+
+https://arxiv.org/abs/1902.00146
 """
 
 from dataclasses import dataclass
@@ -20,13 +22,13 @@ class AFL(Decider):
 
     full_participation: ClassVar[bool] = True
 
-    lr: float = 0.01  # of the coefficients
+    lr: float = 0.01  # of the weights
 
     def memory(self, clients: int) -> dict[str, Array]:
         return {"decision": np.full(clients, 1 / clients)}
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
-        # A shift of all losses moves no projection; without it, huge ones would drown p.
+        # Shifting all losses does not change the projection; without it, huge losses would swamp p.
         climb = self.lr * (observed.losses - observed.losses.max())
         decision = nearest(memory["decision"] + climb)
         return Decision(decision, {"decision": decision})

@@ -1,12 +1,14 @@
 """APFL (Deng et al., 2020, "Adaptive personalized federated learning", Algorithm 1).
 
-A client uses the mixture alpha v + (1 - alpha) w of a model of its own, v, and the shared one. On
-every mini-batch w descends its own loss, and v the mixture's, in which w counts as fixed. alpha is
-constant as in SuPerFed's experiments (0.25); the paper's rule for adapting it (eq. 10) is not used
-there. The printed pFedMe rows for CIFAR-10 are this method's (26).
+A client uses the interpolation alpha v + (1 - alpha) w of its own model v and the shared model w.
+On every mini-batch w descends its own loss, and v the loss of the interpolation, with w held fixed.
+alpha is constant, as in SuPerFed's experiments (0.25), which do not use the paper's rule for
+adapting it (eq. 10). The printed pFedMe rows for CIFAR-10 are results of this method (26).
 
-The code that SuPerFed's authors released keeps w in the mixture as it was received, and gives w no
-weight decay (26).
+The code that SuPerFed's authors released interpolates with w as received, and applies no weight
+decay to w (26).
+
+https://arxiv.org/abs/2003.13461
 """
 
 from dataclasses import dataclass
@@ -57,7 +59,7 @@ class APFL(Method):
         mixed = tree.mix(fixed, params["local"], self.alpha)
         shared_loss = super().loss(ctx, message, client_state, params["shared"], batch)
         if not self.decays_shared:
-            # What the optimizer will add to the gradient is taken back.
+            # Cancels the weight decay that the optimizer will add to the gradient.
             added = ctx.optimizer.weight_decay / 2 * tree.square_norm(params["shared"])
             shared_loss = shared_loss - added
         return shared_loss + super().loss(ctx, message, client_state, mixed, batch)

@@ -1,8 +1,8 @@
-"""Centralised training: the upper bound that federated methods are measured against.
+"""Centralised training: the upper bound for federated methods.
 
-One client holds all training data and trains it in mini-batches; a round is the setting's passes,
-or the first ``epochs`` of them. The optimizer's state is carried from round to round, as in
-ordinary training. FedGO does not say how long it trains: 100 epochs along a cosine (A22).
+One client holds all training data and trains in mini-batches. A round is the setting's epochs, or
+the first ``epochs`` of them. The optimizer's state is kept between rounds, as in ordinary training.
+FedGO does not say how long it trains: we use 100 epochs with a cosine schedule (A22).
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Central(Method):
     centralized: ClassVar[bool] = True
 
     epochs: int = 0  # of a round; 0: the setting's
-    cosine: bool = False  # the learning rate goes to 0 over the rounds, not as the setting has it
+    cosine: bool = False  # decay the learning rate to 0 over the rounds, whatever the setting's
 
     def check(self, ctx: Context) -> None:
         enough_epochs("central", "epochs", self.epochs, ctx.epochs)

@@ -1,15 +1,16 @@
 """DaFKD (Wang et al., CVPR 2023), as FedGO (Jang et al., ICML 2025) compares it.
 
-The paper is "DaFKD: domain-aware federated knowledge distillation". As FedDF, but a teacher counts
-on a sample in proportion to D_k, what its discriminator says of it. A discriminator is one linear
-layer on the classifier's body, trained with it on the client's samples against generated ones; a
-client also trains the generator against it, and the server averages all three, weighted by samples.
+The paper is "DaFKD: domain-aware federated knowledge distillation". It differs from FedDF in the
+weights of teachers: on a sample, a teacher's weight is proportional to D_k, the output of its
+discriminator. A discriminator is one linear layer on the classifier's body; both are trained on the
+client's samples against generated ones. A client also trains the generator against it, and the
+server averages all three, weighted by samples.
 
-Readings: classifier, discriminator and generator take their steps together, one of each per
-mini-batch; the discriminator looks through the body in testing mode, as it does on the server, so
-that generated samples do not move running statistics. The generator starts as the one that is
-given, since FedGO's Table 12 prints DaFKD at 100,000 generator steps, and its BatchNorm keeps the
-statistics that it has. Distillation is on the server's samples (A10).
+Readings: on every mini-batch, classifier, discriminator and generator each take one step, together.
+The discriminator uses the body in testing mode, as on the server, so that generated samples do not
+change running statistics. The generator starts from the given one, because FedGO's Table 12 prints
+DaFKD at 100,000 generator steps; its BatchNorm keeps its statistics. Distillation uses the server's
+samples (A10).
 """
 
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class DaFKD(FedDF):
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tensor:
-        """The three losses; the graph of each ends where another network's begins."""
+        """The three losses; each graph ends where another network's begins."""
         given, judge = ctx.artifacts["generator"], params["judge"]
         assert given.net is not None
         logits = ctx.net(params["params"], batch["x"])
@@ -78,7 +79,7 @@ class DaFKD(FedDF):
         return ctx.task.loss(logits, batch) + against + fooled.mean()
 
     def scores(self, ctx: Context, params: Tree, judge: Tree, x: Tensor) -> Tensor:
-        """What the discriminator gives of samples, a logit [n, 1]."""
+        """The discriminator's logits for samples, [n, 1]."""
         with ctx.net.testing():
             features = ctx.net.features(params, x)
         return functional.linear(features.flatten(1), judge["weight"], judge["bias"])

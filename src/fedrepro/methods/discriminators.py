@@ -1,9 +1,9 @@
-"""FedGO's client discriminators (Jang et al., ICML 2025, Algorithm 3), made before it runs.
+"""FedGO's client discriminators (Jang et al., ICML 2025, Algorithm 3), trained before FedGO runs.
 
-Each client trains one on its own samples against those of the given generator, fresh in every
-mini-batch, by binary cross-entropy (with the sign that Algorithm 3 misprints, A4). A round is some
-epochs of every client, whose network and optimizer are carried on, so that the training can resume.
-All start from the same weights; of this the paper says nothing.
+Each client trains one on its own samples against new samples of the given generator in every
+mini-batch, by binary cross-entropy (Algorithm 3 prints the wrong sign, A4). A round is a few epochs
+of every client. Networks and optimizers are kept between rounds, so that training can resume. All
+discriminators start from the same weights, on which the paper says nothing.
 """
 
 from dataclasses import dataclass

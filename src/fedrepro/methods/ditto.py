@@ -1,9 +1,11 @@
 """Ditto (Li et al., ICML 2021, "Fair and robust federated learning through personalization").
 
-The global model is FedAvg's. Beside it, every client trains a model of its own on its samples,
-pulled towards the global model that it received (Algorithm 1, h_k = F_k(v) + lambda/2 |v - w|^2;
-their lambda is ``mu`` here). The personal model goes through the samples of the round's first
-``personal_epochs`` epochs. Clients use their own model.
+The global model is FedAvg's. In addition, every client trains its own model on its samples, pulled
+towards the global model that it received (Algorithm 1, h_k = F_k(v) + lambda/2 |v - w|^2; their
+lambda is ``mu`` here). The personal model is trained on the mini-batches of the round's first
+``personal_epochs`` epochs, and it is the one that the client uses.
+
+https://arxiv.org/abs/2012.04221
 """
 
 from dataclasses import dataclass

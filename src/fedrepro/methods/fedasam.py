@@ -1,12 +1,15 @@
 """FedASAM (Caldarola et al., ECCV 2022, "Improving generalization in federated learning", eq. 5).
 
-Every local step is one of ASAM (Kwon et al., ICML 2021, eqs. 9 to 11): the gradient is taken not at
-w but at w + eps, the worst point of a neighbourhood that scales with the weights,
+Every local step is a step of ASAM (Kwon et al., ICML 2021, eqs. 9 to 11): the gradient is taken at
+w + eps instead of w, the worst point of a neighbourhood that scales with the weights,
 eps = rho * T^2 g / |T g| with T = |w| + eta for weights and 1 for biases. Weight decay and momentum
 act at w. The defaults are for CNNs; for other networks rho = 0.2 and eta = 0.05 (IMA, Table V).
 
-Without the stochastic weight averaging of Caldarola et al., as in IMA's text and code. A parameter
-is a weight if its name says so, normalisation's included, as in the code of both papers.
+As in IMA's text and code, the stochastic weight averaging of Caldarola et al. is left out. A
+parameter counts as a weight if its name contains "weight", including those of normalisation layers,
+as in the code of both papers.
+
+https://arxiv.org/abs/2203.11834, https://arxiv.org/abs/2102.11600
 """
 
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import at_least
 
-LEAST_NORM = 1e-16  # a gradient of zero has no direction
+LEAST_NORM = 1e-16  # a zero gradient has no direction
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 The paper is "Communication-efficient learning of deep networks from decentralized data".
 
-The server sends its parameters, each client of the cohort runs E epochs of SGD, the server
-averages, weighted by numbers of samples.
+The server sends its parameters, each client of the cohort runs E epochs of SGD, and the server
+averages the results, weighted by numbers of samples.
 
-``fedavg@released`` is how AAggFF's released code runs it (discrepancies 12 and 13): every client of
-a sample counts the same, and the server's learning rate grows while the clients' one decays.
+``fedavg@released`` follows AAggFF's released code (discrepancies 12 and 13): with partial
+participation all clients of a cohort count the same, and the server's learning rate grows while the
+clients' decays.
+
+https://arxiv.org/abs/1602.05629
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,13 @@
-"""FedCGAN: a generator of given classes, averaged by the server (thesis chapter IV's baseline).
+"""FedCGAN: a class-conditional generator, averaged by the server (baseline of thesis chapter IV).
 
 The network is AC-GAN (Odena et al., ICML 2017, "Conditional image synthesis with auxiliary
-classifier GANs"): a discriminator that also tells classes. Clients train it and the generator on
-their own samples, one step of each per mini-batch at the same time, with as many fakes of the same
-classes; the server averages both, weighted by samples. Optimizers start anew in every round. What
-is left is the set that the generator makes of noise drawn once for the run, the same number of
-images of each class.
+classifier GANs"): its discriminator also classifies. Clients train it and the generator on their
+own samples, one simultaneous step of each per mini-batch, with as many fakes of the same classes.
+The server averages both, weighted by samples. Optimizers restart in every round. The artifact is a
+set of images that the generator makes from noise drawn once per run, the same number per class.
 
-In the released code the discriminator's classes of fakes are drawn by themselves, and so unrelated
-to those that the generator was told (43). Rounds and scaling are a setting's.
+In the released code, the classes that the discriminator is told for fakes are drawn independently
+of those that the generator was told (43). The setting defines rounds and scaling.
 """
 
 from dataclasses import dataclass
@@ -34,9 +33,9 @@ class FedCGAN(Method):
     """FedCGAN (thesis chapter IV), of AC-GAN (Odena et al., ICML 2017).
 
     Attributes:
-        per_class: images of each class in the set that is left.
-        labels_of_fakes: what the discriminator is told of fakes' classes: "made", those that they
-            were made of, or "drawn".
+        per_class: images of each class in the artifact.
+        labels_of_fakes: the classes of fakes that the discriminator is told: "made", those of
+            the generator, or "drawn", independent ones.
     """
 
     classifies: ClassVar[bool] = False
@@ -62,7 +61,7 @@ class FedCGAN(Method):
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tensor:
-        """Both losses; the graph of each ends where the other's network begins."""
+        """Both losses; each graph ends where the other network's begins."""
         real, y, counts = batch["x"], batch["y"], batch.get("real")
         told = sets.one_hot(y, ctx.inputs.classes).to(real)
         noise = batch["noise"][: len(y)].to(real)
@@ -93,7 +92,7 @@ class FedCGAN(Method):
         return sets.as_artifact(*self.made(ctx, server), ctx.inputs.classes, {})
 
     def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
-        """Of the set: mean probability of being real, and share whose class is recognised."""
+        """Of the set: mean probability of being real, and share with a recognised class."""
         x, y = self.made(ctx, server)
         with torch.no_grad():
             scores = ctx.net.predict(server["params"], x)

@@ -1,18 +1,18 @@
-"""FedCVAE: a decoder of given classes, averaged by the server (thesis chapter IV's baseline).
+"""FedCVAE: a class-conditional decoder, averaged by the server (baseline of thesis chapter IV).
 
 The network is a conditional variational autoencoder (Sohn et al., NIPS 2015, "Learning structured
-output representation using deep conditional generative models") of which only the decoder is told
-the class, as in the released code. Clients train encoder and decoder on their own samples, the
-server averages both, weighted by samples; optimizers start anew in every round. What is left is the
-set that the decoder makes of noise drawn once for the run, the same number of images of each class.
+output representation using deep conditional generative models"); as in the released code, only the
+decoder is told the class. Clients train encoder and decoder on their own samples, and the server
+averages both, weighted by samples. Optimizers restart in every round. The artifact is a set of
+images that the decoder makes from noise drawn once per run, the same number per class.
 
-Of the objective the thesis says nothing. As in the released code it is a pixel's mean squared error
-and the whole divergence of the code from the standard normal, which weighs so much more that codes
-say next to nothing: images of a class come out nearly the same, as the class's mean. With ``error:
-image`` it is the bound of a normal density, half of each image's squared error; then the codes also
-tell the class, since the encoder is not told it, and images may be of another than they
-are labelled.
-Rounds and scaling are a setting's, the same for all methods (43).
+The thesis does not state the objective. As in the released code, it is the mean squared error per
+pixel plus the full KL divergence of the code from the standard normal. The second term outweighs
+the first so much that codes carry almost no information: all images of a class come out close to
+the class's mean. With ``error: image`` the objective is the bound for a normal density, half of
+each image's squared error. Codes then also encode the class, because the encoder is not told it,
+and an image may show another class than its label.
+The setting defines rounds and scaling, the same for all methods (43).
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class FedCVAE(Method):
     """FedCVAE (thesis chapter IV), of a conditional autoencoder (Sohn et al., NIPS 2015).
 
     Attributes:
-        per_class: images of each class in the set that is left.
+        per_class: images of each class in the artifact.
         error: of an image: "image", half the sum of its squared errors, or "pixel", their mean.
     """
 

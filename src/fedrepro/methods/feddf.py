@@ -1,14 +1,16 @@
 """FedDF (Lin et al., NeurIPS 2020, Algorithm 1), as FedGO (Jang et al., ICML 2025) runs it.
 
 The paper is "Ensemble distillation for robust model fusion in federated learning". After FedAvg's
-step the server's model becomes a student: for some epochs over unlabelled data it follows the mean
-of the logits of the round's clients.
+step the server's model becomes a student: for some epochs over unlabelled data it learns from the
+mean of the logits of the round's clients.
 
-Where FedGO is silent: pseudo-labels are made once per round, of images that are not mirrored, by
-teachers in testing mode (A1; one at a time, so that no two are in memory); Adam starts anew in
-every round and its rate follows a cosine over the rounds, without FedDF's validation set, early
-stopping and clipping (A6); BatchNorm's statistics are averaged as weights are, and move with the
-student (A12). Where clients see mirrored images, so does the student.
+Where FedGO does not specify: pseudo-labels are made once per round, on images that are not
+mirrored, by teachers in testing mode (A1; one at a time, so that no two are in memory). Adam
+restarts in every round and its rate follows a cosine over the rounds, without FedDF's validation
+set, early stopping and clipping (A6). BatchNorm's statistics are averaged like weights, and
+updated with the student (A12). If clients mirror images, so does the student.
+
+https://arxiv.org/abs/2006.07242
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +30,7 @@ from fedrepro.methods.distilling.losses import cosine, ensemble, kl_divergence
 from fedrepro.methods.distilling.weighting import uniform
 from fedrepro.support.errors import UserError, at_least, bad_value
 
-BATCH = 250  # samples that a teacher judges at once
+BATCH = 250  # samples per forward pass of a teacher
 
 
 class Labelled(NamedTuple):
@@ -42,7 +44,7 @@ class Labelled(NamedTuple):
 
 
 def in_batches(given: LoadedArtifact, device: torch.device) -> list[Tensor]:
-    """The rows of all given samples, some at a time."""
+    """The rows of all given samples, in batches."""
     return list(torch.arange(len(given), device=device).split(BATCH))
 
 
@@ -66,7 +68,7 @@ class FedDF(Method):
     server_batch: int = 64
     server_momentum: float | None = None  # of SGD; None: Adam
     decays: bool = True  # the server's rate, along a cosine
-    decay_rounds: int = 0  # until it is 0; 0: all of the run
+    decay_rounds: int = 0  # rounds until it is 0; 0: all of the run
 
     def __post_init__(self) -> None:
         at_least("feddf", "server_epochs", self.server_epochs, 0)
@@ -79,8 +81,8 @@ class FedDF(Method):
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":
             raise UserError(
-                f"method feddf: task {ctx.task.name!r}: expected 'classification', as it distils "
-                "the probabilities of classes"
+                f"method feddf: task {ctx.task.name!r}: expected 'classification', because it "
+                "distils the probabilities of classes"
             )
         if 0 < self.decay_rounds < ctx.rounds:
             expected = f"0, or at least {ctx.rounds}, the rounds of the run"
@@ -91,12 +93,12 @@ class FedDF(Method):
         return {**super().init_server(ctx, params), "distillation_loss": nothing}
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
-        """How much each teacher counts on each sample [cohort, n].
+        """The weight of each teacher on each sample [cohort, n].
 
         Args:
             logits: the teachers' [cohort, n, classes].
             judged: from :meth:`judge`, [cohort, n] or [cohort, 0].
-            weights: the clients' mixing coefficients [cohort].
+            weights: the clients' aggregation weights [cohort].
         """
         return uniform(logits)
 
@@ -109,13 +111,13 @@ class FedDF(Method):
         place: int,
         given: LoadedArtifact,
     ) -> Tensor:
-        """What else is asked of one teacher about samples, [n] or empty."""
+        """A teacher's further output for samples, [n] or empty."""
         return torch.zeros(0, device=ctx.net.device)
 
     def ensemble(
         self, ctx: Context, server: Tree, updates: Tree, weights: Tensor, given: LoadedArtifact
     ) -> Tensor:
-        """The teachers' mixed logits of samples [n, classes]."""
+        """The teachers' weighted logits for samples [n, classes]."""
         rows = in_batches(given, ctx.net.device)
         logits, judged = [], []
         for place in range(len(ctx.cohort)):
@@ -124,7 +126,7 @@ class FedDF(Method):
                 torch.cat([ctx.net.predict(teacher, given.inputs(each)) for each in rows])
             )
             judged.append(self.judge(ctx, server, updates, teacher, place, given))
-            del teacher  # or the next one would be made beside it
+            del teacher  # or two teachers would be in memory
         stacked = torch.stack(logits)
         shares = self.shares(stacked, torch.stack(judged), weights)
         return ensemble(stacked, shares.to(stacked))
@@ -142,7 +144,7 @@ class FedDF(Method):
         return {**moved, "params": student, "distillation_loss": loss}
 
     def distilled(self, ctx: Context, params: Tree, labels: Tensor) -> Tree:
-        """``params`` after the server's epochs towards ``labels`` [n, classes]."""
+        """``params`` after the server's epochs of distillation to ``labels`` [n, classes]."""
         everything = torch.arange(len(labels), device=labels.device)
         rng = ctx.stream("distillation")
         orders = shuffle(everything, self.server_epochs, rng)

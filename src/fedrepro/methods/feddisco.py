@@ -1,12 +1,15 @@
 """FedDisco (Ye et al., ICML 2023, eq. 4).
 
-The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The further a
-client's classes are from balance, the smaller is its coefficient: p_k = relu(n_k / n - a d_k + b),
-divided by their sum. d_k is the Kullback-Leibler divergence of the client's class frequencies from
-the uniform distribution, divided by the sum of the cohort's; a client reports that one number.
+The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The more a
+client's classes are out of balance, the smaller its weight: p_k = relu(n_k / n - a d_k + b),
+divided by the sum over the cohort. d_k is the Kullback-Leibler divergence of the client's class
+frequencies from the uniform distribution, divided by the sum over the cohort. A client's update
+contains its divergence.
 
-On FedAvg, as FedGO runs it; the paper's own results are FedDyn's with it (A9). Where no coefficient
-is positive, the released code fails; here they are FedAvg's.
+Here it is added to FedAvg, as in FedGO; the paper's own results add it to FedDyn (A9). If no weight
+is positive, the released code fails; here the weights are then FedAvg's.
+
+https://arxiv.org/abs/2305.19229
 """
 
 import math
@@ -24,20 +27,20 @@ from fedrepro.support.errors import UserError, at_least
 
 
 def class_counts(ctx: Context, classes: int, steps: Steps | Tree) -> Tensor:
-    """How many samples of each class a client has [classes], from the round's first epoch."""
+    """The number of a client's samples per class, [classes], from the round's first epoch."""
     epoch = some_epochs(steps, ctx.epochs, 0, 1)
     if isinstance(epoch, Steps):
         (_, targets), real = epoch.samples.at(epoch.orders[0]), None
     else:
         targets, real = epoch["y"].flatten(), epoch["real"].flatten()
-    # Not one_hot or bincount, for which clients side by side have no rule.
+    # Not one_hot or bincount, which do not work for clients side by side.
     hits = targets[:, None] == torch.arange(classes, device=targets.device)
     counted = hits.to(torch.get_default_dtype())
     return (counted if real is None else counted * real[:, None]).sum(0)
 
 
 def imbalance(counts: Tensor) -> Tensor:
-    """KL(class frequencies || uniform) of counts [..., classes], a class without samples adding 0.
+    """KL(class frequencies || uniform) of counts [..., classes]; a class without samples adds 0.
 
     From 0 to log(classes).
     """
@@ -46,10 +49,10 @@ def imbalance(counts: Tensor) -> Tensor:
 
 
 def coefficients(sizes: Tensor, imbalances: Tensor, a: float, b: float) -> Tensor:
-    """Mixing coefficients [cohort] of clients with ``sizes`` and ``imbalances`` [cohort]."""
+    """Aggregation weights [cohort] of clients with ``sizes`` and ``imbalances`` [cohort]."""
     total = imbalances.sum()
     discrepancies = imbalances / torch.where(total > 0, total, 1)
-    # n times equation (4), which has the same shares: with a = b = 0 they are FedAvg's to the bit.
+    # n times equation (4), with the same shares: for a = b = 0 they equal FedAvg's to the bit.
     raw = torch.relu(sizes - (a * discrepancies - b) * sizes.sum())
     shares = raw if bool((raw > 0).any()) else sizes
     return shares / shares.sum()
@@ -70,8 +73,8 @@ class FedDisco(Method):
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":
             raise UserError(
-                f"method feddisco: task {ctx.task.name!r}: expected 'classification', as its "
-                "coefficients follow from how often each class occurs"
+                f"method feddisco: task {ctx.task.name!r}: expected 'classification', because its "
+                "weights depend on how often each class occurs"
             )
 
     def client_update(

@@ -1,27 +1,27 @@
 """FedEvg (thesis chapter IV, Algorithms 4.1 and 4.2): a synthetic set refined by energies.
 
-The server holds a small labelled set of images, at first normal noise, the same number of each
-class. In a round every client trains a classifier f of its own, as an energy-based model
-E(x, y) = -f(x)[y]: cross-entropy on its samples, ``synthetic`` times that on items of the set, and
-contrastive divergence from a copy of the set that moves along by Langevin steps. Of every item it
-reports the energy's gradient and exp(sgn f) = exp(-sgn E); no parameter is sent either way. The
-server takes one Langevin step on the energy of the clients' mixture (eqs. 4.13 and 4.14).
+The server holds a small labelled set of images, initially normal noise, with the same number per
+class. In a round every client trains its own classifier f as an energy-based model
+E(x, y) = -f(x)[y]: cross-entropy on its samples, ``synthetic`` times cross-entropy on items of the
+set, and contrastive divergence from a copy of the set that moves by Langevin steps. For every item
+its update has the energy's gradient and exp(sgn f) = exp(-sgn E); no parameters are sent in either
+direction. The server takes one Langevin step on the energy of the clients' mixture (eqs. 4.13 and
+4.14).
 
 Where paper and released code differ: line 13 of Algorithm 4.2 has the contrastive term with the
-wrong sign, here it is as in the code (33); the steps' schedule and the server's noise (35); limits
-of gradients and pixels, of which the paper says nothing, and without which a step of 10 ends in
-numbers that are no numbers (36: both can be switched off); cross-entropy on items as they were
-sent, not as the chain has moved them, as in the code (37); E counts epochs, as there (38).
-The spectral norm of the last layer is the model's: ``fedevg_resnet10`` has it exact,
+wrong sign, here it is as in the code (33); the schedule of the steps and the server's noise (35);
+limits of gradients and pixels, which the paper does not mention, and without which a step of 10
+ends in NaN (36: both can be switched off); cross-entropy on items as they were sent, not as the
+chain has moved them, as in the code (37); E counts epochs, as in the code (38).
+The spectral norm of the last layer belongs to the model: ``fedevg_resnet10`` computes it exactly,
 ``fedevg_resnet10_power`` by power iteration.
 
-A setting may give a set to begin with (``given: { start: ... }``, docs/generators.md), of the same
-data set and with as many items of each class: what another run has left.
+A setting may give an initial set (``given: { start: ... }``, docs/generators.md): the artifact of
+another run on the same data set, with the same number of items per class.
 
-A client keeps the classifier with which it ended its last round. With ``evaluate: clients`` that is
-what is scored on its own test samples; one that has never taken part has an untrained one. A round
-that leaves numbers which are no numbers is not taken over: the run ends there as diverged and
-leaves the last good set.
+A client keeps the classifier of its last round. With ``evaluate: clients`` that classifier is
+scored on the client's own test samples; a client that has never taken part has an untrained one. A
+round that ends in NaN is dropped: the run stops there as diverged and keeps the last good set.
 """
 
 from dataclasses import dataclass
@@ -54,14 +54,14 @@ class FedEvg(Method):
     Attributes:
         per_class: items of each class in the set.
         first_step, last_step, schedule: the server's steps: beta of the first and last round, and
-            how they go from one to the other, "cosine" or "ddpm".
+            the schedule between them, "cosine" or "ddpm".
         noise: scale of the server's Langevin noise, delta.
         chain_steps, chain_step, chain_noise: a client's Langevin steps per mini-batch, R, their
             length, gamma, and the scale of their noise, sigma.
         synthetic: weight of the cross-entropy on items of the set, lambda.
         clip: the largest component of an energy's gradient; 0: no limit.
-        bounded: whether pixels are kept in the range of the data's.
-        reinitialise: whether clients start from new weights in every round, not from their last.
+        bounded: whether pixels are clipped to the range of the data.
+        reinitialise: whether clients start every round from new weights, not from their last.
     """
 
     classifies: ClassVar[bool] = False
@@ -124,7 +124,7 @@ class FedEvg(Method):
         return {"picked": torch.stack(picked), "noise": torch.randn(shape, generator=rng)}
 
     def energy_gradient(self, ctx: Context, params: Tree, x: Tensor, y: Tensor) -> Tensor:
-        """Of every image's energy with respect to it, [n, ...]."""
+        """The gradient of every image's energy with respect to the image, [n, ...]."""
         gradient: Tensor = differentiate(
             lambda x: energies_of(ctx.net.predict(params, x), y).sum(), x
         )
@@ -133,14 +133,14 @@ class FedEvg(Method):
     def objective(
         self, ctx: Context, params: Tree, batch: Tree, items: Tensor, chain: Tensor, y: Tensor
     ) -> Tensor:
-        """What a client minimises on a mini-batch, a scalar tensor.
+        """A client's objective on a mini-batch, a scalar tensor.
 
         Args:
-            items, chain: of the set [n, ...], as they were sent and as the chain has moved them.
+                items, chain: of the set [n, ...], as sent and as moved by the chain.
             y: their classes [n].
         """
         real, counts = batch["x"], batch.get("real")
-        # One pass for all three: no sample's output depends on another's.
+        # One pass for all three: no sample's output depends on another sample.
         outputs = ctx.net(params, torch.cat([real, items, chain]))
         of_real, of_items, of_chain = outputs.split((len(real), len(y), len(y)))
         used = None if counts is None else counts[: len(y)]
@@ -155,7 +155,7 @@ class FedEvg(Method):
         def step(carry: Tree, batch: Tree) -> Tree:
             theta = carry["params"]
             moving = ctx.net.trainable(theta)
-            width = min(len(batch["picked"]), len(batch["y"]))  # of a short last mini-batch
+            width = min(len(batch["picked"]), len(batch["y"]))  # for a short last mini-batch
             picked = batch["picked"][:width]
             items, y = message["x"][picked], message["y"][picked]
             before = carry["chain"][picked]
@@ -199,7 +199,7 @@ class FedEvg(Method):
         return self.limited(ctx, x)
 
     def limited(self, ctx: Context, x: Tensor) -> Tensor:
-        """Pixels put into the range that they have in the data, where that is asked for."""
+        """Pixels clipped to the range of the data, if ``bounded``."""
         return x.clamp(*ctx.inputs.range) if self.bounded and ctx.inputs.range else x
 
     # --- server -----------------------------------------------------------------------------
@@ -223,20 +223,20 @@ class FedEvg(Method):
 
     # --- use --------------------------------------------------------------------------------
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
-        """A client's own classifier; there is no other."""
+        """A client's own classifier; there is no shared one."""
         return client_state["params"] if client_state else ctx.initial
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        raise UserError("setting: keep: fedevg: expected no rounds, as clients send no models")
+        raise UserError("setting: keep: fedevg: expected no rounds, because clients send no models")
 
     def artifact(self, ctx: Context, server: Tree) -> Artifact:
         return sets.as_artifact(server["x"], server["y"], ctx.inputs.classes, {})
 
     def metrics(self, ctx: Context, server: Tree) -> dict[str, float]:
-        """Means over clients and items; how far a pixel moved (root mean square); how alike."""
+        """Means over clients and items; RMS movement of a pixel; similarity of the gradients."""
         energy, loss, moved, alike = server["numbers"].tolist()
         return {"item_energy": energy, "item_loss": loss, "moved": moved, "alike": alike}
 
     def images(self, ctx: Context, server: Tree) -> Tensor:
-        """The first of each class; before the last rounds they may be hard to tell from noise."""
+        """The first images of each class; in early rounds they may look like noise."""
         return sets.sheet(server["x"], ctx.inputs.classes)

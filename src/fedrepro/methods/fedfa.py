@@ -1,18 +1,18 @@
 """FedFA, federated learning with feature anchors (Zhou et al., IEEE TMC 2023, "FedFA").
 
 All clients share one anchor a_c for the features of every class c. From the second round on, the
-local loss pulls features towards them: + lambda / C * sum_c mean_{i of class c} |h_i - a_c|^2 over
-a mini-batch. After round ``calibration`` * R, every step is followed by one of Adam (new in every
-round, at its default rate of 0.001) that teaches the classifier alone to tell the anchors apart.
-After each local epoch a_c becomes mu * a_c + (1 - mu) * (its features' mean) for classes that the
-client has; the server averages anchors as it does models.
+local loss pulls features towards it: + lambda / C * sum_c mean_{i of class c} |h_i - a_c|^2 over a
+mini-batch. After round ``calibration`` * R, every step is followed by a step of Adam (restarted in
+every round, at its default rate of 0.001) that trains the classifier alone to tell the anchors
+apart. After each local epoch a_c becomes mu * a_c + (1 - mu) * (the mean of its features) for
+classes that the client has. The server averages anchors like models.
 
-An epoch's mean of a class is the sum of the mini-batches' means over the number of all
-mini-batches, those without the class counting as zero, as in the released code (discrepancy B12).
-Features are those before the step. mu is 0.9 in IMA's Table V, 0.5 in its script for label skew
-(B11). Anchors start as rows of the identity: the first ones, where the code draws which, because
-the features of fresh weights are exchangeable; with more classes than features, as random
-directions.
+An epoch's mean of a class is the sum of the mini-batches' means divided by the number of all
+mini-batches, where mini-batches without the class count as zero, as in the released code
+(discrepancy B12). Features are those before the step. mu is 0.9 in IMA's Table V, 0.5 in its script
+for label skew (B11). Anchors start as rows of the identity: here the first ones, in the code random
+ones, which makes no difference because the features of new weights are exchangeable. With more
+classes than features they start as random directions.
 """
 
 from collections.abc import Callable
@@ -60,8 +60,8 @@ class FedFA(Method):
         heads = {name for name, _ in ctx.net.module.named_parameters() if name.startswith("head.")}
         if ctx.task.name != "classification" or not {WEIGHT} <= heads <= {WEIGHT, BIAS}:
             raise UserError(
-                "method fedfa: expected a model whose head is one linear layer, and classes to "
-                "tell apart: each has an anchor among the head's inputs"
+                "method fedfa: expected a classification task and a model whose head is one linear "
+                "layer: each class has an anchor among the head's inputs"
             )
 
     # --- server ---------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class FedFA(Method):
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:
         message = {**super().broadcast(ctx, server), "anchors": server["anchors"]}
-        # What depends on the round is told by keys, so that no round is compiled anew.
+        # The keys carry what depends on the round, so that no round is recompiled.
         if ctx.round > 0:
             message["pulls"] = {}
         if ctx.round > self.calibration * ctx.rounds:
@@ -85,11 +85,11 @@ class FedFA(Method):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """The parameters' gradient, and every class's mean feature and number in the batch."""
+        """The parameters' gradient, and each class's mean feature and count in the mini-batch."""
         anchors: Tensor = message["anchors"]
         classes = torch.arange(len(anchors), device=anchors.device)
         mine = (batch["y"][:, None] == classes).to(anchors.dtype)  # [n, C]
-        if "real" in batch:  # the others fill a short mini-batch up
+        if "real" in batch:  # the other samples pad a short mini-batch
             mine = mine * batch["real"][:, None]
         numbers = mine.sum(0)
         share = mine / numbers.clamp(min=1)
@@ -101,8 +101,8 @@ class FedFA(Method):
             if "pulls" in message:
                 away = (features - mine @ anchors).square().sum(1)
                 loss = loss + self.pull / len(anchors) * (share.sum(1) * away).sum()
-            # A term of zero whose gradient is the means: so a value gets out of what is
-            # differentiated without a second pass through the body.
+            # A zero term whose gradient is the means: this returns a value from inside the function
+            # that is differentiated, without a second pass through the body.
             whole: Tensor = loss + (both["zero"] * (share.T @ features)).sum()
             return whole
 
@@ -144,12 +144,12 @@ def first_anchors(weight: Tensor) -> Tensor:
     return functional.normalize(drawn).to(weight)
 
 
-@lru_cache(maxsize=8)  # the same object in every round, or each would be compiled anew
+@lru_cache(maxsize=8)  # the same object in every round, or each would be recompiled
 def _observing(inner: Optimizer, names: tuple[str, ...], calibrates: bool) -> Optimizer:
-    """``inner``, which also sums up what :meth:`FedFA.gradient` says of classes, and calibrates.
+    """``inner`` that also accumulates class statistics (:meth:`FedFA.gradient`) and calibrates.
 
-    Its state is ``{"inner", "adam", "anchors", "means", "numbers"}``; the last three are put there
-    by :meth:`FedFA.client_update`.
+    Its state is ``{"inner", "adam", "anchors", "means", "numbers"}``; the last three are set by
+    :meth:`FedFA.client_update`.
     """
     head = [name for name in (WEIGHT, BIAS) if name in names]
 

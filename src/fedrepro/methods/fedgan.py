@@ -1,8 +1,10 @@
-"""FedGAN (Rasouli et al., 2020, Algorithm 1), FedGO's generator G3, made without the server's data.
+"""FedGAN (Rasouli et al., 2020, Algorithm 1), FedGO's generator G3, trained without server data.
 
 The paper is "FedGAN: federated generative adversarial networks for distributed data". Clients train
-generator and critic as WGAN-GP on their own samples, the server averages both, weighted by samples.
-FedGO says of optimizers nothing: they start anew in every round (A20).
+generator and critic as WGAN-GP on their own samples; the server averages both, weighted by samples.
+FedGO does not mention optimizers: here they restart in every round (A20).
+
+https://arxiv.org/abs/2006.07228
 """
 
 from dataclasses import dataclass

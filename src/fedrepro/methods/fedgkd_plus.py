@@ -2,8 +2,8 @@
 
 FedGKD ("FedGKD: towards heterogeneous federated learning via global knowledge distillation") adds
 to a client's loss gamma / 2 tau^2 KL of the client's predictions from those of the mean of the
-server's last M models; the plus is FedDF's distillation on the server. While there are fewer than
-M models, those that there are. The historical model predicts in testing mode.
+server's last M models (of all models, while there are fewer). The plus stands for FedDF's
+distillation on the server. The historical model predicts in testing mode.
 """
 
 from dataclasses import dataclass

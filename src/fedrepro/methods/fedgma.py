@@ -1,13 +1,15 @@
 """FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023, "Gradient masked averaging").
 
 Where clients disagree on the direction of a parameter, the server moves it less. The agreement of
-m clients is A = |sum_k sign(delta_k)| / m; the mask is 1 where A reaches the threshold, else A
-itself, and the server follows the mask times the mean movement. Buffers have no gradient and are
-averaged as ever.
+m clients is A = |sum_k sign(delta_k)| / m. The mask is 1 where A reaches the threshold, else A
+itself, and the server follows the mask times the mean update. Buffers have no gradient and are
+averaged as usual.
 
-IMA's released code (discrepancy B5) does something else: it keeps the plain average and then
-subtracts 1e-4 / m times every client's masked movement, each measured from the model as the clients
-before left it. That is FedAvg to four digits, as are the numbers that IMA prints: ``@released``.
+IMA's released code (discrepancy B5) differs: it keeps the plain average and then subtracts 1e-4 / m
+times every client's masked update, each measured from the model that the previous clients left.
+That equals FedAvg to four digits, as do the numbers that IMA prints: ``@released``.
+
+https://arxiv.org/abs/2201.11986
 """
 
 from dataclasses import dataclass
@@ -45,15 +47,15 @@ class FedGMA(Method):
         return self.apply_server_optimizer(ctx, server, {**mean, **masked})
 
     def masked(self, mean: Tensor, deltas: Tensor) -> Tensor:
-        """The masked mean movement of one parameter; ``deltas`` are [cohort, ...]."""
+        """The masked mean update of one parameter; ``deltas`` are [cohort, ...]."""
         agreement = deltas.sign().mean(0).abs()
         return torch.where(agreement >= self.threshold, mean, mean * agreement)
 
     def released(self, mean: Tensor, deltas: Tensor) -> Tensor:
-        """What stands in IMA's code: see the top of this file. From here on, minus is a gain."""
+        """The step of IMA's code: see the top of this file. From here on, minus is a gain."""
         clients, votes = len(deltas), -deltas.sign().sum(0)
         agreed = votes.abs() > self.threshold * clients
-        model, before = -mean, torch.zeros_like(mean)  # seen from the model that was sent
+        model, before = -mean, torch.zeros_like(mean)  # relative to the model that was sent
         for delta in deltas:
             away = -delta - before
             mask = agreed & ((away > 0) == (votes > 0))

@@ -1,14 +1,16 @@
 """FedGO (Jang et al., ICML 2025, Algorithms 1 to 3): teachers weighted by their discriminators.
 
-The paper is "Provably near-optimal federated ensemble distillation with negligible overhead". As
-FedDF, but on each of the server's samples a client's logits count in proportion to
-n_k D_k / (1 - D_k), D_k its discriminator of own samples from generated ones: with optimal ones
-that is n_k p_k, whatever the generator (Theorem 3.6). Discriminators are made before
-(``discriminators``, on ``wgan_gp`` or ``fedgan``) and judge the server's samples once.
+The paper is "Provably near-optimal federated ensemble distillation with negligible overhead". It
+differs from FedDF in the weights of teachers: on each of the server's samples, a client's logits
+count in proportion to n_k D_k / (1 - D_k), where D_k is the client's discriminator of own against
+generated samples. With optimal discriminators that is n_k p_k for any generator (Theorem 3.6).
+Discriminators are trained in an earlier run (``discriminators``, on ``wgan_gp`` or ``fedgan``) and
+judge the server's samples once.
 
-``weighting`` has the other four that Figure 2 compares: uniform (FedDF), variance, entropy
-(temperature 1) and domain, D_k without n_k and of the same discriminators (A11). In place of n_k
-stand the mixing coefficients of the round, which are n_k's shares unless a wrapper sets them.
+``weighting`` selects one of the other four that Figure 2 compares: uniform (FedDF), variance,
+entropy (temperature 1) and domain, D_k without n_k and with the same discriminators (A11). In place
+of n_k the code uses the round's aggregation weights, which are n_k's shares unless a wrapper sets
+them.
 """
 
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ WEIGHTINGS = ("odds", "uniform", "variance", "entropy", "domain")
 
 @torch.no_grad()
 def scores(ctx: Context, client: int, given: LoadedArtifact) -> Tensor:
-    """What a client's discriminator says of samples, [n]."""
+    """The output of a client's discriminator for samples, [n]."""
     critics, rows = ctx.artifacts["discriminators"], in_batches(given, ctx.net.device)
     return torch.cat([critics.outputs(client, given.inputs(each)) for each in rows]).squeeze(-1)
 

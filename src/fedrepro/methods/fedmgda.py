@@ -1,8 +1,10 @@
 """FedMGDA+ (Hu et al., IEEE TNSE 2022, "Federated learning meets multi-objective optimization").
 
-The server moves along sum p_i d_i / |d_i|, d_i = w - w_i, with the p of the simplex for which that
-vector is shortest, among those that differ from 1 / m by at most ``radius`` in every coefficient.
-Buffers, which have no direction, are averaged with the same p.
+The server moves along sum p_i d_i / |d_i|, d_i = w - w_i. p is the point of the simplex for which
+that vector is shortest, among those that differ from 1 / m by at most ``radius`` in every entry.
+Buffers have no direction and are averaged with the same p.
+
+https://arxiv.org/abs/2006.11489
 """
 
 from dataclasses import dataclass
@@ -19,11 +21,11 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 
-RIDGE = 1e-8  # clients that move alike leave p undetermined
+RIDGE = 1e-8  # makes p unique if clients move alike
 
 
 def lengths(ctx: Context, updates: Tree) -> Tensor:
-    """How far every client moved [m]; 1 for one that did not move at all."""
+    """How far every client moved [m]; 1 for a client that did not move."""
     deltas = tree.leaves(ctx.net.trainable(updates["delta"]))
     norms = torch.stack([leaf.flatten(1).square().sum(1) for leaf in deltas]).sum(0).sqrt()
     return torch.where(norms > 0, norms, 1.0)
@@ -45,7 +47,7 @@ class FedMGDA(Method):
         norms = lengths(ctx, updates).double()
         products = (gram / norms / norms[:, None]).cpu().numpy()
         size = len(products)
-        if not np.isfinite(products).all():  # the run has diverged, whatever the coefficients
+        if not np.isfinite(products).all():  # the run has diverged, so weights no longer matter
             return ctx.sizes / ctx.sizes.sum(), server
         least, most = max(0.0, 1 / size - self.radius), min(1.0, 1 / size + self.radius)
         found = minimise_quadratic(products + RIDGE * np.eye(size), np.zeros(size), least, most)

@@ -1,9 +1,11 @@
 """FedNova (Wang et al., NeurIPS 2020, "Tackling the objective inconsistency problem", eqs. 6, 7).
 
-A client's movement is divided by a_i, the 1-norm of the weights that its optimizer gave to its
+A client's update is divided by a_i, the 1-norm of the weights that its optimizer gave to its
 gradients; the server moves by (sum_i p_i a_i) (sum_i p_i delta_i / a_i). With tau steps of SGD with
 momentum rho, a_i = (tau - rho (1 - rho^tau) / (1 - rho)) / (1 - rho); without momentum, tau.
-Buffers, which no gradient moves, are averaged with p_i.
+Buffers, which have no gradient, are averaged with p_i.
+
+https://arxiv.org/abs/2007.07481
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,10 @@
 """FedPer (Arivazhagan et al., 2019, "Federated learning with personalization layers").
 
 The body is averaged as in FedAvg; every client keeps its own head and trains both together. The
-split is the model's own: ``body`` and ``head``. In SuPerFed's models the head is the last two
+model defines the split into ``body`` and ``head``. In SuPerFed's models the head is the last two
 linear layers (the released code's ``classifier``).
+
+https://arxiv.org/abs/1912.00818
 """
 
 from dataclasses import dataclass

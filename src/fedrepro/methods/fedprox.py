@@ -1,11 +1,14 @@
 """FedProx (Li et al., MLSys 2020, "Federated optimization in heterogeneous networks", eq. 2).
 
-A proximal term pulls the local model towards the one that was sent: F_k(w) + mu/2 |w - w_t|^2.
+A proximal term pulls the local model towards the received one: F_k(w) + mu/2 |w - w_t|^2.
 
 The released code of SuPerFed and AAggFF takes mu times the sum over layers of the norms, not
 squared (discrepancy 21); IMA's code has the square, as here. ``sample_weighted`` and
-``constant_server_lr`` are as in FedAvg (12, 13), but no part of ``fedprox@released``: AAggFF's code
-departs in them, SuPerFed's does not. Likewise ``halved``: AAggFF's code has mu/2 times the norms.
+``constant_server_lr`` are as in FedAvg (12, 13), but not part of ``fedprox@released``: AAggFF's
+code deviates in them, SuPerFed's does not. The same holds for ``halved``: AAggFF's code has mu/2
+times the norms.
+
+https://arxiv.org/abs/1812.06127
 """
 
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ class FedProx(FedAvg):
     sample_weighted: bool = True
     constant_server_lr: bool = True
     mu: float = 0.01
-    halved: bool = False  # mu/2 where norms are not squared; where they are, it always is
+    halved: bool = False  # mu/2 times norms that are not squared; squared ones always have mu/2
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:

@@ -1,9 +1,11 @@
 """FedRep (Collins et al., ICML 2021, "Exploiting shared representations", Algorithm 1).
 
-As FedPer, a body is averaged and a head is kept, but a client trains them one after the other:
-first the head on the body that it received, for the E epochs of the round, then the body under its
-new head, for ``body_epochs`` (five in SuPerFed's code; the paper's own choice is one). The body's
-epochs go through the samples in the order of the round's first epochs.
+As in FedPer, the body is averaged and each client keeps its head, but a client trains them one
+after the other: first the head on the received body, for the E epochs of the round, then the body
+under the new head, for ``body_epochs`` (five in SuPerFed's code; the paper's own choice is one).
+The body's epochs use the samples in the order of the round's first epochs.
+
+https://arxiv.org/abs/2102.07078
 """
 
 from dataclasses import dataclass
@@ -38,7 +40,7 @@ class FedRep(PartlyShared):
     def of_one_part(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """The gradient over one part of the model; ``own["rest"]`` is the other, held fixed."""
+        """The gradient of one part of the model, with ``client_state["rest"]`` held fixed."""
         return differentiate(
             lambda params: self.loss(
                 ctx, message, client_state, {**client_state["rest"], **params}, batch

@@ -1,13 +1,15 @@
-"""FedTGP (Zhang et al., AAAI 2024), on FedAvg as FedGO compares it.
+"""FedTGP (Zhang et al., AAAI 2024), on FedAvg as in FedGO's comparison.
 
 The paper is "FedTGP: trainable global prototypes with adaptive-margin-enhanced contrastive learning
-for data and model heterogeneity in federated learning". Clients report the mean features of each
-of their classes; the server trains a small network that makes one prototype a class from them, and
-from the second round on a client's features are pulled towards those prototypes.
+for data and model heterogeneity in federated learning". Clients send the mean features of each of
+their classes. From these the server trains a small network that makes one prototype per class, and
+from the second round on clients pull their features towards those prototypes.
 
-The paper trains models of its own at each client and predicts by the nearest prototype. FedGO says
-only that it evaluates the server's model: models are averaged as by FedAvg and scored with their
+In the paper each client has its own model and predicts by the nearest prototype. FedGO only says
+that it evaluates the server's model: here models are averaged as by FedAvg and scored with their
 head (A8). The server's network and its SGD are those of the released code.
+
+https://arxiv.org/abs/2401.03230
 """
 
 from collections.abc import Mapping
@@ -49,7 +51,7 @@ def fresh_net(classes: int, features: int, like: Tensor, rng: torch.Generator) -
 def class_means(
     features: Tensor, labels: Tensor, classes: int, real: Tensor
 ) -> Mapping[str, Tensor]:
-    """Mean features of each class [classes, features], and which classes are there [classes].
+    """Mean features of each class [classes, features], and which classes occur [classes].
 
     Args:
         features: [n, features].
@@ -67,7 +69,7 @@ class FedTGP(Method):
     """FedTGP (Zhang et al., AAAI 2024), on FedAvg."""
 
     strength: float = 0.001  # lambda
-    margin: float = 100.0  # at most
+    margin: float = 100.0  # upper bound
     server_epochs: int = 1000
     server_rate: float = 0.005
     server_batch: int = 10
@@ -79,8 +81,8 @@ class FedTGP(Method):
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":
             raise UserError(
-                f"method fedtgp: task {ctx.task.name!r}: expected 'classification', as it has a "
-                "prototype of each class"
+                f"method fedtgp: task {ctx.task.name!r}: expected 'classification', because it has "
+                "a prototype of each class"
             )
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

@@ -1,15 +1,15 @@
 """FedUV (Son et al., CVPR 2024).
 
-The paper is "FedUV: uniformity and variance for heterogeneous federated learning". Two terms join a
-client's loss. ``variance`` keeps its predictions from collapsing onto the classes that it has:
-where the standard deviation over a mini-batch of a class's probability falls below
+The paper is "FedUV: uniformity and variance for heterogeneous federated learning". It adds two
+terms to a client's loss. ``variance`` keeps predictions from collapsing onto the client's own
+classes: if the standard deviation of a class's probability over a mini-batch is below
 gamma = 1 / sqrt(classes), that of a balanced and perfect prediction, the shortfall is added.
 ``uniformity`` spreads the body's features over their space: the mean over pairs of
 exp(-|h_i - h_j|^2 / s), with s the median of those squared distances.
 
-As in the released code, deviations have n - 1 below, s is the lower median of the distances that
-are not zero, and gradients go through it. A mini-batch of one sample, where that code divides by
-zero, has neither term.
+As in the released code, standard deviations divide by n - 1, s is the lower median of the nonzero
+distances, and gradients go through it. Both terms are left out for a mini-batch of one sample, for
+which that code divides by zero.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def variance_term(logits: Tensor, real: Tensor) -> Tensor:
     count, mask = real.sum(), real[:, None]
     mean = (probabilities * mask).sum(0) / count.clamp(min=1)
     squares = ((probabilities - mean).square() * mask).sum(0) / (count - 1).clamp(min=1)
-    spread = squares > 0  # the root has no gradient at 0
+    spread = squares > 0  # the square root has no gradient at 0
     deviations = torch.where(spread, torch.where(spread, squares, 1).sqrt(), 0)
     shortfall = torch.relu(logits.shape[-1] ** -0.5 - deviations).mean()
     return torch.where(count > 1, shortfall, 0)
@@ -53,7 +53,7 @@ def uniformity_term(features: Tensor, real: Tensor) -> Tensor:
     apart = counts & (squares > 0)
     ordered = torch.where(apart, squares, torch.inf).sort().values
     middle = ((apart.sum() - 1) // 2).clamp(min=0)
-    # Where no two samples lie apart the median is that infinity, and every pair adds 1.
+    # If all samples coincide, the median is that infinity, and every pair adds 1.
     scale = torch.cat([ordered, ordered.new_full((1,), torch.inf)]).gather(0, middle[None])[0]
     kernel = torch.where(counts, (-squares / scale).exp(), 0)
     return kernel.sum() / counts.sum().clamp(min=1)
@@ -73,7 +73,7 @@ class FedUV(Method):
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":
             raise UserError(
-                f"method feduv: task {ctx.task.name!r}: expected 'classification', as it looks at "
+                f"method feduv: task {ctx.task.name!r}: expected 'classification', because it uses "
                 "the probabilities of classes"
             )
 

@@ -1,7 +1,7 @@
-"""From names to files: what a composition is made of, without importing any of it.
+"""Find the files of a composition by name, without importing them.
 
-A method is found by its file: ``methods/fedprox.py`` holds the method called fedprox. A folder of
-your own is searched too (:mod:`fedrepro.support.plugins`).
+A method's file has its name: ``methods/fedprox.py`` defines fedprox. Plug-in folders are searched
+as well (:mod:`fedrepro.support.plugins`).
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ NO_PARTS = {
 
 
 def part_files(folders: plugins.Folders = plugins.NONE) -> dict[str, Path]:
-    """Name -> file of everything that a composition can name, without importing any."""
+    """Name -> file of every part that a composition can name, without importing any."""
     return {**_packaged(), **folders.files("methods")}
 
 

@@ -1,8 +1,8 @@
-"""Images of a generator, drawn once: FedGO's distillation set D2 (ICML 2025), without server data.
+"""Images drawn once from a generator: FedGO's distillation set D2 (ICML 2025), without server data.
 
-The paper draws 25,000 before the first round; that it does so once follows from the cost that it
-prints (Section G.2). Nothing is trained, and nobody's samples are looked at: the setting says of
-which shape and range images are. The generator works in testing mode.
+The paper draws 25,000 images; that it does so once, before the first round, follows from the cost
+that it prints (Section G.2). Nothing is trained and no client's samples are used: the setting
+defines shape and range of the images. The generator works in testing mode.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, at_least
 
-BATCH = 250  # images that are drawn at a time
-SHOWN = 64  # images of a sample sheet
+BATCH = 250  # images drawn at a time
+SHOWN = 64  # images on a sample sheet
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Generated(Method):
     def check(self, ctx: Context) -> None:
         if ctx.rounds != 1:
             raise UserError(
-                f"method generated: rounds: {ctx.rounds}: expected 1, as images are drawn once"
+                f"method generated: rounds: {ctx.rounds}: expected 1, because it draws images once"
             )
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

@@ -1,13 +1,13 @@
 """IMA, iterative moving averaging (Zhou et al., IEEE TMC 2024, Algorithm 1). Wraps any method.
 
 The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
-of those P replaces the global model: it is sent and it is evaluated. The window holds the models as
-the method made them, not their means (discrepancy B1). Where it holds fewer than P, as in the first
-rounds with start 0, the mean is of those that there are. From t_s on the learning rate also decays
-faster: lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD).
+of those P replaces the global model: it is broadcast and evaluated. The window holds the models as
+the method made them, not their means (discrepancy B1). While it holds fewer than P, as in the first
+rounds with start 0, the mean is taken over those. From t_s on the learning rate also decays faster:
+lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD).
 
-With an adaptive server optimizer the released code averages the clients' mean models of the last P
-rounds before the adaptive step, and has m and v at zero in round t_s only (B4): ``ima@released``.
+With an adaptive server optimizer, the released code averages the mean client models of the last P
+rounds before the adaptive step, and sets m and v to zero in round t_s only (B4): ``ima@released``.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ def full_window(params: Tree, length: int) -> Tree:
 
 
 def slide(window: Tree, newest: Tree) -> Tree:
-    """Drop the oldest entry, append ``newest``."""
+    """Drop the oldest entry and append ``newest``."""
     return tree.apply(lambda past, new: torch.cat([past[1:], new[None]]), window, newest)
 
 
@@ -88,21 +88,21 @@ class IMA(Wrapper):
     def first(self, ctx: Context) -> int:
         """t_s = int(start * R), the first round after which the mean replaces the global model.
 
-        Rounded down, as the released code has int(.75 R).
+        Rounded down, like the released code's int(.75 R).
         """
         return self.first_of(ctx.rounds)
 
     def first_of(self, rounds: int) -> int:
-        """t_s, of so many rounds."""
+        """t_s for this number of rounds."""
         return int(self.start * rounds + 1e-9)
 
     def shared_prefix(self, rounds: int) -> tuple[Method, int]:
-        """The inner method, as long as the window still fills with its models until t_s."""
+        """The inner method, until t_s: up to then the window only fills with its models."""
         return self.inner, max(self.first_of(rounds) - self.window + 1, 0)
 
     def from_parent(self, ctx: Context, server: Tree) -> Tree:
         if self.before_server_optimizer:
-            # As it begins, since the inner method says which part of the model is averaged.
+            # Until t_s, because the inner method defines which part of the model is averaged.
             begun = self.inner.init_server(self.with_window(ctx), server["params"])["optimizer"]
             return {**server, "optimizer": {**begun, "inner": server["optimizer"]}}
         return {**server, "ima": full_window(server["params"], self.window)}
@@ -146,7 +146,7 @@ class IMA(Wrapper):
         message = self.inner.broadcast(ctx, server)
         if self.epochs(ctx) == ctx.epochs:
             return message
-        # No bytes: its length says how many epochs, so that no round is compiled anew.
+        # Sends no bytes: its length is the number of epochs, so that no round is recompiled.
         return {**message, "epochs": torch.empty(self.epochs(ctx), 0)}
 
     def client_update(
@@ -164,7 +164,7 @@ class IMA(Wrapper):
         server = self.inner.init_server(ctx, params)
         if "params" not in server:
             raise UserError(
-                "method ima: expected a method whose server has a model: there is none to average"
+                "method ima: expected a method with a model on the server, which IMA averages"
             )
         return self.from_parent(ctx, server)
 
@@ -192,7 +192,7 @@ class IMA(Wrapper):
             if ctx.round > self.first(ctx):
                 change, after = inner.update(delta, state["inner"], params, rate)
                 return change, {"inner": after, "window": window}
-            # Zero for this one round; the state from before it comes back afterwards.
+            # Zero for this one round; afterwards the earlier state is restored.
             change, _ = inner.update(delta, tree.zeros(state["inner"]), params, rate)
             return change, {"inner": state["inner"], "window": window}
 

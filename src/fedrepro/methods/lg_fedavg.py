@@ -1,7 +1,9 @@
 """LG-FedAvg (Liang et al., 2020, "Think locally, act globally").
 
 The opposite of FedPer: every client keeps its own body, a local representation of its data, and
-only the head on top of it is averaged.
+only the head is averaged.
+
+https://arxiv.org/abs/2001.01523
 """
 
 from dataclasses import dataclass

@@ -1,20 +1,22 @@
 """pFedMe (Dinh et al., NeurIPS 2020, "Personalized federated learning with Moreau envelopes").
 
 A client's model theta minimises f(theta) + lambda/2 |theta - w|^2 (eq. 3; their lambda is ``mu``
-here), its copy of the shared model then follows the envelope's gradient, w - eta lambda (w - theta)
+here). Its copy of the shared model then follows the envelope's gradient, w - eta lambda (w - theta)
 (Algorithm 1, line 8). The server averages w (their beta is the server's learning rate).
 
-The default is simpler than Algorithm 1: the inner problem is solved by one epoch of the client's
-optimizer, other mini-batches, momentum and all, which starts anew; eta is its rate too; clients
-count by their samples. So a round has as many steps as FedAvg's. ``inner_steps`` is Algorithm 1's
-K: on every mini-batch, K plain gradient steps of the rate ``personal_lr`` (constant; null: the
-clients' own), then one step of w of the clients' rate; with ``equal_weights`` the server's mean is
-that of line 11.
+The default is simpler than Algorithm 1, so that a round has as many steps as FedAvg's: one epoch of
+a restarted client optimizer solves the inner problem (with its mini-batches and momentum), eta is
+that optimizer's learning rate, and clients are weighted by samples. ``inner_steps`` is K of
+Algorithm 1: on every mini-batch, K plain gradient steps at the constant rate ``personal_lr`` (null:
+the clients' rate), then one step of w at the clients' rate. With ``equal_weights`` the server's
+mean is that of line 11.
 
-The code that SuPerFed's authors released (26) has one optimizer for all epochs of a round, a pull
-that is not squared (21), and evaluates the shared model, as the personal ones are overwritten by
-it. Its rows for CIFAR-10 are APFL's. Its cells for MNIST need its decay of the rate, too (item 22):
-at 0.999 a round, three seeds with 500 clients come to 81.08 (12.02), printed 81.96 (12.28).
+The code that SuPerFed's authors released (26) keeps one optimizer for all epochs of a round, does
+not square the pull (21), and evaluates the shared model, because it overwrites the personal ones.
+Its rows for CIFAR-10 are APFL's. Its cells for MNIST also need its decay of the learning rate (item
+22): at 0.999 per round, three seeds with 500 clients give 81.08 (12.02), printed 81.96 (12.28).
+
+https://arxiv.org/abs/2006.08848
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +34,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
 from fedrepro.support.errors import at_least
 
-PLAIN = sgd()  # one object, or every round would be compiled anew
+PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class PFedMe(PersonalModel):
     """pFedMe (Dinh et al., NeurIPS 2020, eq. 3, Algorithm 1)."""
 
     mu: float = 15.0
-    inner_steps: int = 0  # Algorithm 1's K; 0: an epoch of the client's optimizer instead
+    inner_steps: int = 0  # Algorithm 1's K; 0: one epoch of the client's optimizer instead
     personal_lr: float | None = None  # of the K steps
-    equal_weights: bool = False  # of clients, whatever their samples
+    equal_weights: bool = False  # weight clients equally, not by samples
     new_optimizer: bool = deviation(
         True, released=False, item="26", why="one optimizer for all local epochs of a round"
     )
@@ -84,7 +86,7 @@ class PFedMe(PersonalModel):
     def inner(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """Lines 6 to 8 of Algorithm 1, as the direction that one plain step then follows."""
+        """Lines 6 to 8 of Algorithm 1, as the direction of one plain step."""
         around = {"params": tree.apply(Tensor.detach, params["shared"])}
         rate = ctx.lr if self.personal_lr is None else self.personal_lr
         personal = params["personal"]
@@ -108,6 +110,6 @@ class PFedMe(PersonalModel):
 
 
 def _stepped(leaf: Tensor, change: Tensor) -> Tensor:
-    """``leaf - change``, cut off from any graph, that asks for gradients if ``leaf`` does."""
+    """``leaf - change``, detached from any graph; it requires gradients if ``leaf`` does."""
     after = leaf.detach() - change.detach()
     return after.requires_grad_() if leaf.requires_grad else after

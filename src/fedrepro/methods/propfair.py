@@ -1,9 +1,11 @@
 """PropFair (Zhang et al., TMLR 2022, "Proportional fairness in federated learning").
 
-Clients minimise -log(1 - l / M) on every mini-batch, l being its mean loss; where M - l falls below
-0.2 the logarithm gives way to l / M, as in the released code of Hahn et al. (ICML 2024). Zhang et
-al. go on along the tangent there; Table 1 of Hahn et al. has no threshold at all, and so no value
-for l above M. The server's coefficients are FedAvg's.
+Clients minimise -log(1 - l / M) on every mini-batch, where l is its mean loss. If M - l is below
+0.2 the objective is l / M instead, as in the released code of Hahn et al. (ICML 2024). Zhang et al.
+continue along the tangent there; Table 1 of Hahn et al. has no threshold, and so no value for l
+above M. The server's weights are FedAvg's.
+
+https://arxiv.org/abs/2202.01666
 """
 
 from dataclasses import dataclass
@@ -29,6 +31,6 @@ class PropFair(FedAvg):
     ) -> Tensor:
         loss = super().loss(ctx, message, client_state, params, batch)
         below = self.baseline - loss >= LEAST
-        # The branch that is not taken must have a finite gradient, too.
+        # The branch that is not taken must have a finite gradient as well.
         logarithm = -torch.log1p(-torch.where(below, loss, 0.0) / self.baseline)
         return torch.where(below, logarithm, loss / self.baseline)

@@ -1,11 +1,13 @@
 """q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation", Algorithm 2; solves q-FFL).
 
 With n_i the clients' sizes, L = 1 / lr and d_i = L (w - w_i), the server moves by
-sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its coefficients, of which Table 1 of
-Hahn et al. (ICML 2024) speaks, are proportional to n_i F_i^q; their released code leaves n_i out
-(discrepancy 11), has L = server_lr / lr_0 for good, lr_0 being the first round's rate, and takes
-its steps times a server learning rate that grows (13). Buffers, which no gradient
-moves, are averaged with the coefficients divided by their sum.
+sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its weights (Table 1 of Hahn et al.,
+ICML 2024) are proportional to n_i F_i^q. The released code of Hahn et al. omits n_i (discrepancy
+11), fixes L = server_lr / lr_0 with the first round's rate lr_0, and multiplies its steps by a
+growing server learning rate (13). Buffers, which have no gradient, are averaged with the weights
+divided by their sum.
+
+https://arxiv.org/abs/1905.10497
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
 
-LEAST_LOSS = 1e-10  # a loss of zero has no power q - 1
+LEAST_LOSS = 1e-10  # zero has no power q - 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class QFedAvg(Decider):
         return Decision(proportional(powers, observed.sizes if self.sample_weighted else None), {})
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
-        """Coefficients whose sum is the length of the step, at most 1."""
+        """Weights whose sum is the length of the step, at most 1."""
         coefficients, server = super().aggregation_weights(ctx, server, updates)
         paper, released = 1 / float(ctx.lr), ctx.server_lr / ctx.schedule(0)
         lipschitz = paper if self.constant_server_lr else released

@@ -1,4 +1,4 @@
-"""From names to methods: ``ima+fedprox@released+fedadam`` is a wrapper, a method, an optimizer."""
+"""Compose methods by name: ``ima+fedprox@released+fedadam`` is wrapper, method, optimizer."""
 
 import importlib
 import inspect
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from fedrepro.engine.method import Method
     from fedrepro.methods.server.base import ServerOptimizer
 
-# Classes whose hooks are defaults, not overrides.
+# Classes whose hooks are the defaults, not overrides.
 BASES = ("Method", "Wrapper", "ServerOptimizer", "object")
 
 
 class Part(NamedTuple):
-    """One name that a composition can have.
+    """A part of a composition.
 
     Attributes:
         kind: "method", "pre-training", "wrapper" or "server optimizer".
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
     @property
     def shown_file(self) -> str:
-        """Where its source stands, in this repository or, by its name only, elsewhere."""
+        """Its path in this repository, or the file's name for a plug-in."""
         if self.file.is_relative_to(METHODS):
             return f"src/fedrepro/methods/{self.file.relative_to(METHODS).as_posix()}"
         return self.file.name
@@ -65,12 +65,12 @@ def _import(file: Path) -> ModuleType:
         raise _checks.explain(file, error) from error.__cause__
 
 
-@cache  # thousands of runs are composed in a process, and its modules stay as they are
+@cache  # a process composes thousands of runs, and modules do not change in it
 def part_in(file: Path) -> Part:
     """The part that a file defines.
 
     Raises:
-        UserError: for a file that has none, or several.
+        UserError: for a file that defines none, or several.
     """
     from fedrepro.engine.method import Method, Wrapper
     from fedrepro.methods.server.base import ServerOptimizer
@@ -102,17 +102,17 @@ def _headline(cls: type[Any]) -> str:
 
 
 def parts(folders: plugins.Folders = plugins.NONE) -> dict[str, Part]:
-    """Everything that a composition can name: methods, wrappers, server optimizers."""
+    """All parts that a composition can name: methods, wrappers, server optimizers."""
     return {name: part_in(file) for name, file in part_files(folders).items()}
 
 
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
-    """Name -> default of every hyperparameter (the wrapped method is none)."""
+    """Name -> default of every hyperparameter (the wrapped method is not one)."""
     return {each.name: each.default for each in fields(cls) if each.name != "inner"}
 
 
 def describe(part: Part) -> dict[str, Any]:
-    """What a composition can make of a part, as JSON can hold it.
+    """A description of a part, as JSON values.
 
     Keys: name, kind, paper, hyperparameters, hooks (those that it overrides), divergences.
     """
@@ -125,7 +125,7 @@ def describe(part: Part) -> dict[str, Any]:
         if inspect.isfunction(value) and not name.startswith("_") and name not in bookkeeping
     ]
     theirs = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
-    # A switch between paper and released code is shown as a divergence.
+    # A switch between paper and released code is listed as a deviation.
     deviations = part.cls.deviations()
     switches = {each.name for each in deviations}
     return {
@@ -186,12 +186,12 @@ def compose(
     Args:
         composition: wrappers, then at most one method (FedAvg if none), then at most one server
             optimizer, joined by "+".
-        hyperparameters: part -> its values; what is not given keeps its default.
-        folders: where parts of one's own are sought, too.
+        hyperparameters: part -> its values; values that are not given keep their default.
+        folders: plug-in folders, which are searched too.
 
     Raises:
-        UserError: for unknown names or hyperparameters, a wrong order, a wrapper on a method that
-            it can't wrap, or a server optimizer after a method that has no use for one.
+        UserError: for unknown names or hyperparameters, a wrong order, a wrapper that cannot wrap
+            the method, or a server optimizer after a method that does not use one.
     """
     from fedrepro.engine.method import name_of
     from fedrepro.methods.server.base import ServerOptimizer

@@ -1,22 +1,22 @@
 """SCAFFOLD (Karimireddy et al., ICML 2020, "Stochastic controlled averaging", Algorithm 1).
 
-Control variates correct the drift of clients: every local step adds c - c_i to the gradient.
-Option II for the client's new variate: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps, which
-makes it the mean gradient of the client's path. Every client's c_i is kept. The paper has SGD
-without momentum; with it the path is longer than k gradients, and k becomes FedNova's a_i. (With k
-variates are ten times too long at momentum 0.9, and training diverges.)
+Control variates correct client drift: every local step adds c - c_i to the gradient. A client's new
+variate follows option II: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps, which makes it the
+mean gradient of the client's path. Every client's c_i is kept. The paper uses SGD without momentum.
+With momentum the path is longer than k gradients, and FedNova's a_i replaces k. (With k, variates
+are ten times too long at momentum 0.9, and training diverges.)
 
-c is the mean of all clients' c_i, weighted by their samples as the parameters are: where training
-comes to rest c is zero, so that c's weights decide which objective has been minimised, whatever
-those of the parameters, a wrapper's included. Algorithm 1 has equal weights in both:
-``equal_weights``.
+c is the mean of all clients' c_i, weighted by samples like the parameters. At a fixed point c is
+zero, so c's weights determine which objective is minimised, whatever the weights of the parameters
+(a wrapper's included). Algorithm 1 has equal weights in both: ``equal_weights``.
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
-variable and lost (discrepancy 26). ``after_momentum`` is what that line means to do, and the
-reading of IMA's code: the correction follows the optimizer's step, so that momentum does not repeat
-it, and the variate's divisor is k times the learning rate, whatever the momentum. (With
-momentum, clients that differ in k then shift the point where training comes to rest.)
-Variates cover trainable parameters only (A8).
+variable and lost (discrepancy 26). ``after_momentum`` is what that line intends, and the reading of
+IMA's code: the correction follows the optimizer's step, so that momentum does not repeat it, and
+the variate is divided by k times the learning rate, whatever the momentum. (With momentum, clients
+with different k then shift the fixed point.) Variates cover trainable parameters only (A8).
+
+https://arxiv.org/abs/1910.06378
 """
 
 from dataclasses import dataclass, replace
@@ -40,8 +40,8 @@ class Scaffold(Method):
     corrects: bool = deviation(
         True, released=False, item="26", why="the released correction has no effect (FedAvg)"
     )
-    equal_weights: bool = False  # of clients, whatever their samples
-    after_momentum: bool = False  # the correction has a step of its own
+    equal_weights: bool = False  # weight clients equally, not by samples
+    after_momentum: bool = False  # apply the correction after the optimizer's step
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
@@ -89,7 +89,7 @@ class Scaffold(Method):
         return torch.full_like(ctx.sizes, 1 / len(ctx.sizes)), server
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        # c stays the mean of all clients' c_i, those that did not take part included.
+        # c stays the mean over all clients, including those that did not take part.
         equal = torch.full_like(ctx.sizes, 1 / ctx.clients)
         shares = equal if self.equal_weights else ctx.sizes / ctx.total
         change = tree.weighted_sum(updates["change"], shares)

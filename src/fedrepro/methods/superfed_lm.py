@@ -1,7 +1,9 @@
 """SuPerFed-LM (Hahn et al., KDD 2022; thesis chapter II): one lambda per layer and mini-batch.
 
-All else is SuPerFed-MM's. A layer is a module with parameters of its own: a linear or convolutional
-layer, a normalisation, an embedding, or all of an LSTM.
+Otherwise identical to SuPerFed-MM. A layer is a module with parameters of its own: a linear or
+convolutional layer, a normalisation, an embedding, or a whole LSTM.
+
+https://arxiv.org/abs/2109.07628
 """
 
 from dataclasses import dataclass
@@ -35,6 +37,6 @@ class SuPerFedLM(SuPerFedMM):
 
 
 def layer_numbers(params: Tree) -> dict[str, int]:
-    """The number of the layer of every parameter, in the order of the layers."""
+    """The layer number of every parameter, in the order of the layers."""
     layers = list(dict.fromkeys(name.rpartition(".")[0] for name in params))
     return {name: layers.index(name.rpartition(".")[0]) for name in params}

@@ -1,15 +1,17 @@
 """SuPerFed-MM (Hahn et al., KDD 2022; thesis chapter II, eqs. 2.3 to 2.6).
 
-A client has two models: the federated one, and a local one that was initialised by itself. From
-round L = ``start`` * T on both are trained so that all mixtures (1 - lambda) f + lambda l of them
-do well: lambda ~ U(0, 1) is drawn for every mini-batch. Two terms are added to the loss: mu/2 times
-the squared distance of the federated model to the one that was received, and nu times the squared
-cosine between the two models, which drives them apart. Before round L only the federated model is
-trained. It alone travels.
+A client has two models: the federated one, and a local one with its own initial weights. From round
+L = ``start`` * T on, both are trained so that all their interpolations (1 - lambda) f + lambda l
+perform well: lambda ~ U(0, 1) is drawn for every mini-batch. The loss has two more terms: mu/2
+times the squared distance of the federated model to the received one, and nu times the squared
+cosine between the two models, which makes them orthogonal. Before round L only the federated model
+is trained. Only the federated model is communicated.
 
-Discrepancies: 21 (the distance is not squared), 27 (the cosine's inner product has 1e-6 for every
-parameter added to it). 23, each client's lambda chosen on its test samples, is a matter of the
-evaluation: tables offer it as the mixture "released". 28: layers of equal shape do not start equal.
+Discrepancies: 21 (the distance is not squared), 27 (the cosine's inner product has 1e-6 added for
+every parameter). 23, each client's lambda chosen on its test samples, concerns the evaluation:
+tables offer it as the interpolation "released". 28: layers of equal shape do not start equal.
+
+https://arxiv.org/abs/2109.07628
 """
 
 from dataclasses import dataclass
@@ -54,31 +56,31 @@ class SuPerFedMM(Method):
         ctx.net.refuse_running_statistics(name_of(self))
 
     def mixing(self, ctx: Context) -> bool:
-        """Whether both models are trained in this round: after the first L."""
+        """Whether this round trains both models: after the first L rounds."""
         return ctx.round >= self.first_of(ctx.rounds)
 
     def first_of(self, rounds: int) -> int:
-        """L, of so many rounds."""
+        """L, for this number of rounds."""
         return int(self.start * rounds + 1e-9)
 
     def shared_prefix(self, rounds: int) -> tuple[Method, int]:
-        """FedProx: before round L no client has a model of its own."""
+        """FedProx: before round L clients have no second model."""
         return FedProx(mu=self.mu, squared=self.squared), self.first_of(rounds)
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
-        # Before round L there is none: a client met only then goes on using the shared model.
+        # Before round L there is none: a client met only before L keeps using the shared model.
         return {"local": ctx.net.init(rng)} if self.mixing(ctx) else {}
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:
-        # Nothing more travels; that the key is there tells `client_update` and `loss`, so that what
-        # is compiled does not depend on the round's number.
+        # An empty entry: its key alone tells `client_update` and `loss`, so that compiled code does
+        # not depend on the round's number.
         return {**super().broadcast(ctx, server), **({"mixing": {}} if self.mixing(ctx) else {})}
 
     def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
         return {"lambda": torch.rand(steps, generator=rng)} if self.mixing(ctx) else {}
 
     def mixed(self, federated: Tree, local: Tree, weight: Tensor) -> Tree:
-        """The mixture at what :meth:`sample_steps` drew for one mini-batch."""
+        """The interpolation at what :meth:`sample_steps` drew for one mini-batch."""
         return tree.mix(federated, local, weight)
 
     def loss(
@@ -101,7 +103,7 @@ class SuPerFedMM(Method):
         return fedprox.gradient(ctx, message, client_state, params, batch)
 
     def squared_cosine(self, ctx: Context, federated: Tree, local: Tree) -> Tensor:
-        """cos^2 of all trainable parameters taken together (eq. 2.4; 27 has its typing error)."""
+        """cos^2 over all trainable parameters together (eq. 2.4; 27 has its typing error)."""
         one, other = ctx.net.trainable(federated), ctx.net.trainable(local)
         inner = tree.dot(one, other)
         if not self.plain_cosine:

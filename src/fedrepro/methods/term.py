@@ -1,7 +1,9 @@
 """TERM, tilted empirical risk minimisation (Li et al., ICLR 2021), as in Table 1 of Hahn et al.
 
-p_i is proportional to n_i exp(tilt F_i). The released code of Hahn et al. (ICML 2024) leaves n_i
-out (discrepancy 11).
+p_i is proportional to n_i exp(tilt F_i). The released code of Hahn et al. (ICML 2024) omits n_i
+(discrepancy 11).
+
+https://arxiv.org/abs/2007.01162
 """
 
 from dataclasses import dataclass

@@ -2,11 +2,13 @@
 
 The paper is "Improved training of Wasserstein GANs". One client, the server itself, holds the
 unlabelled samples (partition scheme ``at_server``). Every mini-batch is a step of the critic; after
-``critic_steps`` of them the generator takes one, on as many fresh samples. Both have the setting's
-optimizer, whose state is carried on from round to round, at a constant rate (A21).
+``critic_steps`` of them the generator takes one, with as many new samples. Both use the setting's
+optimizer, whose state is kept between rounds, at a constant rate (A21).
 
-A round that leaves numbers which are no numbers is not taken over: the run ends there as diverged,
-keeps the last good networks, and as any run that did not finish is given to no other.
+A round that ends in NaN is dropped: the run stops there as diverged and keeps the last good
+networks. Like any unfinished run, it cannot be given to another.
+
+https://arxiv.org/abs/1704.00028
 """
 
 from dataclasses import dataclass
@@ -27,11 +29,11 @@ from fedrepro.support.errors import UserError, at_least
 from fedrepro.support.rng import stream
 
 PARTS = ("generator", "critic")
-SHOWN = 64  # images of a sample sheet
+SHOWN = 64  # images on a sample sheet
 
 
 class _Player:
-    """One of the two networks while it is trained: copies that are moved in place."""
+    """One of the two networks during training: copies that are updated in place."""
 
     def __init__(self, ctx: Context, name: str, params: Tree, state: Tree) -> None:
         self.net = Net(ctx.net.module.get_submodule(name))
@@ -47,7 +49,7 @@ class _Player:
         return self.net(self.params, x)
 
     def follow(self, loss: Tensor, rate: float) -> None:
-        """Take a step down ``loss``."""
+        """Take a descent step on ``loss``."""
         self._advance(list(torch.autograd.grad(loss, self.leaves)), rate)
 
 
@@ -57,7 +59,7 @@ class WganGp(Method):
 
     classifies: ClassVar[bool] = False
     outputs: ClassVar[int | None] = 1
-    carries: ClassVar[bool] = True  # the optimizers' states, from round to round
+    carries: ClassVar[bool] = True  # keeps the optimizers' states between rounds
 
     critic_steps: int = 5
     penalty: float = 10.0
@@ -83,7 +85,7 @@ class WganGp(Method):
         return {"optimizers": states, "taken": taken}
 
     def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
-        # A seed: how many samples a mini-batch has is not known here.
+        # A seed, because the number of samples in a mini-batch is not known here.
         return {"seed": torch.randint(2**62, (steps,), generator=rng)}
 
     def client_update(
@@ -91,8 +93,8 @@ class WganGp(Method):
     ) -> tuple[Tree, Tree]:
         if not isinstance(steps, Steps):
             raise UserError(
-                "executor: 'vectorised': expected 'sequential', as a generator and its critic "
-                "take turns"
+                "executor: 'vectorised': not possible, because a generator and its critic take "
+                "turns: use 'sequential'"
             )
         generator, critic = (
             _Player(ctx, name, message["params"], client_state["optimizers"][name])
@@ -133,7 +135,7 @@ class WganGp(Method):
         }
 
     def noise(self, ctx: Context, samples: int, rng: torch.Generator) -> Tensor:
-        """What the generator makes samples of, [samples, latent]."""
+        """The generator's input noise for samples, [samples, latent]."""
         latent = cast(int, ctx.net.module.latent)
         return torch.randn(samples, latent, generator=rng)
 

@@ -1,1 +1,1 @@
-"""Networks: a file for each family."""
+"""Networks: one file per family."""

@@ -17,8 +17,8 @@ def _block(
 def ima_alexnet(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """IMA's AlexNet with GroupNorm: 12,438,599 parameters at 3x224x224 and 7 classes (PACS).
 
-    Two of its fully connected layers are narrower than AlexNet's, 9216-1024-512, and none drops
-    out.
+    Two of its fully connected layers are narrower than AlexNet's, 9216-1024-512, and there is no
+    dropout.
     """
     require_image("IMA's AlexNet", input_shape)
     convolutions = nn.Sequential(

@@ -8,9 +8,9 @@ from fedrepro.models.classifier import Classifier, features_of, require_image
 def vgg11(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """VGG11 (Simonyan and Zisserman, ICLR 2015) with BatchNorm: 9,756,426 parameters.
 
-    The variant for CIFAR of chengyangfu/pytorch-vgg-cifar10, for FedGO's Table 8: 32 x 32 pixels
-    become 512 features, then two layers of 512 units, each after a dropout of one half. Weights
-    start by PyTorch's default rules, where that code draws those of convolutions normally.
+    The CIFAR variant of chengyangfu/pytorch-vgg-cifar10, for FedGO's Table 8: 32 x 32 pixels become
+    512 features, followed by two layers of 512 units, each after a dropout of one half. Initial
+    weights follow PyTorch's default rules, whereas that code draws convolutions from normals.
     """
     require_image("VGG11", input_shape)
     layers: list[nn.Module] = []

@@ -1,7 +1,7 @@
 """ResNet-18 and ResNet-50 (He et al., CVPR 2016) with BatchNorm and a stem for small images.
 
-The CIFAR variants of kuangliu/pytorch-cifar, which FedGO uses: a 3x3 stem of stride 1, no pooling
-after it. Weights start by PyTorch's default rules, as they do there.
+The CIFAR variants of kuangliu/pytorch-cifar, which FedGO uses: a 3x3 stem of stride 1 without
+pooling. As there, initial weights follow PyTorch's default rules.
 """
 
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from fedrepro.models.classifier import Classifier, require_image
 
 
 def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    """A convolution that keeps the size at stride 1, without bias, and its BatchNorm."""
+    """A convolution without bias, which keeps the size at stride 1, and its BatchNorm."""
     return [
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
         nn.BatchNorm2d(outputs),
@@ -19,10 +19,10 @@ def normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[
 
 
 class ResidualBlock(nn.Module):
-    """ReLU of some layers' sum with a shortcut, which is 1x1 where the shape changes.
+    """ReLU of the sum of some layers and a shortcut; a 1x1 convolution if the shape changes.
 
     Args:
-        reshaped: whether it changes.
+        reshaped: whether the shape changes.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ResidualBlock(nn.Module):
 
 
 def basic(inputs: int, channels: int, stride: int) -> ResidualBlock:
-    """Two 3x3 convolutions: ``channels`` come out."""
+    """Two 3x3 convolutions with ``channels`` outputs."""
     layers = [
         *normalised(inputs, channels, 3, stride),
         nn.ReLU(),
@@ -48,7 +48,7 @@ def basic(inputs: int, channels: int, stride: int) -> ResidualBlock:
 
 
 def bottleneck(inputs: int, channels: int, stride: int) -> ResidualBlock:
-    """1x1, 3x3 and 1x1 convolutions: four times ``channels`` come out."""
+    """1x1, 3x3 and 1x1 convolutions with four times ``channels`` outputs."""
     outputs = 4 * channels
     layers = [
         *normalised(inputs, channels, 1),

@@ -1,4 +1,4 @@
-"""The shape that every model has: a body that makes features, and a head that decides."""
+"""The structure of every model: a body that computes features, and a head that classifies."""
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +19,16 @@ class Classifier(nn.Module):
 
 
 def features_of(body: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """How many features ``body`` makes of a sample of ``input_shape``.
+    """The number of features that ``body`` computes from a sample of ``input_shape``.
 
     Raises:
-        UserError: if it can't take such a sample.
+        UserError: if it does not accept such a sample.
     """
-    body.eval()  # BatchNorm can't train on one sample, and must not learn from this one
+    body.eval()  # BatchNorm cannot train on one sample, and must not learn from this one
     try:
         with torch.no_grad():
             return int(body(torch.zeros(1, *input_shape)).shape[1])
-    except (RuntimeError, ValueError) as error:  # the latter: BatchNorm, of a single number
+    except (RuntimeError, ValueError) as error:  # ValueError: BatchNorm on a single number
         raise bad_value(
             "model", "input shape", input_shape, "images large enough for its layers"
         ) from error

@@ -39,8 +39,8 @@ def ima_cifar_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 def ima_digits_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """IMA's CNN for Digit-Five: 806,090 parameters at 3x28x28 and 10 classes.
 
-    GroupNorm after each convolution; three poolings, where Table IV's 6,272 inputs mean two (B10).
-    The features of layer 384-128 go to the classifier as they are.
+    GroupNorm after each convolution and three poolings, whereas the 6,272 inputs in Table IV imply
+    two (B10). The classifier gets the features of layer 384-128 without activation.
     """
     require_image("IMA's CNN for digits", input_shape)
     layers: list[nn.Module] = []

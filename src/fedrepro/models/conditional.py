@@ -1,8 +1,8 @@
 """Conditional generators: FedCGAN's AC-GAN and FedCVAE's autoencoder (thesis chapter IV).
 
 ``fedcgan`` and ``fedcvae`` are the released code's networks for 32 x 32 pixels, with one more
-doubling where images have 64; the small ones are for demonstrations at 28 x 28. Both kinds make an
-image of noise and a class, given side by side as [n, latent + classes].
+doubling for images of 64; the small ones are for demonstrations at 28 x 28. Both kinds make an
+image from noise and a class, concatenated to [n, latent + classes].
 """
 
 from torch import Tensor, nn
@@ -15,12 +15,12 @@ SLOPE = 0.2
 
 
 class AcGan(nn.Module):
-    """A generator, and a discriminator whose outputs are its logit and one for each class.
+    """A generator, and a discriminator with one logit plus one output per class.
 
     Called as a whole it is the discriminator: [n, channels, height, width] -> [n, 1 + classes].
 
     Attributes:
-        latent, classes: what the generator takes: noise and a class of ``classes``.
+        latent, classes: the sizes of the generator's inputs: noise and class.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class AcGan(nn.Module):
 class ConditionalAutoencoder(nn.Module):
     """An encoder of images [n, ...] -> [n, 2 * latent], and a decoder of codes and classes.
 
-    Called as a whole it is the encoder: means, and what softplus makes standard deviations of.
+    Called as a whole it is the encoder: means, and the inputs of softplus for deviations.
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, latent: int, classes: int) -> None:

@@ -1,9 +1,9 @@
-"""Networks with which FedGO's clients tell their samples from generated ones (ICML 2025, App. E).
+"""Discriminators of FedGO's clients: own samples against generated ones (ICML 2025, App. E).
 
-They end in a sigmoid, and the loss takes what they give for a logit (the paper's "double
-sigmoid"): D(x) = sigmoid(sigmoid(z)), so that the odds D / (1 - D) = exp(sigmoid(z)) lie between 1
-and e. Convolutions start N(0, 0.02), BatchNorm's scale N(1, 0.02), as DCGAN's do; the paper says
-so of none, its discriminators follow DCGAN's code.
+They end in a sigmoid, and the loss treats their output as a logit (the paper's "double sigmoid"):
+D(x) = sigmoid(sigmoid(z)), so that the odds D / (1 - D) = exp(sigmoid(z)) lie between 1 and e.
+Convolutions start from N(0, 0.02), BatchNorm's scale from N(1, 0.02), as in DCGAN: the paper does
+not say so, but its discriminators follow DCGAN's code.
 """
 
 from torch import nn
@@ -14,7 +14,7 @@ from fedrepro.support.errors import bad_value
 
 
 def judging(name: str, input_shape: tuple[int, ...], outputs: int) -> None:
-    """Raises UserError unless ``input_shape`` is an image's and one number is asked for."""
+    """Raises UserError unless ``input_shape`` is an image's and ``outputs`` is 1."""
     require_image(name, input_shape)
     if outputs != 1:
         raise bad_value(
@@ -37,8 +37,8 @@ def _halving(inputs: int, outputs: int, norm: bool = True) -> list[nn.Module]:
 def discriminator_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """FedGO's CNN: 662,528 weights at 3x32x32, and 768 of BatchNorm.
 
-    The last convolution has stride 1 and no padding: with those of the code that the paper links
-    to, it would give four numbers of an image, not one (A5).
+    The last convolution has stride 1 and no padding: with those of the code that the paper links to
+    it would output four numbers per image, not one (A5).
     """
     judging("the discriminator CNN", input_shape, outputs)
     body = nn.Sequential(
@@ -62,7 +62,7 @@ def discriminator_resnet8(input_shape: tuple[int, ...], outputs: int) -> Classif
     """FedGO's ResNet-8: 1,230,528 weights at 3x32x32.
 
     A stem of 64 channels and three blocks of 64, 128 and 256, all of stride 2. The paper prints
-    only its size and cost; of the networks that were tried, this one alone has both.
+    only its size and cost; of the networks that we tried, only this one has both.
     """
     judging("the discriminator ResNet-8", input_shape, outputs)
     body = nn.Sequential(

@@ -1,8 +1,9 @@
-"""Classifiers that FedEvg's clients take for energies (thesis chapter IV), and their twins.
+"""Classifiers that FedEvg's clients use as energies (thesis chapter IV), and the server's twins.
 
-The energy of an image x of class y is minus the y-th output. Clients have SiLU, so that its
-gradient is smooth, and a spectral norm on the last layer; the server's classifier, which judges
-the synthetic set, has ReLU and none. Weights start Xavier-normal, as in the released code.
+The energy of an image x of class y is minus the y-th output. Clients use SiLU, for a smooth
+gradient, and a spectral norm on the last layer. The server's classifier, which evaluates the
+synthetic set, uses ReLU and no spectral norm. Initial weights are Xavier-normal, as in the released
+code.
 """
 
 import torch
@@ -17,8 +18,8 @@ WIDTH = 64
 class SpectralLinear(nn.Linear):
     """A linear layer whose weight is divided by its largest singular value.
 
-    Found exactly, from the eigenvalues of W W^T: that keeps nothing between mini-batches, so that
-    clients can run side by side.
+    Computed exactly, from the eigenvalues of W W^T. This keeps no state between mini-batches, so
+    that clients can run side by side.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -26,7 +27,7 @@ class SpectralLinear(nn.Linear):
 
     def largest(self) -> Tensor:
         """The weight's largest singular value, a scalar tensor."""
-        # Of weights that are no numbers LAPACK would raise; the layer's output is to tell.
+        # For NaN weights LAPACK would raise; the layer's output is to show them instead.
         products = (self.weight @ self.weight.T).nan_to_num(0.0, 0.0, 0.0)
         squares: Tensor = torch.linalg.eigvalsh(products)
         return squares[-1].sqrt()
@@ -35,7 +36,7 @@ class SpectralLinear(nn.Linear):
 class PowerIterationLinear(SpectralLinear):
     """The same by one power iteration per mini-batch in training (Miyato et al., ICLR 2018).
 
-    As PyTorch and the released code have it: the singular vectors count as constants.
+    As in PyTorch and the released code, the singular vectors are treated as constants.
     """
 
     moves_buffers = True
@@ -46,7 +47,7 @@ class PowerIterationLinear(SpectralLinear):
         self.register_buffer("singular", torch.ones(outputs) / outputs**0.5)
 
     def draw_buffers(self, rng: torch.Generator) -> None:
-        """A random start of the iteration."""
+        """Draw a random start for the iteration."""
         drawn = torch.randn(len(self.singular), generator=rng, dtype=self.singular.dtype)
         self.singular.copy_(functional.normalize(drawn, dim=0))
 
@@ -61,7 +62,7 @@ class PowerIterationLinear(SpectralLinear):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and a shortcut; nothing acts on their sum."""
+    """Two 3x3 convolutions and a shortcut, without activation of their sum."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, act: type[nn.Module]) -> None:
         super().__init__()
@@ -121,9 +122,9 @@ def fedevg_resnet10_judge(input_shape: tuple[int, ...], outputs: int) -> Classif
 
 
 def fedevg_small(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """For demonstrations: two convolutions, normalised as the ResNet-10's; 20,842 at 1x28x28.
+    """For demonstrations: two convolutions, normalised as in the ResNet-10; 20,842 at 1x28x28.
 
-    Without GroupNorm an energy is nearly linear in the image, and has one prototype a class.
+    Without GroupNorm an energy is nearly linear in the image, and has one prototype per class.
     """
     require_image("FedEvg's small network", input_shape)
     body = nn.Sequential(

@@ -1,4 +1,4 @@
-"""Inception v3 as Fréchet inception distances look through it."""
+"""The Inception v3 network for Fréchet inception distances."""
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ SIDE = 299
 class Inception(nn.Module):
     """Torchvision's Inception v3 up to its 2048 pooled features, of images [n, 1 or 3, h, w].
 
-    It is the network of FedEvg's released code, with torchvision's weights. FIDs of other papers
-    are mostly taken in the TensorFlow network of 2015 and are other numbers.
+    It is the network of FedEvg's released code, with torchvision's weights. Most papers compute
+    FIDs with the TensorFlow network of 2015, which gives other numbers.
     """
 
     def __init__(self, whole: nn.Module) -> None:
@@ -25,7 +25,7 @@ class Inception(nn.Module):
         """Features [n, 2048] of pixels in [0, 1]."""
         x = x.expand(-1, 3, -1, -1)
         x = functional.interpolate(x, (SIDE, SIDE), mode="bilinear", antialias=True)
-        found: Tensor = self.body(2 * x - 1)  # as its weights were trained
+        found: Tensor = self.body(2 * x - 1)  # the range that its weights were trained with
         return found
 
 
@@ -33,7 +33,7 @@ def inception(weights: LearnedWeights) -> Inception:
     """The network with its weights, in testing mode.
 
     Raises:
-        UserError: when the file holds others.
+        UserError: if the file does not contain its weights.
     """
     from torchvision.models import inception_v3
 

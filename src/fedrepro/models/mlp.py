@@ -8,7 +8,7 @@ from fedrepro.models.classifier import Classifier
 
 
 def logistic(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """Logistic regression: one linear layer, all of it head."""
+    """Logistic regression: one linear layer, which is the head."""
     body = nn.Flatten() if len(input_shape) > 1 else nn.Identity()
     return Classifier(body, nn.Linear(math.prod(input_shape), outputs))
 

@@ -1,6 +1,6 @@
-"""Networks that start from weights learned elsewhere, which are kept (discrepancy 14).
+"""Networks that start from pre-trained weights and keep them (discrepancy 14).
 
-AAggFF's released code draws them anew, as the models whose names end in ``_redrawn`` do.
+AAggFF's released code redraws these weights, as do the models whose names end in ``_redrawn``.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def distilbert(
     """DistilBERT (Sanh et al., 2019) with its weights: 66,954,241 parameters for one logit.
 
     Raises:
-        UserError: when transformers is not installed, or its weights are missing or others.
+        UserError: if transformers is not installed, or its weights are missing or do not fit.
     """
     if len(input_shape) != 2 or input_shape[0] != 2:
         raise bad_value("DistilBERT", "input shape", input_shape, "(2, length): tokens and mask")
@@ -48,7 +48,7 @@ def distilbert(
         from transformers import DistilBertConfig, DistilBertModel
     except ImportError:
         raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
-    # The defaults are those of distilbert-base-uncased: no file says what is built.
+    # The defaults are those of distilbert-base-uncased: no configuration file is needed.
     encoder: Any = DistilBertModel(DistilBertConfig())
     load_into(encoder, "distilbert", weights, "distilbert.")
     model = on_distilbert(encoder.train(), outputs)
@@ -59,7 +59,7 @@ def distilbert(
 def distilbert_redrawn(
     input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
 ) -> Classifier:
-    """DistilBERT as AAggFF's released code has it: linear layers drawn anew (xavier-normal)."""
+    """DistilBERT as in AAggFF's released code: linear layers are redrawn (Xavier-normal)."""
     model = distilbert(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model
@@ -77,7 +77,7 @@ def efficientnet_b0(
     """EfficientNet-B0 (Tan and Le, 2019) with its weights: 4,509,316 parameters for 8 classes.
 
     Raises:
-        UserError: when its weights are missing or others.
+        UserError: if its weights are missing or do not fit.
     """
     require_image("EfficientNet-B0", input_shape)
     from torchvision.models import efficientnet_b0 as build
@@ -92,7 +92,7 @@ def efficientnet_b0(
 def efficientnet_b0_redrawn(
     input_shape: tuple[int, ...], outputs: int, weights: LearnedWeights | None
 ) -> Classifier:
-    """EfficientNet-B0 as AAggFF's released code has it: nearly all weights drawn anew."""
+    """EfficientNet-B0 as in AAggFF's released code: nearly all weights are redrawn."""
     model = efficientnet_b0(input_shape, outputs, weights)
     model.redrawn = True  # type: ignore[assignment]
     return model

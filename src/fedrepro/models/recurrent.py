@@ -1,4 +1,4 @@
-"""Stacked LSTMs of LEAF: for Reddit's next words and for the next letter of Shakespeare's plays."""
+"""LEAF's stacked LSTMs: for Reddit's next words and the next letter of Shakespeare's plays."""
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ HIDDEN, LAYERS = 256, 2
 
 
 class _Recurrent(nn.Module):
-    """Numbers of words or letters [n, length] to features [n, length, 256]."""
+    """Tokens (words or letters) [n, length] to features [n, length, 256]."""
 
     def __init__(self, words: int, embedding: int, bias: bool) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Recurrent(nn.Module):
 
 
 class _Last(_Recurrent):
-    """The features of the last place only [n, 256]."""
+    """The features of the last position only [n, 256]."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x)[:, -1]
@@ -31,8 +31,8 @@ class _Last(_Recurrent):
 def stacked_lstm(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """Embeddings of 200, two LSTM layers of 256: 5,565,328 parameters for 10,000 words.
 
-    The paper's "200 embeddings, 256 dims" is read as the code has it (discrepancy 16). The output
-    is [n, length, words]: the next word at every place.
+    The paper's "200 embeddings, 256 dims" is read as in the code (discrepancy 16). The output is
+    [n, length, words]: the next word at every position.
     """
     _require_text("stacked LSTM", input_shape)
     return Classifier(_Recurrent(outputs, 200, bias=True), nn.Linear(HIDDEN, outputs))

@@ -1,11 +1,11 @@
 """Models by name. Each has a ``body`` and a ``head``, and adapts to the shape of the data.
 
-Those of ``wgan_gp`` are no classifiers: they have a ``generator`` and a ``critic`` instead.
+Those of ``wgan_gp`` are not classifiers: they have a ``generator`` and a ``critic`` instead.
 
-A model of your own is a file in a folder of your own (:mod:`fedrepro.support.plugins`):
-``my_mlp.py`` has the function ``my_mlp``, and it may say ``FAMILY = "mlp"``.
+Your own model is a file in a plug-in folder (:mod:`fedrepro.support.plugins`): ``my_mlp.py`` has
+the function ``my_mlp``, and may define ``FAMILY = "mlp"``.
 
-Nothing here imports torch until a model is built.
+This module imports torch only when it builds a model.
 """
 
 import ast
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class LearnedWeights(NamedTuple):
-    """A file of weights that were learned elsewhere.
+    """A file of pre-trained weights.
 
     Attributes:
-        file: its name, whose end tells the format.
+        file: its name, whose suffix determines the format.
     """
 
     file: str
@@ -35,20 +35,20 @@ class LearnedWeights(NamedTuple):
 
 
 class ModelEntry(NamedTuple):
-    """Where a model is built.
+    """Where a model is defined.
 
     Attributes:
-        module: file in this folder, or in a folder of one's own.
-        function: its name there; (input shape, outputs) -> module. Those of models with `weights`
-            take LearnedWeights, too, or None.
-        family: "linear", "mlp", "convolutional", "recurrent" or "transformer": what decides how
-            clients are run.
-        source: paper or code that the architecture is from.
+        module: file in this folder, or in a plug-in folder.
+        function: its name there; (input shape, outputs) -> module. For models with `weights` it
+            also takes LearnedWeights or None.
+        family: "linear", "mlp", "convolutional", "recurrent" or "transformer": selects how clients
+            are executed.
+        source: paper or code that defines the architecture.
         weights: the entry under `weights` in config/datasets.yaml that it starts from, if any.
-        channels_last: whether a step of training takes 5 % less at least on a CPU in that memory
-            format, at the shapes that it is used with. `make bench` measures two of them.
-        file: where it stands, for a model of one's own.
-        make: what builds it, for one that is no file's (:func:`given`).
+        channels_last: whether that memory format makes a training step on a CPU at least 5 %
+            faster, at the usual shapes. `make bench` measures two of them.
+        file: of a plug-in model.
+        make: builds a model that has no file (:func:`given`).
     """
 
     module: str
@@ -61,7 +61,7 @@ class ModelEntry(NamedTuple):
     make: "Callable[[tuple[int, ...], int], nn.Module] | None" = None
 
 
-# Of models/inception.py, under `weights` in config/datasets.yaml: no model that a run could train.
+# Of models/inception.py, under `weights` in config/datasets.yaml; not a model that a run can train.
 INCEPTION = "inception_v3"
 
 MODELS = {
@@ -200,17 +200,17 @@ FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
 
 
 def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
-    """All models by name, those of one's own last."""
+    """All models by name, plug-ins last."""
     mine = {name: _own(file) for name, file in folders.files("models").items()}
     return {**MODELS, **mine, **_given}
 
 
 @lru_cache
 def _own(file: Path) -> ModelEntry:
-    """A model of one's own, read from its file's syntax tree.
+    """A plug-in model, read from its file's syntax tree.
 
     Raises:
-        UserError: for a file without a function of its name, or with a family that is none.
+        UserError: for a file without a function of its name, or with an unknown family.
     """
     try:
         nodes = ast.parse(file.read_bytes(), filename=str(file)).body
@@ -219,7 +219,7 @@ def _own(file: Path) -> ModelEntry:
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     if file.stem not in functions:
         raise UserError(f"{file}: expected a function {file.stem}(input_shape, outputs)")
-    # Of unknown cost: run one client after another, and distributed over processes early.
+    # Of unknown cost: never run its clients side by side, and distribute them over processes early.
     family = "convolutional"
     for node in nodes:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FAMILY":
@@ -233,7 +233,7 @@ def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:
     """The model called ``name``.
 
     Raises:
-        UserError: if there is none.
+        UserError: if there is no such model.
     """
     models = known(folders)
     if name not in models:
@@ -254,18 +254,18 @@ def build(
     weights: LearnedWeights | None = None,
     folders: plugins.Folders = plugins.NONE,
 ) -> "nn.Module":
-    """The model called ``name``, its weights not yet drawn but those that it starts from.
+    """Build the model called ``name``; its weights are not drawn yet, pre-trained ones are loaded.
 
     Args:
         input_shape: of one sample: (channels, height, width), (features,), (channels, samples)
             of sound, (length,) of words or (2, length) of tokens and their mask.
         outputs: classes or words, or 1 for a binary task.
-        weights: the file that its entry names, for a model that starts from one.
-        folders: where models of one's own are sought, too.
+        weights: the file that its entry names, for a model with pre-trained weights.
+        folders: plug-in folders, which are searched too.
 
     Raises:
-        UserError: if there is no such model, it can't take that input, or its weights are missing
-            or not such ones.
+        UserError: if there is no such model, it does not accept that input, or its weights are
+            missing or do not fit.
     """
     model = find(name, folders)
     if model.make:

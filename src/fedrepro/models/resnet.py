@@ -9,7 +9,7 @@ GROUPS = 2  # IMA's released code; GroupNorm has no running statistics to aggreg
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions and a shortcut, which is 1x1 where the shape changes."""
+    """Two 3x3 convolutions and a shortcut, a 1x1 convolution if the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Block(nn.Module):
 def ima_resnet18(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """IMA's ResNet-18 with GroupNorm: 11,235,786 parameters for 10 classes.
 
-    The fully connected layers are 512-128 and 128-classes with nothing between them.
+    The fully connected layers are 512-128 and 128-classes without activation between them.
     """
     require_image("IMA's ResNet-18", input_shape)
     layers: list[nn.Module] = [

@@ -1,4 +1,4 @@
-"""M5 (Dai et al., ICASSP 2017): convolutions over the raw wave of a spoken word."""
+"""M5 (Dai et al., ICASSP 2017): convolutions over the waveform of a spoken word."""
 
 from torch import nn
 
@@ -9,7 +9,7 @@ WIDTH = 64
 
 
 def m5(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """M5 with 64 channels at first: 150,819 parameters for one channel and 35 words.
+    """M5 with 64 channels in the first layer: 150,819 parameters for one channel and 35 words.
 
     As in AAggFF's released code: a first stride of 4, padded later convolutions, the mean over
     time, one linear layer.
@@ -32,5 +32,5 @@ def m5(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         ]
         inputs = outputs_here
     body = nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten())
-    features_of(body, input_shape)  # refuses what is too short
+    features_of(body, input_shape)  # refuses samples that are too short
     return Classifier(body, nn.Linear(inputs, outputs))

@@ -1,10 +1,10 @@
 """SuPerFed's networks (thesis chapter II), as its released code defines them.
 
-None has a bias. BatchNorm keeps no running statistics: a mini-batch is standardised by its own,
-when testing, too (:func:`fedrepro.engine.evaluate.evaluate` says of which size). Its scale and bias
-are trained and averaged like all else, whereas the released code never averages the biases (29).
-Linear and convolutional layers start xavier-normal, each from draws of its own; the released code
-gives those of equal shape equal values (discrepancy 28).
+Linear and convolutional layers have no bias. BatchNorm has no running statistics: it normalises by
+the mini-batch, in testing too (for its size see :func:`fedrepro.engine.evaluate.evaluate`). Its
+scale and bias are trained and averaged like all parameters, whereas the released code never
+averages the biases (29). Linear and convolutional layers start Xavier-normal, each with its own
+draws; the released code gives layers of equal shape equal values (discrepancy 28).
 """
 
 import math
@@ -80,9 +80,9 @@ def _normalised(
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions and, where the shape changes, a 1x1 shortcut.
+    """Two 3x3 convolutions and, if the shape changes, a 1x1 shortcut.
 
-    Where it does not, the released code adds nothing: there is no identity to learn a residual to.
+    If it does not, the released code adds nothing: there is no identity to learn a residual to.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:

@@ -11,7 +11,7 @@ LAYERS = (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0)  # channels; 0 h
 def ima_vgg11(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """IMA's VGG-11 with GroupNorm: 9,304,548 parameters at 3x32x32 and 100 classes.
 
-    The fully connected layers are 512-128 and 128-classes with nothing between them.
+    The fully connected layers are 512-128 and 128-classes without activation between them.
     """
     require_image("IMA's VGG-11", input_shape)
     layers: list[nn.Module] = []

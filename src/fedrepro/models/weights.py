@@ -1,4 +1,4 @@
-"""Weights learned elsewhere as tensors. Reading them runs nothing that a file says."""
+"""Read pre-trained weights as tensors, without executing anything in a file."""
 
 import io
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _untrained = ContextVar("untrained", default=False)
 
 @contextmanager
 def untrained() -> Iterator[None]:
-    """Meanwhile models keep the weights they are built with: how fast they are needs no others."""
+    """A context in which models keep their initial weights, for speed measurements."""
     token = _untrained.set(True)
     try:
         yield
@@ -26,15 +26,15 @@ def untrained() -> Iterator[None]:
 
 
 def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, prefix: str) -> None:
-    """Give ``module``, of the model ``name``, the weights whose names begin with ``prefix``.
+    """Load the weights of the model ``name`` that begin with ``prefix`` into ``module``.
 
     Raises:
-        UserError: when there are none, or the file does not hold these weights.
+        UserError: if there are none, or the file does not contain these weights.
     """
     if _untrained.get():
         return
     if weights is None:
-        raise UserError(f"config/datasets.yaml: weights.{name}: missing: expected an entry")
+        raise UserError(f"config/datasets.yaml: weights.{name}: missing: add an entry")
     try:
         tensors = _tensors(weights)
         own = {
@@ -43,7 +43,7 @@ def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, pref
             if key.startswith(prefix)
         }
         module.load_state_dict(own)
-    # Not only its own kinds: a damaged zip, a class that it refuses to make, a tensor too many.
+    # Any exception: a damaged zip, a class that it refuses to create, a surplus tensor.
     except Exception as error:
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(f"{weights.file}: not the weights of {name}: {first_line}") from None
@@ -52,8 +52,8 @@ def load_into(module: nn.Module, name: str, weights: LearnedWeights | None, pref
 def _tensors(weights: LearnedWeights) -> dict[str, Tensor]:
     if weights.file.endswith(".safetensors"):
         return from_safetensors(weights.content)
-    # torchvision publishes no other form. `weights_only` makes tensors and plain containers, and
-    # refuses every other object that a pickle asks for.
+    # torchvision publishes no other format. `weights_only` creates tensors and plain containers and
+    # refuses every other object in a pickle.
     load = torch.load  # noqa: TID251
     file = io.BytesIO(weights.content)
     found: dict[str, Tensor] = load(file, map_location="cpu", weights_only=True)

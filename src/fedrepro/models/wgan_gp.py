@@ -1,8 +1,8 @@
 """Generators and critics of WGAN-GP (Gulrajani et al., NeurIPS 2017).
 
 ``wgan_gp_resnet`` is the network of igul222/improved_wgan_training for CIFAR-10 without classes,
-FedGO's G1; ``wgan_gp_small`` a small one for images of 28 x 28 pixels. Images lie in [-1, 1].
-Weights start by PyTorch's default rules.
+FedGO's G1; ``wgan_gp_small`` is a small one for images of 28 x 28 pixels. Pixels are in [-1, 1].
+Initial weights follow PyTorch's default rules.
 """
 
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class Adversaries(nn.Module):
         return self.critic(x)  # type: ignore[no-any-return]
 
 
-WIDTH = 128  # channels of the ResNet, everywhere
+WIDTH = 128  # channels of all layers of the ResNet
 
 
 def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
@@ -56,7 +56,7 @@ class _Up(nn.Module):
 
 
 class _First(nn.Module):
-    """The critic's first block, which halves height and width; nothing acts on the image itself."""
+    """The critic's first block, which halves height and width; the image gets no activation."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class _First(nn.Module):
 
 
 class _Block(nn.Module):
-    """A later block of the critic, which halves height and width, or neither."""
+    """A later block of the critic, which halves height and width, or keeps them."""
 
     def __init__(self, halves: bool) -> None:
         super().__init__()

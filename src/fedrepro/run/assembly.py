@@ -1,4 +1,4 @@
-"""What a run is made of, once its configuration, data and partition meet."""
+"""Assemble a run from its configuration, data and partition."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,12 +39,12 @@ from fedrepro.support.plugins import NONE, Folders
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """What a run is given, as it was read.
+    """An artifact that a run is given, as read from its file.
 
     Attributes:
-        sha256: of its file, or of which samples they are.
-        tensors: of a product, or inputs ``{"x": [n, ...]}`` as they are stored.
-        facts: what the file says of itself; empty for the server's own data.
+        sha256: of its file, or of the selection of samples.
+        tensors: of an artifact, or stored inputs ``{"x": [n, ...]}``.
+        facts: the file's metadata; empty for the server's own data.
     """
 
     sha256: str
@@ -54,21 +54,21 @@ class StoredArtifact:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run made ready: what is trained, on what, and what it is tested on.
+    """A run ready to start: what is trained, on which data, and what it is tested on.
 
     Attributes:
-        outputs: what the model gives of a sample.
+        outputs: number of outputs of the model.
         scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
-        group_tests: those of each of its groups, where groups are scored by themselves; else none.
-        client_tests: those that each client holds out, where clients are evaluated; else none.
-        validation: what clients keep out of training to choose hyperparameters by, if they do.
-        client_validations: the same of each client, where clients are evaluated; else none.
-        client_sizes: training samples of each client, also where the method pools them.
-        weights_sha256: of the file that the model starts from; None: it starts from its own draw.
-        executor: whose numbers the run's are: those of "parallel" are "sequential"'s.
-        threads: that torch uses.
-        workers: processes that clients are dealt out to.
+        group_tests: the test samples of each group, if groups are scored separately; else empty.
+        client_tests: the samples that each client holds out, if clients are evaluated; else empty.
+        validation: training samples that clients hold out to choose hyperparameters, if they do.
+        client_validations: the same for each client, if clients are evaluated; else empty.
+        client_sizes: training samples of each client, even if the method pools them.
+        weights_sha256: of the file with the initial weights; None if the run draws them.
+        executor: the executor that defines the numbers: "parallel" counts as "sequential".
+        threads: number of torch threads.
+        workers: number of processes that clients are distributed over.
     """
 
     spec: RunSpec
@@ -92,12 +92,12 @@ class Plan:
 
     @property
     def of_round(self) -> list[Measure]:
-        """What the setting wants to be recorded of evaluated rounds."""
+        """The measures of evaluated rounds that the setting asks for."""
         return _wanted(self.spec, "round")
 
     @property
     def reported(self) -> list[str]:
-        """What it wants to be recorded of what clients report, by name."""
+        """Names of the measures of clients' updates that the setting asks for."""
         wanted = _wanted(self.spec, "client")
         return [measure.name for measure in wanted if not measure.from_outputs]
 
@@ -118,8 +118,8 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     """The method and the server optimizer that ``spec`` names.
 
     Raises:
-        UserError: for what :func:`fedrepro.methods.registry.compose` refuses, and for a sample of
-            clients where the method needs all of them.
+        UserError: for what :func:`fedrepro.methods.registry.compose` refuses, and for partial
+            participation if the method needs all clients.
     """
     method, server_optimizer = registry.compose(
         spec.composition, spec.hyperparameters, spec.plugins
@@ -145,15 +145,15 @@ def make_plan(
     """Everything that ``spec`` asks for.
 
     Args:
-        given: what its method needs (:func:`fedrepro.run.given.load`).
+        given: the artifacts that its method requires (:func:`fedrepro.run.given.load`).
 
     Raises:
-        UserError: for what only shows when data, model and method meet.
+        UserError: for problems that only show when data, model and method meet.
     """
     method, server_optimizer = compose(spec)
     setting, device = spec.setting, spec.execution.device
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
+        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
     precision = _precision(spec, method)
     of_clients = [each for each in _wanted(spec, "client") if each.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)
@@ -169,8 +169,8 @@ def make_plan(
     }
     if not partition.fits(dataset.train.y):
         raise UserError(
-            f"partition {partition.name}: it was not made from the present data set "
-            f"{dataset.name}: make it again (fedrepro partition SETTING --seed {spec.seed})"
+            f"partition {partition.name}: made from another version of data set {dataset.name}: "
+            f"make it again (fedrepro partition SETTING --seed {spec.seed})"
         )
     scaling = Scaling.of(dataset, device, setting.scaling)
     if setting.augment and dataset.train.x.dtype != np.uint8:
@@ -260,7 +260,7 @@ def make_plan(
 
 
 def laid_out(module: nn.Module, name: str, folders: Folders = NONE) -> nn.Module:
-    """The model called ``name``, in the memory format in which it trains fastest on its device."""
+    """The model called ``name``, in the memory format that trains fastest on its device."""
     on_cpu = next(module.parameters()).device.type == "cpu"
     if on_cpu and models.find(name, folders).channels_last:
         return module.to(memory_format=torch.channels_last)
@@ -268,10 +268,10 @@ def laid_out(module: nn.Module, name: str, folders: Folders = NONE) -> nn.Module
 
 
 def _precision(spec: RunSpec, method: Method) -> torch.dtype | None:
-    """That of the network's products in training, where it is not that of its parameters.
+    """The precision of the network's matrix products, if it differs from the parameters'.
 
     Raises:
-        UserError: for a model or a method that nothing is known of in fewer bits.
+        UserError: for a model or a method that is not tested in lower precision.
     """
     setting = spec.setting
     if setting.precision == "float32":
@@ -288,10 +288,10 @@ def _precision(spec: RunSpec, method: Method) -> torch.dtype | None:
 
 
 def _groups(dataset: Dataset, setting: Setting) -> list[NDArray[np.int64]]:
-    """The test samples of each group by which a setting scores, if it does so.
+    """The test samples of each group, if the setting scores groups.
 
     Raises:
-        UserError: when the test samples have no groups.
+        UserError: if the test samples have no groups.
     """
     wanted, test = setting.evaluate, dataset.test
     if not wanted.groups:
@@ -316,10 +316,10 @@ def _optimizer(spec: OptimizerSpec) -> Optimizer:
 
 
 def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
-    """What the samples look like, and which classes no client has any of."""
+    """What the samples look like, and which classes no client has."""
     images = dataset.train.x.dtype == np.uint8
     labels = dataset.train.y
-    classes = dataset.classes if labels.ndim == 1 else 0  # texts have a word at every place
+    classes = dataset.classes if labels.ndim == 1 else 0  # texts have a word at every position
     held: set[int] = set()
     for rows in partition.train if classes else []:
         held.update(np.unique(labels[rows]).tolist())
@@ -332,7 +332,7 @@ def _inputs(dataset: Dataset, partition: Partition, scaling: Scaling) -> Inputs:
 
 
 def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) -> LoadedArtifact:
-    """What a method finds in its context: tensors on the run's device, and their net."""
+    """An artifact as a method sees it: tensors on the run's device, and their network."""
     tensors = tree.apply(lambda leaf: leaf.to(device), loaded.tensors)
     facts, net = loaded.facts, None
     if facts and facts["part"] != SAMPLES:
@@ -347,7 +347,7 @@ def _given(loaded: StoredArtifact, scaling: Scaling, device: str, own: Folders) 
 def _changed(
     given: Mapping[str, LoadedArtifact], spec: RunSpec, clients: int
 ) -> Mapping[str, LoadedArtifact]:
-    """What is given, as those keys of the setting have it that a paper's package is asked about."""
+    """The artifacts, changed by the setting's keys that a paper's package implements."""
     setting = spec.setting
     for key in setting.keys_of_papers:
         change = papers.load("given", key).changed
@@ -356,7 +356,7 @@ def _changed(
 
 
 def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[int]] | None:
-    """What draws cohorts of ``size``, where the setting says another way than the run's seed."""
+    """A function that samples cohorts of ``size``, if the setting does not use the run's seed."""
     if setting.cohorts is None:
         return None
     module = papers.load("cohorts", setting.cohorts.stream)
@@ -367,7 +367,7 @@ def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[
 
 
 def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:
-    """What the model starts from, and its SHA-256."""
+    """The initial weights, and their SHA-256."""
     if spec.weights is None:
         return None, None
     name, entry = spec.weights
@@ -379,7 +379,7 @@ def schedule(rate: float, decay: float | StepDecay, first: int = 0) -> Callable[
     """The learning rate of a round, counted from 0.
 
     Args:
-        first: the number of that round for the decay.
+        first: number of rounds by which the decay is advanced.
     """
     if isinstance(decay, StepDecay):
         return lambda round: rate * decay.factor ** ((round + first) // decay.every)

@@ -1,7 +1,7 @@
-"""Measuring how fast this machine is: a few rounds of the engine on random data.
+"""Measure how fast this machine is: a few rounds of the engine on random data.
 
-Every model is measured by itself, with FedAvg, in a process of its own (so that its peak of memory
-is its own); every method on one small model, as a multiple of FedAvg.
+Every model is measured separately with FedAvg, in its own process (to get its peak memory). Every
+method is measured on one small model, as a multiple of FedAvg.
 """
 
 import multiprocessing
@@ -39,15 +39,15 @@ from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, fa
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 
-LONG = 8  # steps of the longer of two rounds, whose difference is what a step takes
+LONG = 8  # steps of the longer of two rounds; a step takes their difference
 FEW, MANY = 16, 256  # samples of the two evaluations
 ENOUGH = 0.15  # seconds of one measurement
-SLOW = 4.0  # seconds of what is done once only: less may be PyTorch's own first time
+SLOW = 4.0  # seconds beyond which one measurement is enough; PyTorch's first call may take less
 REFERENCE = Workload("ima_fmnist_cnn", (1, 28, 28), "bytes", 10, "classification", 10)
-ROUNDS = 3  # of a method: the last is one that IMA averages in
-EARLY = 0.6  # of the limit, after which no model is begun that another stands in for
-AT_ONCE = 8  # methods of the same epochs that are measured by one process
-# What a method is given while it is measured beside FedAvg.
+ROUNDS = 3  # of a method, so that IMA averages in the last
+EARLY = 0.6  # share of the limit after which no model is started that has a surrogate
+AT_ONCE = 8  # methods with the same epochs that one process measures
+# The names under which methods are given artifacts during their measurement.
 MAKERS = {"generator": "wgan_gp_small", "discriminators": "discriminator_small"}
 
 KINDS = {"bytes": np.uint8, "sound": np.int16, "features": np.float32, "words": np.int32}
@@ -62,13 +62,13 @@ def calibrate(
     limit: float,
     say: Say = lambda line: None,
 ) -> dict[str, str]:
-    """Measure what ``rates`` lacks and add it.
+    """Measure the rates that ``rates`` lacks and add them.
 
     Args:
-        workloads: by key, what matters most first.
+        workloads: by key, the most important first.
         methods: a run of each method, by key.
-        limit: seconds after which nothing further is begun.
-        say: told what is measured next.
+        limit: seconds after which no further measurement is started.
+        say: called with a line about the next measurement.
 
     Returns:
         What could not be measured, and why.
@@ -78,8 +78,8 @@ def calibrate(
     if rates.start_seconds is None:
         say("start")
         rates.start_seconds = start_seconds()
-    # One of each kin is measured first, so that nothing is left without hours; and models before
-    # methods, whose rates say nothing without theirs.
+    # One of each family first, so that every run gets an estimate; and models before methods,
+    # whose rates are of no use without them.
     measured = [key for key in workloads if key in rates.models]
     first_models, other_models = _one_of_each(
         workloads, lambda key: workloads[key].family, measured
@@ -108,7 +108,7 @@ def calibrate(
 def _one_of_each(
     keys: Iterable[str], kin_of: Callable[[str], object], known: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Of what is not known yet: one of each kin that none is known of, and the others."""
+    """What is not measured yet: first one per unmeasured family, then the rest."""
     first: list[str] = []
     others: list[str] = []
     seen = {kin_of(key) for key in known}
@@ -120,7 +120,7 @@ def _one_of_each(
 
 
 def _grouped(specs: Iterable[tuple[str, RunSpec]]) -> "list[Wanted]":
-    """Some methods of the same local epochs at a time, which are measured beside one FedAvg."""
+    """Groups of methods with the same local epochs, each measured against one FedAvg run."""
     by_epochs: dict[int, Wanted] = {}
     for key, spec in specs:
         by_epochs.setdefault(spec.setting.epochs, []).append((key, spec))
@@ -132,7 +132,7 @@ def _grouped(specs: Iterable[tuple[str, RunSpec]]) -> "list[Wanted]":
 
 
 def start_seconds() -> float:
-    """CPU seconds that a command takes before it trains."""
+    """CPU seconds that a command takes before it starts training."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", "import fedrepro.run.runner"], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -141,15 +141,15 @@ def start_seconds() -> float:
 
 Wanted = list[tuple[str, "Workload | RunSpec"]]  # or runs of methods with the same epochs, by key
 Task = tuple[Wanted, str, int, float]  # device, threads, and the second after which not to begin
-Found = ModelRate | MethodRate | str  # a text: why not
+Found = ModelRate | MethodRate | str  # a text: why it could not be measured
 
 
 def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[tuple[str, Found]]:
-    """What was found, as many at a time as runs would be.
+    """The results, measured with the parallelism of real runs.
 
-    Each in a process of its own, so that its peak of memory is its own.
+    Each in its own process, to get its peak memory.
     """
-    # A fork spares the imports; CUDA and macOS's libraries don't survive one.
+    # A fork saves the imports; CUDA and macOS libraries do not survive it.
     forks = sys.platform == "linux" and device == "cpu"
     workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
@@ -180,10 +180,10 @@ def _measure(task: Task) -> list[tuple[str, Found]]:
 
 
 def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
-    """FedAvg's rounds of one client, with one step and with several; and two evaluations.
+    """FedAvg's rounds with one client, one step and several steps; and two evaluations.
 
     Raises:
-        UserError: when the model can't be built, such as one of a package that is not there.
+        UserError: if the model cannot be built, for example because a package is missing.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -233,10 +233,10 @@ def measure_model(workload: Workload, device: str, threads: int) -> ModelRate:
 
 
 def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, float]) -> MethodRate:
-    """A few rounds of two clients with one mini-batch each, beside FedAvg's.
+    """A few rounds of two clients with one mini-batch each, next to FedAvg's.
 
     Args:
-        plain: FedAvg's seconds by local epochs, as far as they are known; added to.
+        plain: FedAvg's seconds by local epochs, as far as known; this function adds to it.
     """
     epochs, size = spec.setting.epochs, REFERENCE.batch_size
     if epochs not in plain:
@@ -246,16 +246,16 @@ def measure_method(spec: RunSpec, device: str, threads: int, plain: dict[int, fl
     plan = random_plan(workload, 2, size, composition, clients_part(spec), epochs, device, threads)
     layers = plan.federation.method.layers()
     pooled = plan.federation.method.centralized
-    # A pooled method has one client, whose two mini-batches are an epoch.
+    # A centralised method has one client; an epoch of it has two mini-batches.
     factor = _rounds(plan, device, threads) / plain[epochs]
     return MethodRate(factor, pooled, any(layer.interpolates for layer in layers))
 
 
 def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
-    """A run's hyperparameters without what follows from other sizes than its clients'.
+    """A run's hyperparameters without those that depend on other sizes than its clients'.
 
-    A server that distils goes over its own samples, and what draws images draws a number of them:
-    :mod:`fedrepro.workflow.cost` counts these.
+    A server that distils iterates over its own samples, and a method that draws images draws a
+    fixed number: :mod:`fedrepro.workflow.cost` counts these.
     """
     method, _ = registry.compose(spec.composition, spec.hyperparameters, spec.plugins)
     values = {part: {**each} for part, each in spec.hyperparameters.items()}
@@ -269,7 +269,7 @@ def clients_part(spec: RunSpec) -> dict[str, Hyperparameters]:
 
 
 def _rounds(plan: Plan, device: str, threads: int) -> float:
-    """Seconds of all rounds but the first, in which states are made and code is warmed."""
+    """Seconds of all rounds except the first, which initialises states and warms up code."""
     clock, federation = clock_of(device, threads), plan.federation
     times: list[float] = []
     while sum(times) < ENOUGH / 2:
@@ -294,10 +294,10 @@ def random_plan(
     device: str,
     threads: int,
 ) -> Plan:
-    """A run on random data: ``clients`` with ``size`` samples each.
+    """A run on random data with ``clients`` clients of ``size`` samples each.
 
     Raises:
-        UserError: for a method that takes what can't be made up, or a model that can't be built.
+        UserError: for a method whose artifacts cannot be made up, or a model that cannot be built.
     """
     random = np.random.default_rng(0)
 
@@ -306,13 +306,13 @@ def random_plan(
         if workload.numbers == "features":
             x = random.standard_normal(shape).astype(kind)
         elif workload.numbers == "words":
-            x = np.ones(shape, kind)  # a token that every vocabulary has, and a mask of ones
+            x = np.ones(shape, kind)  # a token of every vocabulary, and a mask of ones
         else:
             x = random.integers(0, 256, shape).astype(kind)
         wide = workload.shape if workload.task == "next_word" else ()
-        first = 4 if workload.task == "next_word" else 0  # words begin there
+        first = 4 if workload.task == "next_word" else 0  # the first word's token
         y = random.integers(first, workload.classes, (samples, *wide)).astype(np.int64)
-        y = y if wide else np.arange(samples) % workload.classes  # what makes images wants each
+        y = y if wide else np.arange(samples) % workload.classes  # image methods need all classes
         return Split(x, y, None)
 
     train, test = split(clients * size), split(MANY)
@@ -343,17 +343,17 @@ def random_plan(
 
 
 def _made_up(need: str, workload: Workload, train: Split, clients: int) -> StoredArtifact:
-    """What a method is given, of the right shape: an untrained network, or training samples.
+    """An artifact of the right shape: an untrained network, or training samples.
 
     Raises:
-        UserError: for what is neither.
+        UserError: for any other kind of artifact.
     """
     if need == "unlabelled":
         return StoredArtifact("", {"x": torch.from_numpy(np.array(train.x))}, {})
     source = workload.by.given.get(need) if workload.by else None
     model = source.setting.model if isinstance(source, RunSpec) else MAKERS.get(need)
     if model is None:
-        raise UserError(f"it takes what it is given ({need})")
+        raise UserError(f"it requires an artifact that cannot be made up ({need})")
     module, part = models.build(model, workload.shape, 1, folders=workload.plugins), ""
     if need == "generator":
         module, part, latent = module.get_submodule(need), need, module.latent
@@ -373,7 +373,7 @@ def _made_up(need: str, workload: Workload, train: Split, clients: int) -> Store
 
 
 def clock_of(device: str, threads: int) -> Callable[[], float]:
-    """CPU seconds where there is one thread; else a clock, after what the device has to do."""
+    """CPU seconds with one thread; otherwise wall time, after the device has finished."""
     if device == "cpu":
         return time.process_time if threads == 1 else time.perf_counter
 
@@ -385,7 +385,7 @@ def clock_of(device: str, threads: int) -> Callable[[], float]:
 
 
 def _seconds(once: Callable[[], object], clock: Callable[[], float]) -> float:
-    """The median of what it takes; the first time, which warms up, counts only where it is slow."""
+    """The median of the durations; the first, a warm-up, counts only if it is slow."""
     first = _timed(once, clock)
     if first >= SLOW:
         return first

@@ -1,4 +1,4 @@
-"""How what there is between two rounds of a run outlives the process."""
+"""Save the training state between rounds, and resume from it."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
 
-# Raised when the files of a checkpoint change: those of another layout are thrown away. The code
-# that reads and writes them is no part of a run's fingerprint.
+# Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
+# code that reads and writes them is not part of a run's fingerprint.
 LAYOUT = 3
 
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
-ABOUT = "about.json"  # of a checkpoint that is kept for other runs
+ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
     "began",
@@ -38,25 +38,25 @@ def resume(
     """The state of the last checkpoint, or a new one.
 
     Args:
-        identity: of the run; a checkpoint with another one is thrown away.
-        note: told in one line of a damaged checkpoint, which is thrown away, too.
+        identity: of the run; a checkpoint with another identity is discarded.
+        note: gets one line about a damaged checkpoint, which is discarded as well.
 
     Raises:
-        UserError: when the disk refuses.
+        UserError: if the disk fails.
     """
     checkpoint, state = partial / CHECKPOINT, None
     try:
         if checkpoint.exists():
             state = _load(checkpoint, plan, identity, partial / CLIENTS)
         if state:
-            for client in state.client_states.clients():  # not when their turn comes, hours later
+            for client in state.client_states.clients():  # check now, not hours later
                 state.client_states.get(client)
             state.resumed += 1
             return state
     except UserError as error:
-        note(f"{error}: not gone on from")
+        note(f"{error}: cannot resume from it")
     try:
-        discard(partial)  # another code, configuration or data: nothing to go on from
+        discard(partial)  # other code, configuration or data: nothing to resume
         make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
@@ -65,10 +65,10 @@ def resume(
 
 
 def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> State | None:
-    """The state of a checkpoint, None of another identity; ``client_states`` is their folder.
+    """The state of a checkpoint, None if its identity differs; ``client_states`` is their folder.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if the checkpoint is damaged.
     """
     saved, facts = load_tree(checkpoint, checksummed=True)
     device = plan.federation.context.net.device
@@ -89,10 +89,10 @@ def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> S
 
 
 def save(state: State, partial: Path, identity: str) -> None:
-    """Keep ``state``; a process that is killed while this happens leaves the checkpoint before.
+    """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
 
     Raises:
-        UserError: when the disk refuses.
+        UserError: if the disk fails.
     """
     facts = {
         "identity": identity,
@@ -110,12 +110,12 @@ def save(state: State, partial: Path, identity: str) -> None:
 
 
 def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
-    """Leave the checkpoint that was just saved in ``folder`` for other runs; one stays as it is.
+    """Copy the checkpoint just saved to ``folder`` for child runs; an existing one is left alone.
 
-    Files are linked where the file system can: none of them is ever written again.
+    Files are hard links where the file system supports them, because they are never rewritten.
 
     Raises:
-        UserError: when the disk refuses.
+        UserError: if the disk fails.
     """
     about = {"identity": identity, "machine": hardware(device)}
     if about.items() <= _about(folder).items():
@@ -131,11 +131,11 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
 def resume_from_parent(
     parent: ParentRun, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
 ) -> State | None:
-    """What the parent run left last, as ``plan``'s method has it, or None where nothing fits.
+    """The parent run's last usable state, converted to ``plan``'s method, or None.
 
     Args:
         identity: the parent run's, with the same data and execution as ``plan``'s.
-        note: told in one line why a checkpoint is not gone on from.
+        note: gets one line that says why a checkpoint cannot be used.
     """
     machine = hardware(plan.spec.execution.device)
     for round, folder in sorted(kept_in(parent.folder), reverse=True):
@@ -143,11 +143,11 @@ def resume_from_parent(
         if round > parent.rounds:
             continue
         if (about.get("identity"), about.get("machine")) != (identity, machine):
-            note(f"{folder}: of other code, configuration, data or machine: not gone on from")
+            note(f"{folder}: cannot resume from it: other code, configuration, data or machine")
             continue
         changed = next(changed_files(folder, about), None)
         if changed:
-            note(f"{folder}: damaged: {changed}: not gone on from; remove it")
+            note(f"{folder}: cannot resume from it: damaged: {changed}; remove it")
             continue
         for file in (folder / CLIENTS).glob("*.safetensors"):
             _link(file, partial / CLIENTS / file.name)
@@ -163,7 +163,7 @@ def resume_from_parent(
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """What a kept checkpoint says of itself; nothing where it is damaged or there is none."""
+    """A kept checkpoint's metadata; empty if it is damaged or missing."""
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -181,7 +181,7 @@ def _link(file: Path, place: Path) -> None:
 
 
 def discard(partial: Path) -> None:
-    """Remove a folder of checkpoints; the checkpoint first, as it means the clients' files."""
+    """Remove a folder of checkpoints; first the checkpoint, because it refers to client files."""
     (partial / CHECKPOINT).unlink(missing_ok=True)
     flush(partial)
     shutil.rmtree(partial)

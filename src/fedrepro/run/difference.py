@@ -1,4 +1,4 @@
-"""What differs between two runs: by their manifests, their code's history and their records."""
+"""Compare two runs: their manifests, their code's history and their records."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from fedrepro.run.results import flatten
 from fedrepro.support import checkout
 from fedrepro.support.plugins import NONE, Folders
 
-# Of a manifest, with the keys that stand under each title.
+# Keys of a manifest under each title.
 SECTIONS = {
     "configuration": ("run",),
     "execution": ("executor", "device", "threads", "dtype"),
@@ -20,22 +20,22 @@ SECTIONS = {
     "data": ("data",),
     "numerics": ("numerics",),
 }
-ABSENT = object()  # in the place of a value: there is no such key
+ABSENT = object()  # stands for the value of a missing key
 LONGEST = 60  # characters of a value
 HASH = 12  # of a hash
-PATCH = 40  # lines of a file's difference
+PATCH = 40  # lines of a file's diff
 
 
 class Side(NamedTuple):
-    """One of the two that are compared.
+    """One of the two runs that are compared.
 
     Attributes:
-        name: what it is called in sentences.
-        manifest: as JSON has it, which may be anything in a damaged file; keys that it lacks are
-            compared with nothing.
-        rounds: column -> values, as rounds.parquet has them.
-        today: whether it stands for the files as they are now, and not for a run that was made.
-        folders: where plug-ins lie today.
+        name: its name in sentences.
+        manifest: parsed JSON, of any form if the file is damaged; a missing key is compared with
+            :data:`ABSENT`.
+        rounds: column -> values, as in rounds.parquet.
+        today: whether it describes the files as they are now, not a finished run.
+        folders: the plug-in folders.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Side(NamedTuple):
 
 
 def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
-    """By title, what differs in words, a line each; titles without a difference are left out.
+    """The differences by title, one line each; titles without a difference are left out.
 
-    Where one of the two manifests does not have what a title is about, as older ones lack some, it
-    says so if the other has it.
+    If one of the two manifests lacks what a title is about, as older ones may, and the other has
+    it, the line says so.
     """
     found = {"code": _of_code(before, after)}
     for title, keys in SECTIONS.items():
@@ -63,7 +63,7 @@ def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
 
 
 def of_rounds(before: Side, after: Side) -> list[str]:
-    """The first round that differs, in words, and its first column; or that none does."""
+    """A line about the first round that differs and its first column, or that none differs."""
     sides = (before, after)
     without = [side.name for side in sides if not side.rounds.get("round")]
     if without:
@@ -102,7 +102,7 @@ def _equal(one: float, other: float) -> bool:
 
 
 def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
-    """Dotted keys and values; the only key of a section stands before none of them."""
+    """Dotted keys and values; the key of a section with a single key is left out."""
     found = {key: side.manifest[key] for key in keys if key in side.manifest}
     if len(keys) == 1 and isinstance(found[keys[0]], Mapping):
         found = found[keys[0]]
@@ -119,7 +119,7 @@ def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _of_code(before: Side, after: Side) -> list[str]:
-    """Files, with their differences where git knows both commits."""
+    """Files, with their diffs if git knows both commits."""
     fingerprints = [side.manifest.get("code") for side in (before, after)]
     files = [side.manifest.get("code_files") for side in (before, after)]
     states = [dict(flatten(_git_of(side))) for side in (before, after)]
@@ -142,12 +142,12 @@ def _of_code(before: Side, after: Side) -> list[str]:
             lines += [f"changed: {_key(name)}", *_patch(before, after, str(name))]
     if not lines and fingerprints[0] != fingerprints[1]:
         lines.append("no file, but what models/registry.py says of the model")
-    # Commits come and go without any code that counts.
+    # Commits change without any change to code that counts.
     return [*commits, *lines] if lines else []
 
 
 def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
-    """The difference of a file that changed, indented; nothing where git can't tell."""
+    """The diff of a file that changed, indented; nothing if git cannot tell."""
     place = fingerprint.file_of_code(name, after.folders)
     if place is None:
         return
@@ -158,7 +158,7 @@ def _patch(before: Side, after: Side, name: str) -> Iterator[str]:
     needed = (old,) if after.today else (old, new)
     if not all(checkout.is_commit(folder, each) for each in needed):
         return
-    until = None if after.today else new  # today's files are there to be read
+    until = None if after.today else new  # read today's files from the working tree
     lines = checkout.difference(folder, str(old), until, file)
     if not lines:
         yield "  no commit has the change"
@@ -179,10 +179,10 @@ def _commit(state: object) -> str | None:
 
 
 def _shown(value: object) -> str:
-    """A value as JSON, short, of characters that a terminal only prints."""
+    """A value as short JSON with printable characters only."""
     if value is ABSENT:
         return "absent"
-    if isinstance(value, str) and len(value) in (40, 64) and value.isalnum():  # git's, SHA-256
+    if isinstance(value, str) and len(value) in (40, 64) and value.isalnum():  # git hash, SHA-256
         return f"{_printable(value[:HASH])}…"
     text = value if isinstance(value, str) else json.dumps(value)
     text = _printable(text)
@@ -194,12 +194,12 @@ def _key(name: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what would move a terminal's cursor."""
+    """Without characters that move a terminal's cursor."""
     return "".join(letter if letter.isprintable() or letter == "\t" else "?" for letter in text)
 
 
 def titled(found: Mapping[str, Iterable[str]]) -> list[str]:
-    """Titles, and under each its lines, indented."""
+    """Titles, each followed by its lines, indented."""
     return [
         line for title, lines in found.items() for line in (title, *(f"  {each}" for each in lines))
     ]

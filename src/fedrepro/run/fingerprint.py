@@ -1,13 +1,14 @@
-"""What defines a run's or a report's result, as hashes.
+"""Hashes of everything that defines the result of a run or a report.
 
-Code is fingerprinted as it is parsed, not as it is written: comments, formatting, docstrings and
-what a ``raise`` tells the user change nothing. It is what some modules import from this package,
-directly or not, up to modules that never count, which are named here with the reason; whatever is
-not named counts. Nothing is imported in order to find that out.
+Code is fingerprinted by its syntax tree: comments, formatting, docstrings and the text of raised
+errors do not count. A fingerprint covers given modules and everything that they import from this
+package, directly or not, except the modules listed here with a reason. Nothing is imported to
+compute it.
 
-A run's code is what can change its numbers: it is sought from ``run/assembly.py`` (what is
-trained), ``run/scoring.py`` (what is recorded), its model's module and its methods' files. What
-carries a run out or describes it is not imported by those: runner, checkpoint, manifest, memory.
+A run's code is everything that can change its numbers: ``run/assembly.py`` (what is trained),
+``run/scoring.py`` (what is recorded), its model's module, its methods' files, and what they import.
+They do not import the code that carries out or describes a run: runner, checkpoint, manifest,
+memory.
 """
 
 import hashlib
@@ -26,13 +27,13 @@ from fedrepro.run.syntax import syntax_of
 from fedrepro.support import checkout, papers, plugins
 
 PLUGINS = "plugins"
-# whose files count in a run's code
+# Plug-ins whose files count in a run's code.
 KINDS: tuple[plugins.Kind, ...] = ("methods", "models", "measures")
 PACKAGE = Path(__file__).parents[1]
 
-# Modules, and folders of them, that never count. Not all of support: rng decides every number.
-HANDLING = (  # words, files, checks
-    "methods/_facts",  # what it finds stands in runs' descriptions and pages
+# Modules, and folders of them, that never count. Not all of support: rng affects every number.
+HANDLING = (  # texts, files, checks
+    "methods/_facts",  # its findings are in runs' descriptions and pages
     "support/errors",
     "support/files",
     "support/locks",
@@ -41,23 +42,23 @@ HANDLING = (  # words, files, checks
 )
 OUTSIDE_A_RUN = (
     *HANDLING,
-    "config",  # its values stand in the run's description
+    "config",  # its values are in the run's description
     "data/catalogue",  # data, partition and learned weights count by the SHA-256 of their content
     "data/dataset",
     "data/fetching",
     "data/partition",
-    "measures/base",  # words; a measure of one's own counts where a setting names it
+    "measures/base",  # declarations; a plug-in measure counts if a setting names it
     "measures/built_in",
     "measures/registry",
-    "methods/files",  # find files by name; the run's own are sought from, and its model's
+    "methods/files",  # finds files by name; the run's own method and model files are start points
     "methods/registry",
-    "models/registry",  # entry counts
+    "models/registry",  # the model's entry counts
     "run/store",  # checkpoints have a layout with a version
-    "support/plugins",  # finds files by name, too
+    "support/plugins",  # finds files by name
 )
-# An analysis opens a run, whose files it is made again from when that has changed.
+# An analysis opens a run; it is repeated when the run's files have changed.
 OUTSIDE_AN_ANALYSIS = (*OUTSIDE_A_RUN, "run/assembly", "run/given", "run/results", "run/runner")
-# What these did stands in the files of runs and partitions, which pages are made from.
+# The effect of these is in the files of runs and partitions, from which pages are made.
 OUTSIDE_A_PAGE = (*HANDLING, "models", "data/dataset")
 
 
@@ -74,7 +75,7 @@ def of_code(spec: RunSpec) -> str:
     )
 
 
-@cache  # every run of a table asks, and to list the folders takes a millisecond
+@cache  # every run of a table asks, and listing the folders takes a millisecond
 def _of_code(
     composition: str,
     model: str,
@@ -89,10 +90,10 @@ def _of_code(
 
 
 def files_of_code(spec: RunSpec) -> dict[str, str]:
-    """The digest of each file that counts in :func:`of_code`, by a name that is no path.
+    """The digest of each file that counts in :func:`of_code`, by a portable name.
 
-    Files of the package are named from its folder, those of plug-ins as ``plugins/methods/x.py``.
-    A model that was given as an object has no file.
+    Names are relative to the package, those of plug-ins are like ``plugins/methods/x.py``. A model
+    given as an object has no file.
     """
     model = spec.setting.model
     named = models.find(model, spec.plugins).make is None
@@ -104,9 +105,9 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
 
 
 def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None:
-    """The folder in which a file that :func:`files_of_code` names lies today, and its path there.
+    """The folder that contains a file named by :func:`files_of_code`, and its path in the folder.
 
-    None for one of a plug-in folder that there is not.
+    None for a file of a plug-in folder that does not exist.
     """
     kind = next((kind for kind in KINDS if name.startswith(f"{PLUGINS}/{kind}/")), None)
     if kind is None:
@@ -116,10 +117,10 @@ def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None
 
 
 def checkouts_of(files: Iterable[str], folders: plugins.Folders) -> dict[str, Any]:
-    """What git knows of the folders that files of code are in, as :func:`files_of_code` names them.
+    """The git state of the folders that contain files named as in :func:`files_of_code`.
 
     Returns:
-        By ``fedrepro`` and, where there are such files, ``plugins/methods`` and so on: commit and
+        By ``fedrepro`` and, if there are such files, ``plugins/methods`` and so on: commit and
         whether the folder's code differs from it (:mod:`fedrepro.support.checkout`), or None.
     """
     found: dict[str, Any] = {PACKAGE.name: checkout.of_package()}
@@ -139,21 +140,21 @@ def _named(path: Path, folders: plugins.Folders) -> str:
 
 
 def code_of_setting(setting: Setting) -> tuple[Path, ...]:
-    """The files of papers' packages that a setting asks for."""
+    """The files of papers' packages that a setting uses."""
     changing = [papers.files_of("given")[key] for key in setting.keys_of_papers]
     stream = [setting.cohorts.stream] if setting.cohorts else []
     return (*changing, *(papers.files_of("cohorts")[name] for name in stream))
 
 
 def measured_by(spec: RunSpec) -> tuple[Path, ...]:
-    """The files of one's own measures that a run's setting names."""
+    """The files of plug-in measures that a run's setting names."""
     return tuple(measures.files_of(spec.setting.evaluate.measures, spec.plugins))
 
 
 def code_of_run(
     composition: str, model: str, folders: plugins.Folders = plugins.NONE
 ) -> tuple[Path, ...]:
-    """The files that a run's code is sought from."""
+    """The files from which the search for a run's code starts."""
     return (*code_around_model(composition, folders), models.module_file(model, folders))
 
 
@@ -170,18 +171,18 @@ def core_files() -> tuple[Path, ...]:
 
 
 def of_module(name: str, outside: tuple[str, ...] = HANDLING) -> str:
-    """The fingerprint of a module of this package and of all that it imports from it."""
+    """The fingerprint of a module of this package and everything that it imports from it."""
     return of_closure((module_path(name),), outside)
 
 
 def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
-    """The fingerprint of some files and of all that they import from this package."""
+    """The fingerprint of some files and everything that they import from this package."""
     lines = sorted(f"{_shown(path)} {syntax_of(path).digest}" for path in closure(starts, outside))
     return of_text("\n".join(lines))
 
 
 def of_files(paths: Iterable[Path]) -> str:
-    """The hash of the bytes of files, and of all files in folders, with their names."""
+    """The hash of the names and bytes of files, and of all files in folders."""
     files = sorted(
         file
         for path in paths
@@ -193,7 +194,7 @@ def of_files(paths: Iterable[Path]) -> str:
 
 
 def of_manifest(manifest: Mapping[str, Any]) -> str:
-    """The seal of a manifest: the hash of what is in it, but for how the run came about."""
+    """A manifest's checksum: the hash of its content, except for how the run came about."""
     checksummed = {**manifest, "seal": None, "went_on_from": None}
     return of_text(json.dumps(checksummed, sort_keys=True))
 
@@ -203,12 +204,12 @@ def of_text(text: str) -> str:
 
 
 def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
-    """Files, and all that they import from this package, directly or not.
+    """Files, and everything that they import from this package, directly or not.
 
-    ``__init__`` files, which hold a docstring only, are left out.
+    ``__init__`` files contain only a docstring and are left out.
 
     Args:
-        outside: modules, and folders of them, where the search ends, as ``support/files``.
+        outside: modules, and folders of them, at which the search ends, such as ``support/files``.
     """
     found: set[Path] = set()
     waiting = list(starts)
@@ -220,9 +221,9 @@ def closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> set[Path]:
     return found
 
 
-@cache  # of the same few files, for each of hundreds of fingerprints
+@cache  # for the same few files, in each of hundreds of fingerprints
 def _is_inside(path: Path, modules: tuple[str, ...]) -> bool:
-    if not path.is_relative_to(PACKAGE):  # a user's own method
+    if not path.is_relative_to(PACKAGE):  # a plug-in
         return False
     name = path.relative_to(PACKAGE).with_suffix("").as_posix()
     return any(name == module or name.startswith(f"{module}/") for module in modules)
@@ -256,7 +257,7 @@ def _shown(path: Path) -> str:
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """The files of this package that a file's import statements, wherever they stand, run."""
+    """The files of this package that a file's import statements, at any depth, load."""
     return tuple(sorted({file for name in _imported_names(path) if (file := _find(name))}))
 
 

@@ -1,7 +1,7 @@
-"""What a run is given: read, and refused where it is another run's.
+"""Load the artifacts that a run is given, and refuse those that do not match it.
 
-What is made of it is in :mod:`fedrepro.run.assembly`. This reads and checks, and is no part of a
-run's fingerprint: what was read counts by its SHA-256.
+:mod:`fedrepro.run.assembly` uses them. This module is not part of a run's fingerprint: what it
+reads counts by its SHA-256.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
 
 MODEL = "model.safetensors"
-GONE_ON_WITH = ("start",)  # what was made of one data set, and is no use with another
+GONE_ON_WITH = ("start",)  # made from one data set, and of no use with another
 
 
 def facts_of(
     artifact: Artifact, spec: RunSpec, dataset: Dataset, outputs: int, partition: Partition
 ) -> dict[str, Any]:
-    """What a product says of itself: what it is, and what it can be given to."""
+    """An artifact's metadata: what it is, and which runs can use it."""
     return {
         "model": spec.setting.model,
         "part": artifact.part,
@@ -48,7 +48,7 @@ def facts_of(
 
 
 def _data(dataset: Dataset) -> str:
-    """Of which samples something was made, as a name and the beginning of their SHA-256."""
+    """The samples that an artifact was made from: a name and the start of their SHA-256."""
     return f"{dataset.name} {str(dataset.meta.get('content_sha256'))[:12]}"
 
 
@@ -68,17 +68,17 @@ def save_generator(
     tensors: Mapping[str, torch.Tensor],
     scaling: Literal["unit", "symmetric"] = "symmetric",
 ) -> None:
-    """Write a generator that was trained elsewhere as a file that runs can be given.
+    """Write a generator that was trained elsewhere to a file that runs can be given.
 
     Args:
         model: of :mod:`fedrepro.models.registry`, with a part ``generator`` and a ``latent``.
         input_shape: of one image that it makes.
         tensors: the generator's parameters and running statistics by their names in that part, as
-            a ``state_dict`` has them; what are no floating-point numbers is left out.
+            in a ``state_dict``; tensors that are not floating-point are left out.
         scaling: the range of its images.
 
     Raises:
-        UserError: for a model without a generator, and for tensors that are not its own.
+        UserError: for a model without a generator, and for tensors that do not fit it.
     """
     module = models.build(model, input_shape, 1)
     latent = getattr(module, "latent", None)
@@ -100,7 +100,7 @@ def save_generator(
 
 
 def digest_of(partition: Partition) -> str:
-    """Which client holds which samples, as a hash."""
+    """A hash of which client holds which samples."""
     digest = hashlib.sha256()
     for indices in (each for _, rows, _ in partition.parts for each in rows):
         digest.update(len(indices).to_bytes(8, "little") + indices.tobytes())
@@ -110,11 +110,11 @@ def digest_of(partition: Partition) -> str:
 def load(
     root: Path, spec: RunSpec, dataset: Dataset, partition: Partition
 ) -> dict[str, StoredArtifact]:
-    """All that ``spec``'s method needs.
+    """All artifacts that ``spec``'s method requires.
 
     Raises:
-        UserError: for a run that did not finish or is not the one that was asked for, a file that
-            is another, and a product that was made for other clients or other inputs.
+        UserError: for a run that is unfinished or has another configuration, a file with another
+            hash, and an artifact made for other clients or other inputs.
     """
     return {
         need: _load(root, need, source, spec, dataset, partition)
@@ -148,7 +148,7 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredA
         )
     if dataset.client_standardised:
         raise UserError(
-            f"given: server: expected data that clients do not standardise, as {dataset.name}'s are"
+            f"given: server: not possible for {dataset.name}, whose data clients standardise"
         )
     rows = partition.server
     inputs = torch.from_numpy(np.array(dataset.train.x[rows]))
@@ -168,7 +168,7 @@ def _of_data(
         if theirs != ours:
             raise bad_value(where, key, theirs, f"{ours}, as {spec.setting.name} has it")
     if dataset.client_standardised:
-        raise UserError(f"{where}: expected data that clients do not standardise")
+        raise UserError(f"{where}: not possible for data that clients standardise")
     rows = of_server(other.train.y, source.share)
     digest = hashlib.sha256(str(other.meta.get("content_sha256")).encode() + rows.tobytes())
     return StoredArtifact(digest.hexdigest(), {"x": torch.from_numpy(np.array(x[rows]))}, {})
@@ -183,18 +183,18 @@ def _of_run(root: Path, spec: RunSpec) -> Path:
     if record.manifest.get("config_hash") != spec.digest:
         raise UserError(f"{run.folder}: made with another configuration: {again}")
     if record.manifest.get("files", {}).get(MODEL) != sha256_of(root / run.folder / MODEL):
-        raise UserError(f"{run.folder}/{MODEL}: not as the run left it: {again}")
+        raise UserError(f"{run.folder}/{MODEL}: changed since the run wrote it: {again}")
     return run.folder / MODEL
 
 
 def _of_file(root: Path, need: str, source: Any) -> Path:
     assert isinstance(source, ResolvedFile)
     if not (root / source.file).is_file():
-        raise bad_value(f"given: {need}", "file", str(source.file), "a file that is there")
+        raise bad_value(f"given: {need}", "file", str(source.file), "an existing file")
     found = sha256_of(root / source.file)
     if source.sha256 is None:
         raise UserError(
-            f"given: {need}: {source.file}: sha256: missing: expected that of a file that you "
+            f"given: {need}: {source.file}: sha256: missing: give the hash of a file that you "
             f"trust; this one has {found}"
         )
     if found != source.sha256:
@@ -210,13 +210,13 @@ def _check(
     dataset: Dataset,
     partition: Partition,
 ) -> None:
-    """Refuse what was made for other inputs or other clients, or is gone on with on other data.
+    """Refuse an artifact made for other inputs, other clients or, if it is tied to it, other data.
 
     Raises:
-        UserError: one line that names the file and what differs.
+        UserError: one line that names the file and the difference.
     """
     if "part" not in facts:
-        raise UserError(f"{path}: expected what a run left that says what it is: make it again")
+        raise UserError(f"{path}: the file has no fedrepro metadata: make it again")
     shape, here = list(facts["input_shape"]), list(dataset.input_shape)
     differing = {
         "channels": (shape[0], here[0]),

@@ -1,7 +1,7 @@
-"""Whether the files of a results tree are as they were written: by their recorded hashes and sizes.
+"""Check the files of a results tree against their recorded hashes and sizes.
 
-Needs no torch and changes nothing. A file that is being written has another name, so a tree can be
-checked while runs are under way.
+Needs no torch and changes nothing. Files have another name while they are written, so a tree can be
+checked during runs.
 """
 
 import json
@@ -23,7 +23,7 @@ from fedrepro.support.files import sha256_of
 JSON_FOLDERS = ("tables", "landscapes", "regrets", "quality")
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
-OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # JSON of another shape
+OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # raised for unexpected JSON
 
 
 @dataclass
@@ -32,8 +32,8 @@ class Check:
 
     Attributes:
         results: its folder.
-        full: whether prepared data and downloads are read whole; else their sizes are compared.
-        counts: how many of what were looked at, when :meth:`faults` has ended.
+        full: whether to hash prepared data and downloads completely; else only sizes are compared.
+        counts: how many items of each kind were checked, once :meth:`faults` has ended.
     """
 
     results: Path
@@ -41,10 +41,10 @@ class Check:
     counts: Counter[str] = field(default_factory=Counter)
 
     def faults(self) -> Iterator[str]:
-        """Everything that is wrong: one line each, that begins with the file or folder.
+        """All faults: one line each, which starts with the file or folder.
 
         Raises:
-            UserError: when there is no such folder.
+            UserError: if the folder does not exist.
         """
         if not self.results.is_dir():
             raise UserError(f"{self.results}: expected the folder of a results tree")
@@ -69,10 +69,10 @@ class Check:
             yield from faults
             try:
                 for name, each in about.get("files", {}).items():
-                    if "size" in each:  # a user's own files stay where they are
+                    if "size" in each:  # a user's own files are not copied
                         yield from self._file(record.parent / name, each)
             except OTHERWISE:
-                yield f"{record}: damaged: it does not say what was downloaded"
+                yield f"{record}: damaged: it does not list what was downloaded"
 
     def _prepared(self) -> Iterator[str]:
         for path in sorted(self.results.glob("data/[!.]*/meta.json")):
@@ -82,7 +82,7 @@ class Check:
                 assert meta is not None
                 for split in meta["splits"].values():
                     for key, about in split["arrays"].items():
-                        # The folder, as one array alone is not made again.
+                        # The folder, because a single array cannot be made again.
                         for fault in self._file(path.parent / f"{key}.npy", about):
                             yield f"{path.parent}: {fault.rpartition('/')[2]}"
             except UserError as error:
@@ -91,13 +91,13 @@ class Check:
                 yield f"{path}: damaged: it lists no arrays"
 
     def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
-        """A file against its recorded ``size`` and, in a full check, ``sha256``."""
+        """Compare a file with its recorded ``size`` and, in a full check, ``sha256``."""
         try:
             size = path.stat().st_size
             if size != about["size"]:
                 yield f"{path}: damaged: {size} bytes, not {about['size']}"
             elif self.full and sha256_of(path) != about["sha256"]:
-                yield f"{path}: damaged: its content is not what was recorded"
+                yield f"{path}: damaged: its content differs from the recorded hash"
         except FileNotFoundError:
             yield f"{path}: missing"
         except OSError as error:
@@ -120,10 +120,10 @@ class Check:
 
 
 def _faults_of_partition(path: Path) -> Iterator[str]:
-    """Its checksums (of a zip's members), and whether its arrays and its histogram agree.
+    """Check its checksums (of a zip's members), and its arrays against its histogram.
 
     Raises:
-        UserError: when it can't be read.
+        UserError: if it cannot be read.
     """
     partition = Partition.load(path)
     with zipfile.ZipFile(path) as archive:
@@ -138,7 +138,7 @@ def _faults_of_partition(path: Path) -> Iterator[str]:
         rows, there = parts.get(name, (None, None))
         sizes = None if rows is None else [len(each) for each in rows]
         if there != histogram.get(name) or sizes != (there and [sum(each) for each in there]):
-            yield f"{path.with_suffix('.json')}: damaged: not what {path.name} holds ({name})"
+            yield f"{path.with_suffix('.json')}: damaged: does not match {path.name} ({name})"
 
 
 def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
@@ -157,11 +157,11 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
     system, setting, method, seed = folder.relative_to(root).parts
     place = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
     if RunKey(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
-        yield f"{path}: damaged: it is another run's"
+        yield f"{path}: damaged: it belongs to another run"
     if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
-        yield f"{path}: damaged: its configuration has not the hash that it names"
+        yield f"{path}: damaged: its configuration does not match the hash in it"
     elif manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        yield f"{path}: damaged: it is not as it was written"
+        yield f"{path}: damaged: it does not match its checksum"
     for name in WRITTEN:
         if name not in files:
             yield f"{path}: damaged: it does not list {name}"
@@ -170,7 +170,7 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """A file's keys and values, and what is wrong with it."""
+    """A file's keys and values, and its faults."""
     try:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the models that a run is told to keep take on the disk, said before it starts."""
+"""Announce the disk space of models that a run keeps, before it starts."""
 
 import shutil
 from pathlib import Path
@@ -14,17 +14,17 @@ from fedrepro.support.errors import UserError
 
 
 class Kept(NamedTuple):
-    """How many models are kept, after how many rounds, and the bytes of one."""
+    """How many models are kept, after how many rounds, and the size of one in bytes."""
 
     models: int
     rounds: int
     each: int
 
     def refused_beyond(self, folder: Path) -> str:
-        """In words what they take of the disk that ``folder`` is on.
+        """A line about their size and the space on the disk of ``folder``.
 
         Raises:
-            UserError: if that is more than is free.
+            UserError: if there is not enough space.
         """
         free = shutil.disk_usage(folder).free
         total = self.models * self.each
@@ -33,12 +33,12 @@ class Kept(NamedTuple):
             f"{total / 1e6:,.0f} MB, with {free / 1e6:,.0f} MB free"
         )
         if total > free:
-            raise UserError(f"{words}: expected a disk with more room, or fewer rounds in `keep`")
+            raise UserError(f"{words}: free disk space, or list fewer rounds in `keep`")
         return words
 
 
 def disk_of_kept(spec: RunSpec, dataset: Dataset, clients: int) -> Kept:
-    """What ``keep`` in the run's setting comes to: a round's clients, and the server's model."""
+    """What ``keep`` in the run's setting amounts to: a round's clients, and the server's model."""
     rounds = set(spec.setting.keep.get(spec.method, ()))
     if not rounds:
         return Kept(0, 0, 0)

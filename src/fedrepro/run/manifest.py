@@ -1,4 +1,4 @@
-"""What a finished run says of itself: its configuration, code, machine and cost."""
+"""A finished run's manifest: its configuration, code, machine and cost."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "safetensors")
 
 
 def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
-    """What is known before the first round, and decides the bits of a result."""
+    """What is known before the first round and determines the bits of a result."""
     return {
         **of_spec(plan.spec, code, numerics),
         "executor": plan.executor,
@@ -32,7 +32,7 @@ def subject(plan: Plan, code: str, numerics: Numerics) -> dict[str, Any]:
 
 
 def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
-    """What is known of :func:`subject` without the data."""
+    """The part of :func:`subject` that does not need the data."""
     return {
         "run": spec.description(),
         "config_hash": fingerprint.of_config(spec),
@@ -48,8 +48,8 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
 def origin(spec: RunSpec) -> dict[str, Any]:
     """Where the code came from: commits, and a digest for each file that counted.
 
-    It describes a run and decides nothing: the files' digests are in ``code`` already, and equal
-    code may come from many commits. To be asked for before the first round, as a commit may follow.
+    Purely descriptive: ``code`` already covers the files' digests, and equal code may come from
+    many commits. Call it before the first round, because a commit may follow.
     """
     files = fingerprint.files_of_code(spec)
     return {"code_files": files, "git": fingerprint.checkouts_of(files, spec.plugins)}

@@ -1,7 +1,7 @@
-"""The C library's allocator, told to keep what a training step frees.
+"""Tell the C library's allocator to keep memory that a training step frees.
 
-glibc gives large blocks back to the system at once and asks for them again in the next step, which
-then faults in every page anew. On two CPU cores that was a fifth of the time of training IMA's CNN.
+glibc returns large blocks to the system at once and requests them again in the next step, which
+then page-faults. On two CPU cores that was a fifth of the time of training IMA's CNN.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 def keep_freed_memory() -> bool:
     """Keep freed blocks up to 1 GiB for reuse. Returns whether the allocator took the settings.
 
-    Changes no result. Does nothing where the C library is not glibc.
+    Does not affect results. Does nothing if the C library is not glibc.
     """
     if not sys.platform.startswith("linux"):
         return False

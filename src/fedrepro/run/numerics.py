@@ -1,13 +1,13 @@
-"""Which code gives the same numbers: an identity of code by its bits, not by how it is written.
+"""Numerics ids: which code gives the same numbers, whatever way it is written.
 
-The fingerprint of parsed code (:mod:`fedrepro.run.fingerprint`) changes with every refactoring. So
-the file beside this one says of each part of the code which *numerics id* its fingerprint has: that
-of the first code which had the same numbers. `make bless` writes it after it has played the same
-small runs with the old and the new code and compared every bit. Code that nobody has blessed has
-its fingerprint for an id, so that what it computes is never taken for something else.
+The fingerprint of parsed code (:mod:`fedrepro.run.fingerprint`) changes with every refactoring. The
+file next to this module therefore maps each part's fingerprint to a *numerics id*: the fingerprint
+of the first code with the same numbers. `make bless` writes the file after it has played the same
+small runs with the old and the new code and compared every bit. Code that is not blessed has its
+fingerprint as its id, so that its results are never taken for those of other code.
 
-A run's parts are the core (what trains and what records), each part of its method, its model, and
-what its setting asks of a paper's package.
+A run's parts are the core (training and recording), each part of its method, its model, and the
+code of a paper's package that its setting uses.
 """
 
 import json
@@ -30,7 +30,7 @@ from fedrepro.support.plugins import Folders
 FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
 PARTITION = "partition"
-DIGITS = 16  # of a fingerprint, which tell any two apart
+DIGITS = 16  # of a fingerprint, enough to tell any two apart
 
 Numerics = Mapping[str, str]  # part -> numerics id
 NONE: Numerics = {}
@@ -48,10 +48,10 @@ def of_run(spec: RunSpec) -> dict[str, str]:
 
 
 def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict[str, str]:
-    """Those of all parts but the model.
+    """The ids of all parts except the model.
 
     Raises:
-        UserError: for a method that is none.
+        UserError: for an unknown method.
     """
     files = part_files(folders)
     parts = [name for name, _ in split(composition) if name in files]
@@ -61,7 +61,7 @@ def of_composition(composition: str, folders: Folders = NONE_OF_ITS_OWN) -> dict
 
 
 def of_model(spec: RunSpec) -> str:
-    """That of the model's module, and of what the registry says of it."""
+    """The id of the model's module and its entry in the registry."""
     return of_named_model(spec.setting.model, spec.plugins)
 
 
@@ -70,12 +70,12 @@ def of_named_model(name: str, folders: Folders) -> str:
 
 
 def of_file(part: str, file: Path) -> str:
-    """That of a part whose code is sought from one file, of this package or a plug-in's."""
+    """The id of a part that starts from one file, of this package or a plug-in."""
     return _id(part, of_sought(file)) if _is_ours(file) else _of_plugin(file)
 
 
 def of_partition(schemes: tuple[Path, ...] = ()) -> str:
-    """That of the code which assigns samples to clients, with the files of plug-in schemes."""
+    """The id of the code that assigns samples to clients, including plug-in schemes."""
     ids = [_id(PARTITION, _partition()), *(_of_plugin(file) for file in schemes)]
     return " ".join(ids)
 
@@ -129,9 +129,9 @@ def of_sought(file: Path) -> str:
 
 @cache
 def _of_plugin(file: Path) -> str:
-    """A plug-in's fingerprint: of its own code, and the ids of what it takes from this package.
+    """A plug-in's fingerprint: its own code, and the ids of what it imports from this package.
 
-    So a refactoring here, once it is blessed, makes no run of a plug-in again.
+    A blessed refactoring of this package therefore does not invalidate a plug-in's runs.
     """
     found = fingerprint.closure((file,), fingerprint.OUTSIDE_A_RUN)
     core = fingerprint.closure(fingerprint.core_files(), fingerprint.OUTSIDE_A_RUN)
@@ -152,7 +152,7 @@ def _partition() -> str:
 
 
 def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
-    """The fingerprint of a model: of its module, and of what the registry says of it."""
+    """The fingerprint of a model: its module and its entry in the registry."""
     entry = models.find(name, folders)
     layout = " channels_last" if entry.channels_last else ""
     file = models.module_file(name, folders)
@@ -161,7 +161,7 @@ def of_registered(name: str, folders: Folders = NONE_OF_ITS_OWN) -> str:
 
 
 def today() -> dict[str, str]:
-    """The fingerprint of every part of this package; nothing of one's own is among them."""
+    """The fingerprint of every part of this package, without plug-ins."""
     files = {name: file for name, file in part_files().items() if _is_ours(file)}
     return {
         CORE: of_core(),
@@ -178,7 +178,7 @@ def today() -> dict[str, str]:
 
 
 def _of_paper(file: Path) -> str:
-    """The part that a file of a paper's package is, which settings ask for."""
+    """The part that a file of a paper's package is; settings use it."""
     return f"paper {file.parent.name} {file.stem}"
 
 
@@ -191,23 +191,23 @@ def _short(digest: str) -> str:
 
 
 def _id(part: str, code: str) -> str:
-    """The id of a part whose fingerprint is ``code``; of code that is not blessed, that itself."""
+    """The id of a part whose fingerprint is ``code``; if it is not blessed, ``code`` itself."""
     entry = blessed().get(part, {})
     return entry["id"] if entry.get("code") == code else code
 
 
 @cache
 def blessed() -> dict[str, dict[str, str]]:
-    """Part -> ``id`` and the fingerprint, ``code``, of the code that was last shown to have it."""
+    """Part -> ``id``, and the fingerprint ``code`` of the last code that was blessed with it."""
     found: dict[str, dict[str, str]] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
 def refuse_changed_code() -> None:
-    """Refuse to sign with files that are no longer what this process has imported.
+    """Refuse to sign a result with files that differ from what this process has imported.
 
     Raises:
-        UserError: when a file of this package has changed since the process began, or a plug-in
+        UserError: if a file of this package has changed since the process started, or a plug-in
             since it was imported.
     """
     changed = changed_since_the_start() or plugins.changed_since_import()
@@ -219,6 +219,6 @@ def refuse_changed_code() -> None:
 
 
 def changed_since_the_start() -> str | None:
-    """A file of this package that is not as it was when this process began, if there is one."""
+    """A file of this package that has changed since this process started, if there is one."""
     before, now = fedrepro.CODE_FILES, fedrepro.code_files()
     return next((path for path in (*before, *now) if before.get(path) != now.get(path)), None)

@@ -1,7 +1,7 @@
-"""How fast a machine is, as measured once and stored: what a plan's hours are made of.
+"""How fast a machine is, measured once and stored: the basis of a plan's hours.
 
-Seconds are CPU seconds where a run has one CPU thread, so that a busy machine gives the same
-figures as an idle one; else they are seconds of a clock.
+Seconds are CPU seconds for runs with one CPU thread, so that a busy machine gives the same figures
+as an idle one; otherwise they are wall time.
 """
 
 import hashlib
@@ -21,19 +21,18 @@ from fedrepro.support.files import write_atomically
 from fedrepro.support.plugins import NONE, Folders
 
 FOLDER = Path("results/calibration")
-DRAWN = 250  # images that a generator draws while it is measured
+DRAWN = 250  # images that a generator draws in its measurement
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What a training step is made of.
+    """What determines the cost of a training step.
 
     Attributes:
         shape: of one sample.
-        numbers: what it is made of, as in :class:`fedrepro.data.catalogue.entries.Holding`.
-        by: a run that is measured itself, as its method trains something else than a classifier, or
-            more.
-        own: where methods and models of one's own are sought.
+        numbers: its kind of numbers, as in :class:`fedrepro.data.catalogue.entries.Holding`.
+        by: a run to measure itself, if its method trains something other than a classifier.
+        own: the plug-in folders with methods and models.
     """
 
     model: str
@@ -55,38 +54,39 @@ class Workload:
 
     @property
     def pixels(self) -> int:
-        """Of an image; 1 for what is none."""
+        """Pixels per image; 1 for other samples."""
         return math.prod(self.shape[1:]) if self.numbers == "bytes" else 1
 
     @property
     def family(self) -> tuple[str, tuple[int, ...], str, str]:
-        """What those have in common that can stand in for each other.
+        """The family: workloads with the same family can be surrogates for each other.
 
-        They differ in their mini-batches and in the size of images, whose time follows from these,
-        and in how many classes the last layer has.
+        They differ in batch size and image size, from which the time follows, and in the number of
+        classes.
         """
         shape = () if self.numbers == "bytes" else self.shape
         return self.model, shape, self.numbers, self.method.partition(" ")[0]
 
     def from_family(self, other: "Workload", rate: "ModelRate") -> "ModelRate":
-        """What this takes, by the rate of another of its kin."""
+        """The estimated rate, from the rate of another workload of the family."""
         larger = self.pixels / other.pixels
         return replace(
             rate,
             step_seconds=rate.step_seconds * larger * self.batch_size / other.batch_size,
             sample_seconds=rate.sample_seconds * larger,
-            memory_bytes=round(rate.memory_bytes * max(1.0, larger)),  # rather too much
+            memory_bytes=round(rate.memory_bytes * max(1.0, larger)),  # an overestimate
         )
 
 
-SERVERS = ("server_", "decay")  # hyperparameters that clients have nothing to do with
+SERVERS = ("server_", "decay")  # hyperparameters that do not affect clients
 
 
 def key_of_method(spec: RunSpec) -> str:
     """The name of a run's method in a calibration.
 
-    Its hyperparameters that are whole numbers or switches, such as epochs of one's own, decide how
-    much work clients have; others don't. How much an extra pass weighs depends on the local epochs.
+    It includes the hyperparameters that are integers or switches, such as a method's own epochs:
+    they determine how much work clients have, the others do not. It includes the local epochs,
+    because they determine the relative cost of an additional pass.
     """
     options = {
         f"{part}.{name}": value
@@ -104,9 +104,9 @@ def key_of_method(spec: RunSpec) -> str:
 
 
 def family_of_method(key: str) -> str:
-    """What the keys of methods have in common that can stand in for each other.
+    """The family of a method's key: methods of one family can be surrogates for each other.
 
-    They differ in their readings (paper or released code), options and local epochs.
+    They differ in readings (paper or released code), options and local epochs.
     """
     return "+".join(part.partition("@")[0] for part in _composition(key).split("+"))
 
@@ -121,15 +121,15 @@ def _epochs(key: str) -> int:
 
 @dataclass(frozen=True)
 class ModelRate:
-    """What FedAvg costs with a model.
+    """The cost of FedAvg with a model.
 
     Attributes:
         step_seconds: of one local step.
-        client_seconds: of a client's round, whatever its steps: data, sums, the server's share.
+        client_seconds: fixed cost of a client's round: data, sums, the server's share.
         sample_seconds: of evaluating one sample.
-        score_seconds: of evaluating anything at all.
-        parameters: of the model.
-        memory_bytes: the peak of a process with a client or two and hardly any data.
+        score_seconds: fixed cost of an evaluation.
+        parameters: number of the model's parameters.
+        memory_bytes: the peak of a process with one or two clients and little data.
     """
 
     step_seconds: float
@@ -142,12 +142,12 @@ class ModelRate:
 
 @dataclass(frozen=True)
 class MethodRate:
-    """What a method costs, and what else a plan must know of it.
+    """The cost of a method, and further facts that a plan needs.
 
     Attributes:
-        factor: its training by FedAvg's, with the same model and local epochs.
-        pooled: one client holds all data.
-        mixes: clients are evaluated at several mixtures of two models after the last round.
+        factor: its training time divided by FedAvg's, with the same model and local epochs.
+        pooled: whether one client holds all data.
+        mixes: whether clients are evaluated at several interpolations after the last round.
     """
 
     factor: float
@@ -160,7 +160,7 @@ class Rates:
     """A calibration of a machine and a device.
 
     Attributes:
-        machine: what it was measured on.
+        machine: on which it was measured.
         start_seconds: from a command to its first round.
     """
 
@@ -176,7 +176,7 @@ class Rates:
         return FOLDER / f"{device}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
     def method_like(self, key: str) -> MethodRate | None:
-        """A method's rate, or that of the one most like it of its kin; None where there is none."""
+        """A method's rate, or that of the most similar one of its family, or None."""
         if key in self.methods:
             return self.methods[key]
 
@@ -197,7 +197,7 @@ class Rates:
             temporary.write_text(text + "\n", encoding="utf-8")
 
 
-# Of files from before these names.
+# Older files, without these names.
 OLD_KEYS = {"pooled": "centralized", "mixes": "interpolates"}
 
 
@@ -205,7 +205,7 @@ def stored(root: Path, device: str, threads: int) -> Rates:
     """What was measured on this machine so far.
 
     Raises:
-        UserError: when the file is damaged.
+        UserError: if the file is damaged.
     """
     rates = Rates(machine(device, threads))
     path = root / rates.path
@@ -218,7 +218,7 @@ def stored(root: Path, device: str, threads: int) -> Rates:
             for key, each in found["methods"].items()
         }
         for key in rates.methods:
-            _epochs(key)  # which it must name
+            _epochs(key)  # a key without epochs is damaged
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -227,7 +227,7 @@ def stored(root: Path, device: str, threads: int) -> Rates:
 
 
 def machine(device: str, threads: int) -> dict[str, Any]:
-    """What tells this machine from one of another speed."""
+    """A name that distinguishes machines of different speed."""
     facts: Mapping[str, Any] = {
         "device": device,
         "threads": threads,
@@ -240,7 +240,7 @@ def machine(device: str, threads: int) -> dict[str, Any]:
     import torch
 
     if not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: expected a device that is there; use cpu")
+        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
     return {**facts, "accelerator": torch.cuda.get_device_name(device)}
 
 

@@ -1,4 +1,4 @@
-"""What a run measures, round by round, and the Parquet files that it becomes."""
+"""The measurements of a run, round by round, and the Parquet files they are written to."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ ROUND_COLUMNS = (
     "round", "learning_rate", "test_loss", "test_accuracy", "bytes_down", "bytes_up",
 )  # fmt: skip
 PERSONAL_ROUND_COLUMNS = (*ROUND_COLUMNS, "client_loss", "client_accuracy", "client_accuracy_std")
-VALIDATION_COLUMNS = ("validation_loss", "validation_accuracy")  # of rounds, where there is such
-ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that teach
+VALIDATION_COLUMNS = ("validation_loss", "validation_accuracy")  # of rounds, if clients have any
+ENSEMBLE_COLUMNS = ("ensemble_loss", "ensemble_accuracy")  # of methods that distil
 CLIENT_COLUMNS = ("round", "client", "train_samples", "update_norm")
 DECISION_COLUMNS = ("round", "client", "loss", "weight")
 PERSONAL_CLIENT_COLUMNS = (
@@ -54,7 +54,7 @@ class Rows:
 
     def write(self, path: Path) -> None:
         """Write Parquet; equal rows give equal bytes."""
-        # Needed once, at the end of a run: its import must not delay the first round.
+        # Imported here, as it is needed once per run and must not delay the first round.
         import pyarrow
         from pyarrow import parquet
 
@@ -62,7 +62,7 @@ class Rows:
         for index, column in enumerate(self.columns):
             kind = np.int64 if column in WHOLE else np.float64
             values = np.array([row[index] for row in self.rows], dtype=kind)
-            # From the bytes: pyarrow imports pandas (a second) to look at any other object.
+            # From bytes: for any other object pyarrow imports pandas, which takes a second.
             arrays.append(
                 pyarrow.Array.from_buffers(
                     pyarrow.from_numpy_dtype(kind), len(values), [None, pyarrow.py_buffer(values)]

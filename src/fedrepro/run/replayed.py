@@ -1,8 +1,8 @@
-"""Which code a run's numbers are of, in the ids of :mod:`fedrepro.run.numerics`.
+"""Which code a run's numbers come from, as ids of :mod:`fedrepro.run.numerics`.
 
-A run says so itself. A reference result may be older than these ids, or than a change of code that
-altered other runs' numbers: `make replay` plays its first rounds again with today's code and writes
-down, beside the results of its paper, whether they came out the same.
+A run records these ids itself. A reference result may be older than them, or older than a change of
+code that altered other runs' numbers: `make replay` replays its first rounds with today's code and
+records next to the results of its paper whether the numbers agree.
 """
 
 import json
@@ -19,18 +19,18 @@ from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
 from fedrepro.support.errors import UserError
 
 NAME = "replayed.json"  # in a paper's folder of reference results
-RECORD = "rounds.parquet"  # whose first rows were compared
+RECORD = "rounds.parquet"  # its first rows are compared
 
 
 class Replay(NamedTuple):
-    """What came of playing the first rounds of a reference result again.
+    """The outcome of replaying the first rounds of a reference result.
 
     Attributes:
         record: SHA-256 of the rounds.parquet that was compared.
-        numerics: ids of the code that played.
-        rounds: how many were played: up to the first that was evaluated.
-        outcome: "same bits", "within 1e-06" and so on, or where it differs.
-        agrees: whether its numbers are taken for those of that code.
+        numerics: ids of the code that replayed it.
+        rounds: number of rounds replayed: up to the first evaluated one.
+        outcome: "same bits", "within 1e-06" and so on, or the difference.
+        agrees: whether its numbers count as those of that code.
     """
 
     record: str
@@ -41,16 +41,16 @@ class Replay(NamedTuple):
 
 
 def place_of(run: RunKey) -> tuple[Path, str]:
-    """The file that a run's replay is written down in, and its name there."""
+    """The file that records a run's replay, and the replay's name in it."""
     system, _, setting = run.setting.partition("/")
     return PAPERS / system / REFERENCE / NAME, f"{setting}/{run.method}/seed{run.seed}"
 
 
 def read_replays(path: Path) -> dict[str, Replay]:
-    """All replays of a file, by name; none where it is not there.
+    """All replays of a file, by name; none if it does not exist.
 
     Raises:
-        UserError: when it is damaged.
+        UserError: if it is damaged.
     """
     try:
         return TypeAdapter(dict[str, Replay]).validate_json(path.read_bytes())
@@ -67,7 +67,7 @@ def _read(path: Path, _changed_at: int) -> dict[str, Replay]:
 
 
 def replay_of(record: RunRecord) -> Replay | None:
-    """The replay of just this reference result, if there is one."""
+    """The replay of this very reference result, if there is one."""
     if not record.reference:
         return None
     file, name = place_of(record.run)
@@ -80,7 +80,7 @@ def replay_of(record: RunRecord) -> Replay | None:
 
 
 def numerics_of(record: RunRecord) -> dict[str, str]:
-    """The ids of the code that a run's numbers are of; none where nobody knows."""
+    """The ids of the code that a run's numbers come from; empty if unknown."""
     replay = replay_of(record)
     if replay and replay.agrees:
         return replay.numerics
@@ -89,7 +89,7 @@ def numerics_of(record: RunRecord) -> dict[str, str]:
 
 
 def other_code(record: RunRecord, today: RunSpec) -> str:
-    """In words, why a run's numbers are not known to be those of today's code; or nothing."""
+    """Why a run's numbers are not known to be those of today's code, in words; or ""."""
     then, now = numerics_of(record), numerics.of_run(today)
     replay = replay_of(record)
     if replay and not replay.agrees and replay.numerics == now:
@@ -101,6 +101,6 @@ def other_code(record: RunRecord, today: RunSpec) -> str:
 
 
 def written(replays: dict[str, Replay]) -> str:
-    """As :func:`read_replays` reads it."""
+    """The text that :func:`read_replays` reads."""
     content = {name: replays[name]._asdict() for name in sorted(replays)}
     return json.dumps(content, indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""Reading what a run left behind, or did not."""
+"""Read run folders, including missing and damaged ones."""
 
 import json
 import math
@@ -27,20 +27,20 @@ REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
-FINISHED = "finished"  # in a run's folder of checkpoints: a result that is not in its place yet
+FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run's folder and what became of it.
+    """A run's folder and its state.
 
     Attributes:
         folder: relative to the root.
-        reference: whether it is a committed reference result and not one of this machine.
-        why: for a state other than "finished", in words.
-        timing: wall_seconds and so on, or empty where the file was not kept.
-        scored_on: whose scores ``rounds`` and ``clients`` have under the names of test scores: with
-            "validation" they have no score on test samples.
+        reference: whether it is a committed reference result, not a result of this machine.
+        why: for a state other than "finished", the reason in words.
+        timing: wall_seconds and so on, or empty if the file was not kept.
+        scored_on: the samples behind the test-score columns of ``rounds`` and ``clients``: with
+            "validation" these hold no scores on test samples.
     """
 
     root: Path
@@ -61,10 +61,10 @@ class RunRecord:
 
     @cached_property
     def quality(self) -> dict[str, Any]:
-        """What judged the synthetic set of this very run; empty where nothing did.
+        """Measures of this run's synthetic set; empty if none were computed.
 
         Raises:
-            UserError: when its file is damaged.
+            UserError: if the file is damaged.
         """
         path = self.folder / "quality.json" if self.reference else self.run.analysis("quality")
         found = _json(self.root, path)
@@ -83,49 +83,49 @@ class RunRecord:
 
     @cached_property
     def rounds(self) -> dict[str, list[float]]:
-        """rounds.parquet: column -> values; empty where there is no such file."""
+        """rounds.parquet: column -> values; empty if there is no such file."""
         return self._chosen(self._columns("rounds.parquet"), ("round",), "test_")
 
     @cached_property
     def clients(self) -> dict[str, list[float]]:
-        """clients.parquet: column -> values; empty where there is no such file."""
+        """clients.parquet: column -> values; empty if there is no such file."""
         columns = self._columns("clients.parquet")
         found = self._chosen(columns, ("round", "client", "train_samples"), "")
         return {"test_samples" if name == "samples" else name: found[name] for name in found}
 
     @cached_property
     def decisions(self) -> dict[str, list[float]]:
-        """decisions.parquet: column -> values; empty where the method decides on nothing."""
+        """decisions.parquet: column -> values; empty without adaptive weighting."""
         return self._columns("decisions.parquet")
 
     @cached_property
     def mixtures(self) -> dict[str, list[float]]:
-        """mixtures.parquet: column -> values; empty where the method mixes no models."""
+        """mixtures.parquet: column -> values; empty if the method interpolates no models."""
         return self._columns("mixtures.parquet") if self.scored_on == "test" else {}
 
     @property
     def rounds_with_images(self) -> list[int]:
-        """The rounds after which it left images, the first one first."""
+        """The rounds after which it saved images, in order."""
         found = (re.fullmatch(IMAGES.format(r"(\d+)"), name) for name in self._files)
         return sorted(int(each[1]) for each in found if each)
 
     def images(self, number: int) -> NDArray[np.uint8]:
-        """What it left after a round, [n, channels, height, width].
+        """The images saved after a round, [n, channels, height, width].
 
         Raises:
-            UserError: when the file is not what the manifest says, or is no such images.
+            UserError: if the file differs from the manifest's hash, or does not hold such images.
         """
         name = IMAGES.format(number)
         path = self.root / self.folder / name
-        # Its import would take a tenth of a second from every command that looks at a run.
+        # Importing this would take a tenth of a second from every command that looks at a run.
         from safetensors.numpy import load
 
         try:
             content = path.read_bytes()
             if sha256_of(path) != self._files[name]:
-                raise ValueError("not what its manifest says")
+                raise ValueError("differs from the hash in its manifest")
             found = load(content)["images"]
-        except Exception as error:  # safetensors raises a kind of its own
+        except Exception as error:  # safetensors raises its own exception type
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
         if found.dtype != np.uint8 or found.ndim != 4 or not found.size:
@@ -134,7 +134,7 @@ class RunRecord:
 
     @property
     def _files(self) -> dict[str, str]:
-        """SHA-256 by name of the files that are there; a reference result keeps no images."""
+        """SHA-256 by name of the existing files; a reference result keeps no images."""
         if self.state == "damaged":
             return {}
         files: dict[str, str] = self.manifest.get("files", {})
@@ -146,7 +146,7 @@ class RunRecord:
     def _chosen(
         self, columns: dict[str, list[float]], kept: tuple[str, ...], prefix: str
     ) -> dict[str, list[float]]:
-        """All columns; or those ``kept``, and validation scores with another prefix."""
+        """All columns, or those in ``kept`` and validation scores with another prefix."""
         if self.scored_on == "test":
             return columns
         own = {name: columns[name] for name in kept if name in columns}
@@ -164,13 +164,13 @@ class RunRecord:
         import pyarrow.parquet
 
         try:
-            # `read_table` would import pandas, for half a second.
+            # `read_table` would import pandas, which takes half a second.
             columns: dict[str, list[Any]] = pyarrow.parquet.ParquetFile(path).read().to_pydict()
             return {
                 column: [math.nan if value is None else float(value) for value in values]
                 for column, values in columns.items()
             }
-        except Exception as error:  # pyarrow raises an open set of kinds
+        except Exception as error:  # pyarrow raises many exception types
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
 
@@ -181,21 +181,22 @@ def _is_number(value: object) -> bool:
 
 
 def reference_folder(run: RunKey) -> Path:
-    """Where a reference result of this run is committed."""
+    """The folder of the committed reference result of this run."""
     system, _, setting = run.setting.partition("/")
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
-    """What became of a run; ``reference`` looks at the committed reference results instead.
+    """Read a run; with ``reference``, its committed reference result.
 
-    A run is damaged when its tables are not what its manifest says; such a run has no numbers.
+    A run is damaged if its tables differ from the hashes in its manifest; such a run has no
+    numbers.
     """
     return read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
 
 
 def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) -> RunRecord:
-    """What became of a run whose files are, or should be, in ``folder``."""
+    """Read a run whose files are, or should be, in ``folder``."""
     try:
         manifest = _json(root, folder / "manifest.json")
         timing = _json(root, folder / "timing.json") or {}
@@ -205,7 +206,7 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
         state, why = _missing(root, run, reference)
         return RunRecord(root, run, folder, reference, state, why)
     if not manifest:
-        why = f"{folder / 'manifest.json'}: damaged: there is nothing in it"
+        why = f"{folder / 'manifest.json'}: damaged: it is empty"
         return RunRecord(root, run, folder, reference, "damaged", why)
     for key in ("run", "files"):
         if not isinstance(manifest.get(key, {}), dict):
@@ -215,17 +216,17 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     state, why = _became(manifest)
     changed = next(changed_files(root / folder, manifest, ".parquet"), None)
     if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        changed = "manifest.json is not as it was written"
+        changed = "manifest.json does not match its checksum"
     if changed:
         state, why = "damaged", f"damaged: {changed}"
     return RunRecord(root, run, folder, reference, state, why, manifest, timing)
 
 
 def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -> Iterator[str]:
-    """What is wrong with the files that a manifest lists, such as "rounds.parquet is missing".
+    """Faults of the files that a manifest lists, such as "rounds.parquet is missing".
 
     Args:
-        suffix: only files whose names end so.
+        suffix: only check files whose names end with it.
     """
     for name, sha256 in manifest.get("files", {}).items():
         if not name.endswith(suffix):
@@ -237,10 +238,10 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
         except OSError as error:
             yield f"{name} can't be read: {error.strerror}"
         except ValueError:  # a zero byte
-            yield f"{name!r} is no file's name"
+            yield f"{name!r} is not a file name"
         else:
             if found != sha256:
-                yield f"{name} is not what its manifest says"
+                yield f"{name} differs from the hash in its manifest"
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -254,7 +255,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def find_run(root: Path, run: RunKey) -> RunRecord:
-    """A run of this machine, or else the committed reference result."""
+    """A run of this machine or, if there is none, the committed reference result."""
     record = read_run(root, run)
     reference = record if record.manifest else read_run(root, run, reference=True)
     return reference if reference.manifest else record
@@ -282,12 +283,12 @@ def _became(manifest: Mapping[str, Any]) -> tuple[RunStatus, str]:
 
 
 def partial_of(folder: Path) -> Path:
-    """Where a run's checkpoints lie while it is under way."""
+    """The folder of a run's checkpoints while it is unfinished."""
     return folder.with_name(f"{folder.name}.partial")
 
 
 def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
-    """A log or checkpoints without a result: it was begun and did not finish."""
+    """Whether there is a log or checkpoint without a result: the run has not finished."""
     if reference:
         return "not run", "not run"
     log = root / LOGS / run.setting / run.method / f"seed{run.seed}.log"

@@ -1,8 +1,8 @@
-"""One run, setting x method x seed, from prepared data to a finished folder.
+"""One run (setting x method x seed), from prepared data to a finished folder.
 
-The folder appears whole or not at all. While a run is under way its checkpoints lie beside it in
-``seed<k>.partial``; the same command goes on from the last one, and ends with the same bits as if
-nothing had happened. A second process that is given the same run waits for the first.
+The folder appears complete or not at all. During a run, checkpoints are kept next to it in
+``seed<k>.partial``. The same command resumes from the last checkpoint and ends with the same bits
+as an uninterrupted run. A second process that is given the same run waits for the first.
 """
 
 import json
@@ -43,7 +43,7 @@ from fedrepro.support.locks import Held, is_locked, only_one, owner_of
 class Progress:
     """How far a run has come. ``seconds_left`` is None before the first round is over.
 
-    ``scores`` is what was recorded of this very round, empty where it was not evaluated.
+    ``scores`` is what this round recorded, empty if it was not evaluated.
     """
 
     round: int
@@ -54,7 +54,7 @@ class Progress:
     scores: Mapping[str, float] = field(default_factory=dict)
 
 
-BESIDE = "beside"  # where files of single rounds wait for the others
+BESIDE = "beside"  # folder for the files of single rounds until the run is finished
 
 Report = Callable[[Progress], None]
 
@@ -70,25 +70,25 @@ def run(
     sharing: Sharing = ALONE,
     numerics: Numerics = NONE,
 ) -> dict[str, Any]:
-    """Carry a run out and leave its files in ``folder``; if all of them are there, do nothing.
+    """Carry out a run and write its files to ``folder``. Does nothing if the run is complete.
 
     Args:
-        spec: what to do.
+        spec: the run's description.
         code: fingerprint of the code that defines the run.
-        report: told after every round that is played.
-        given: what the method needs.
-        sharing: rounds that it has in common with other runs; its result does not depend on them.
-        numerics: ids of the code's parts: a finished run of the same ids is not made again; without
-            them, one of the same ``code``.
+        report: called after every round played.
+        given: the artifacts that the method requires.
+        sharing: the shared prefix with other runs; it does not affect the result.
+        numerics: digests of the numerics of the code's parts: a finished run with the same ones is
+            kept. Without them, a finished run of the same ``code`` is.
 
     Returns:
         The manifest.
 
     Raises:
         UserError: for bad input or a full disk.
-        Interrupted: after Ctrl-C or SIGTERM; the same call goes on.
+        Interrupted: after Ctrl-C or SIGTERM; the same call resumes the run.
     """
-    torch.set_num_threads(1)  # none but this one, in case that the run is distributed over forks
+    torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
     plan = replace(plan, federation=watched(plan.federation))
@@ -134,34 +134,34 @@ def run(
 def data_of(
     plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, StoredArtifact]
 ) -> dict[str, Any]:
-    """What identifies a run's samples, how they are read, who holds which, and what is given."""
+    """What identifies a run's data: samples, scaling, partition and given artifacts."""
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
-        # What meta.json says beside the arrays, all of which reaches a number.
+        # The part of meta.json, next to the arrays, that affects the numbers.
         "task": dataset.task,
         "classes": dataset.classes,
         "mean": _listed(dataset.mean),
         "std": _listed(dataset.std),
         "client_standardised": _listed(dataset.client_standardised),
         "partition_sha256": digest_of(partition),
-        "clients": len(partition.train),  # the digest does not say where testing begins
-        # Of what the model starts from; None: its own draw.
+        "clients": len(partition.train),  # the digest does not separate training from test rows
+        # Of the initial weights; None: drawn by the run.
         "weights_sha256": plan.weights_sha256,
         **({"given": {name: each.sha256 for name, each in given.items()}} if given else {}),
     }
 
 
 def _listed(numbers: Sequence[float] | None) -> list[float] | None:
-    """As JSON gives them back."""
+    """As JSON returns them."""
     return None if numbers is None else list(numbers)
 
 
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The manifest of a run of the same subject, if all of its files are as they were written."""
+    """The manifest of a finished run of the same subject, if none of its files has changed."""
     try:
         found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         wanted = json.loads(json.dumps(subject))
-        if "numerics" in wanted:  # which say more than how the code is written
+        if "numerics" in wanted:  # more precise than the fingerprint of the code
             del wanted["code"]
         same = all(found[key] == value for key, value in wanted.items())
         whole = same and all(
@@ -174,7 +174,7 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
-    """What a checkpoint must share with a run to be gone on from."""
+    """Key that a checkpoint must match to be resumed."""
     execution = plan.spec.execution
     shared = [
         fingerprint.of_config(plan.spec),
@@ -198,10 +198,10 @@ def _train(
     sharing: Sharing,
     lock: Held,
 ) -> None:
-    """Play the rounds that are left.
+    """Play the remaining rounds.
 
     Raises:
-        Interrupted: after Ctrl-C or SIGTERM and the round that was being played; it is kept.
+        Interrupted: after Ctrl-C or SIGTERM, once the current round is finished and saved.
     """
     with asked_to_stop() as stop:
         _play(plan, state, partial, identity, report, sharing, lock, stop)
@@ -242,14 +242,14 @@ def _play(
         if state.done % every == 0 or signal_number or shared:
             lock.check()
             checkpoint.save(state, partial, identity)
-        # Pictures of rounds before would be missing beside a run that goes on from here.
+        # A run that resumes here would otherwise lack the images of earlier rounds.
         if shared and not any((partial / BESIDE).glob("*-images.*")):
             folder = sharing.folder / f"round{state.done}"
             checkpoint.keep(partial, folder, identity, plan.spec.execution.device)
         if signal_number:
             raise Interrupted(
                 f"interrupted after round {state.done} of {rounds}, which is saved: "
-                "the same command goes on from there",
+                "run the same command again to resume",
                 signal_number,
             )
 
@@ -262,13 +262,13 @@ def _scores(state: State) -> dict[str, float]:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of those that it started and that ended."""
+    """CPU seconds of this process and of its finished child processes."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
-    """Write what a round leaves beside the record; a round that is played again writes the same."""
+    """Write a round's files to the side folder. A round that is replayed writes the same files."""
     for name, what in files:
         (partial / BESIDE).mkdir(exist_ok=True)
         save_tree(partial / BESIDE / f"{name}.safetensors", what)
@@ -284,10 +284,10 @@ def _finish(
     folder: Path,
     artifact: tuple[Tree, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Write the files, among them ``artifact`` with what it says of itself; put them in place.
+    """Write the run's files, including ``artifact`` and its metadata, and move them into place.
 
     Args:
-        told: what else the manifest tells.
+        told: further entries of the manifest.
     """
     staged = partial / FINISHED
     shutil.rmtree(staged, ignore_errors=True)
@@ -300,7 +300,7 @@ def _finish(
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
-    for file in (partial / BESIDE).glob("*"):  # moved, they were lost if this is broken off
+    for file in (partial / BESIDE).glob("*"):  # copied: moving would lose them on an interrupt
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}
     described["seal"] = fingerprint.of_manifest(described)
@@ -315,7 +315,7 @@ def _finish(
 
 
 def _replace(staged: Path, folder: Path) -> None:
-    """Rename ``staged`` to ``folder``, whatever lies there."""
+    """Rename ``staged`` to ``folder``, replacing whatever is there."""
     old = folder.with_name(f"{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

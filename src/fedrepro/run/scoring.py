@@ -1,4 +1,4 @@
-"""What a run records of its rounds: scores of models, decisions, mixtures."""
+"""Record rounds: scores of models, decisions, interpolations."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -21,17 +21,17 @@ from fedrepro.run.record import MIXTURE_COLUMNS, Rows
 from fedrepro.run.state import State
 from fedrepro.support.errors import UserError, bad_value
 
-# Between the shared model (0) and the client's own (1), for methods whose clients mix the two.
+# Between the shared model (0) and the client's own (1), for methods that interpolate the two.
 MIXTURES = tuple(number / 10 for number in range(11))
 
 
 def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
-    """Keep what the round ``state.done``, just played, left.
+    """Record the round just played, ``state.done``.
 
     Args:
-        before: the server's state that the round began with.
+        before: the server's state at the start of the round.
     """
-    if not plan.federation.method.centralized:  # one place: nothing travels
+    if not plan.federation.method.centralized:  # centralised training sends nothing
         state.bytes_down += played.bytes_down
         state.bytes_up += played.bytes_up
     _record_decision(state, played)
@@ -41,18 +41,19 @@ def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
 
 
 def _evaluates(plan: Plan, state: State) -> bool:
-    """Whether the round just played is one that is evaluated."""
+    """Whether the round just played is evaluated."""
     last = state.done == plan.federation.context.rounds
     return last or state.done % plan.spec.setting.evaluate.every == 0
 
 
 def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tuple[str, Tree]]:
-    """What the round ``state.done``, just played, leaves in files of its own, by name.
+    """Separate files of the round just played, ``state.done``: pairs of name and tree.
 
-    Of a round that is kept: every client's model, and the server's after it, if it has one.
+    For a round that the setting keeps: every client's model, and the server's model after the
+    round, if it has one.
 
     Args:
-        before: the server's state that the round began with.
+        before: the server's state at the start of the round.
     """
     method, number = plan.federation.method, state.done
     ctx = context_of(plan.federation, number - 1, played.cohort)
@@ -70,7 +71,7 @@ def beside(plan: Plan, state: State, before: Tree, played: Round) -> Iterator[tu
 
 
 def context_after(plan: Plan, state: State) -> Context:
-    """The context of the last round that was played."""
+    """The context of the last round played."""
     return context_of(
         plan.federation, state.done - 1, choose_cohort(plan.federation, state.done - 1)
     )
@@ -81,10 +82,10 @@ def _floats(what: Tree) -> Iterator[Tensor]:
 
 
 def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite: bool) -> None:
-    """Evaluate the model after a round and add its rows; a loss that is no number ends the run.
+    """Evaluate the model after a round and add its rows; a loss of NaN ends the run.
 
     Args:
-        finite: whether the server's state still is.
+        finite: whether the server's state is still finite.
     """
     federation, number = plan.federation, state.done
     ctx = context_of(federation, number - 1, played.cohort)
@@ -123,7 +124,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
 
 
 def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str, float]:
-    """What the setting names: reported by the server, or of its model on all test samples."""
+    """The server's measures that the setting names: reported, or of its model on the test set."""
     method, test = plan.federation.method, plan.test
     found = {each.name: math.nan for each in plan.of_round}
     reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
@@ -137,7 +138,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
 
 
 def _of_clients(plan: Plan, played: Round) -> Callable[[int], dict[str, float]]:
-    """Client -> what it reported of what the setting names; NaN where it took no part."""
+    """Client -> its reported measures that the setting names; NaN if it took no part."""
     method, cohort = plan.federation.method, played.cohort
     found: dict[str, dict[int, float]] = {}
     for name in plan.reported:
@@ -152,10 +153,10 @@ def _of_clients(plan: Plan, played: Round) -> Callable[[int], dict[str, float]]:
 
 
 def _number(method: Method, name: str, leaf: Tensor) -> float:
-    """What a method reports for the record.
+    """A method's metrics as numbers.
 
     Raises:
-        UserError: where that is not one number.
+        UserError: if one of them is not a single number.
     """
     if leaf.numel() != 1:
         shape = f"a tensor of shape {tuple(leaf.shape)}"
@@ -167,7 +168,7 @@ def _number(method: Method, name: str, leaf: Tensor) -> float:
 def _score_ensemble(
     ctx: Context, federation: Federation, test: TensorSamples, before: Tree, played: Round
 ) -> dict[str, float]:
-    """How good the round's clients are together, on the test set (FedGO's Tables 7 and 9)."""
+    """The score of the round's clients as an ensemble, on the test set (FedGO's Tables 7 and 9)."""
     given = LoadedArtifact({"x": test.x}, scaling=test.scaling)
     logits = federation.method.ensemble(ctx, before, played.updates, played.weights, given)
     found = score(ctx.task, logits, test.y)
@@ -175,12 +176,12 @@ def _score_ensemble(
 
 
 def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> dict[str, float]:
-    """Every client's scores on its own samples; returns what they come to."""
+    """Score every client on its own samples; returns the aggregates."""
     federation, number = plan.federation, state.done
 
     def scored(samples: list[TensorSamples]) -> list[Score]:
         def score_of(client: int) -> Score:
-            # One client's state at a time: all of them need not fit in memory.
+            # One client's state at a time: they need not all fit in memory.
             client_state = _client_state_of(plan, state, client)
             model = federation.method.eval_model(ctx, state.server, client_state)
             return _score_client(plan, samples[client], model)
@@ -215,13 +216,13 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
 
 
 def _of_validation(score: Score) -> dict[str, float]:
-    """A client's row as far as its validation samples go."""
+    """The validation scores of a client's row."""
     found = {"samples": score.samples, "loss": score.loss, "accuracy": score.accuracy, **score.more}
     return {f"validation_{name}": value for name, value in found.items()}
 
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
-    """How far each client of the cohort moved."""
+    """The norm of each client's update."""
     reported = _of_clients(plan, played)
     state.clients.extend(
         {
@@ -236,7 +237,7 @@ def _record_updates(plan: Plan, state: State, played: Round) -> None:
 
 
 def _record_decision(state: State, played: Round) -> None:
-    """What the clients' losses were before they trained, and how they were then mixed."""
+    """The clients' losses before training, and their aggregation weights."""
     if LOSS not in played.updates:
         return
     columns = (played.cohort, played.updates[LOSS].tolist(), played.weights.tolist())
@@ -247,9 +248,9 @@ def _record_decision(state: State, played: Round) -> None:
 
 
 def mixtures(plan: Plan, state: State) -> Rows | None:
-    """Every client's scores at every mixture of its two models, after the last round.
+    """Every client's scores at every interpolation of its two models, after the last round.
 
-    None where clients are not evaluated or have no two models.
+    None if clients are not evaluated or do not have two models.
     """
     federation = plan.federation
     if not plan.personal or not any(layer.interpolates for layer in federation.method.layers()):
@@ -280,8 +281,8 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
 
 
 def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> list[Score]:
-    """The score of every place, by as many processes as the run has."""
-    if plan.workers == 1 or not places:  # nothing can't be dealt out
+    """The score of every place, computed by as many processes as the run has."""
+    if plan.workers == 1 or not places:  # an empty list needs no workers
         return [score_of(place) for place in range(places)]
     numbers = Stacked(places)
 
@@ -305,12 +306,12 @@ def _client_state_of(plan: Plan, state: State, client: int) -> Tree:
 
 
 def _holder(federation: Federation, client: int) -> int:
-    """Who holds a client's data: where all are pooled, one for all."""
+    """The id of the client that holds a client's data: 0 for all if they are pooled."""
     return 0 if federation.method.centralized else client
 
 
 def participations(federation: Federation, rounds: int) -> list[int]:
-    """In how many of the first ``rounds`` rounds each client took part."""
+    """The number of rounds, of the first ``rounds``, in which each client took part."""
     counts = [0] * federation.context.clients
     for round in range(rounds):
         for client in choose_cohort(federation, round):
@@ -326,12 +327,13 @@ def _score_client(plan: Plan, samples: TensorSamples, params: Tree) -> Score:
 
 
 def _summary(scores: list[Score]) -> dict[str, float]:
-    """Over clients that have test samples; their mean by samples stands in for a test set.
+    """Aggregates over clients with test samples; the mean by samples replaces a missing test set.
 
-    A client whose samples leave nothing to predict (texts without a known word) has no accuracy,
-    and is left out of the accuracies' means. A loss that is no number is one everywhere.
+    A client without predictions (texts without a known word) has no accuracy and is left out of
+    the mean accuracies. If a client's loss is NaN, so is the mean.
 
-    Further measures are there both ways, plain (``client_``) and weighted by samples (``test_``).
+    Further measures are aggregated both ways: plain (``client_``) and weighted by samples
+    (``test_``).
     """
     tested = [score for score in scores if score.samples]
     accuracies = np.array([score.accuracy for score in tested])

@@ -1,9 +1,9 @@
-"""Rounds that runs share: a run goes on from another that its first rounds are, to the bit.
+"""Shared prefixes: a child run continues its parent run, whose first rounds are bit-identical.
 
-``ima+fedavg`` is ``fedavg`` until its window fills: ``fedavg`` is its parent run. A parent run
-keeps its checkpoint after the rounds that the experiment files' tables and figures have child runs
-for. That is no part of what a run is, and lies apart from its files: it may be deleted at any time,
-and a child run that finds none trains from the start, to the same bytes.
+``ima+fedavg`` equals ``fedavg`` until its window fills: ``fedavg`` is its parent run. A parent run
+keeps checkpoints after the rounds from which child runs in the experiment files' tables and figures
+continue. They are not part of a run's result and are stored separately: they may be deleted at any
+time. A child run that finds none trains from the start, to the same bytes.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ KEPT = Path("results/trunks")
 
 @dataclass(frozen=True)
 class ParentRun:
-    """A run that another may go on from.
+    """A run that a child run may continue.
 
     Attributes:
         code: fingerprint of the code that defines it.
-        rounds: after which the other must leave it.
-        folder: where its checkpoints are.
+        rounds: the last round after which the child run may continue.
+        folder: of its checkpoints.
     """
 
     spec: RunSpec
@@ -41,9 +41,9 @@ class Sharing:
     """What a run shares with others.
 
     Attributes:
-        folder: where it keeps its checkpoints after ``rounds``, for those that go on from it.
-        parent: what it goes on from itself.
-        note: told in one line why it does not.
+        folder: where it keeps its checkpoints after ``rounds``, for child runs.
+        parent: the run that it continues.
+        note: gets one line that says why it does not.
     """
 
     folder: Path
@@ -56,7 +56,7 @@ ALONE = Sharing(KEPT)
 
 
 def kept_of(run: RunKey) -> Path:
-    """Where a run keeps its checkpoints, relative to the root."""
+    """The folder of a run's checkpoints for child runs, relative to the root."""
     return KEPT / run.setting / run.method / f"seed{run.seed}"
 
 
@@ -67,7 +67,7 @@ def kept_in(folder: Path) -> list[tuple[int, Path]]:
 
 
 def shared_rounds(bench: Workbench, run: RunKey) -> int:
-    """After how many rounds at most a run can go on from its parent run; 0 where there is none.
+    """The last round after which a run can continue its parent run; 0 if it has none.
 
     The parent run's last round is not kept, and a run's files of single rounds must be its own.
     """
@@ -85,7 +85,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
 
 
 def sharing_of(bench: Workbench, run: RunKey, note: Callable[[str], None]) -> Sharing:
-    """What a run shares with those of its setting that any table or figure has, at any scale."""
+    """What a run shares with the runs of its setting in any table or figure, at any scale."""
     targets = (target for scale in SCALES for target in bench.targets(scale).values())
     methods = {
         each.method for target in targets for each in target.runs if each.setting == run.setting

@@ -1,4 +1,4 @@
-"""What there is between two rounds of a run."""
+"""Training state between two rounds of a run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +21,13 @@ from fedrepro.run.store import ClientStore
 
 @dataclass
 class State:
-    """All that there is between two rounds."""
+    """Training state between two rounds."""
 
     server: Tree
     client_states: ClientStore
     rounds: Rows
     clients: Rows
-    decisions: Rows  # of methods that decide from losses; else it stays empty
+    decisions: Rows  # of methods with adaptive weighting; otherwise empty
     done: int = 0
     diverged_at: int | None = None
     bytes_down: int = 0
@@ -35,7 +35,7 @@ class State:
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     resumed: int = 0
-    began: dict[str, Any] | None = None  # which run's method, seed and round it went on from
+    began: dict[str, Any] | None = None  # method, seed and round of the parent run, if any
 
 
 def first_state(plan: Plan, client_states: ClientStore) -> State:
@@ -46,7 +46,7 @@ def first_state(plan: Plan, client_states: ClientStore) -> State:
 
 
 def columns_of(plan: Plan, server: Tree) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of a run's rounds and of its clients; ``server`` is any state of its server."""
+    """The columns of a run's rounds and clients; ``server`` is any state of its server."""
     federation = plan.federation
     own = tuple(federation.method.metrics(federation.context, server))
     own = (*own, *ENSEMBLE_COLUMNS) if plan.distills else own

@@ -1,8 +1,8 @@
-"""State on disk: checkpoints, and clients' states that need not fit in memory.
+"""State on disk: checkpoints, and client states that need not fit in memory.
 
-A checkpoint and the client states that belong to it are consistent at every moment: a client's file
-carries a version in its name, the checkpoint names the versions that it means, and older versions
-go only after the checkpoint has taken its place.
+A checkpoint and its client states are consistent at every moment: a client's file has a version in
+its name, the checkpoint names the versions that it needs, and older versions are only deleted after
+the checkpoint is in place.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ from fedrepro.support.errors import UserError, brief
 from fedrepro.support.files import write_atomically
 
 CACHE_BYTES = 256 * 2**20  # of client states in memory
-KEY = "fedrepro"  # one metadata key: several would be written in any order
+KEY = "fedrepro"  # a single metadata key: the order of several is not fixed
 
 
 def save_tree(
     path: Path, what: Tree, facts: Mapping[str, Any] | None = None, checksummed: bool = False
 ) -> None:
-    """Write a tree, and facts that JSON can hold, in one file that appears whole or not at all.
+    """Write a tree and JSON metadata to one file, which appears complete or not at all.
 
     Args:
-        checksummed: the file holds its own SHA-256, for what no manifest lists.
+        checksummed: store its SHA-256 in the file; for files that no manifest lists.
     """
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in tree.named(what)}
     about = {"shape": _shape(what), "facts": facts or {}}
@@ -42,25 +42,24 @@ def save_tree(
     with write_atomically(path) as temporary:
         try:
             save_file(_unshared(tensors), temporary, metadata)
-            temporary.chmod(0o644)  # as other results: safetensors lets nobody else read
-        except SafetensorError as error:  # a full disk, mostly
+            temporary.chmod(0o644)  # like other results: safetensors makes files private
+        except SafetensorError as error:  # mostly a full disk
             raise UserError(f"{path}: could not be written: {error}") from error
 
 
 def load_tree(path: Path, checksummed: bool = False) -> tuple[Tree, dict[str, Any]]:
-    """What :func:`save_tree` wrote.
+    """Read what :func:`save_tree` wrote.
 
     Raises:
-        UserError: if the file is damaged, as far as this can be seen; a ``checksummed`` one in any
-            bit.
+        UserError: if the file is visibly damaged; in a ``checksummed`` file, if any bit differs.
     """
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads(file.metadata()[KEY])
-            # Copied: bits may depend on where in memory a tensor begins, and a file packs them.
+            # Copied: bits may depend on a tensor's alignment in memory, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if checksummed and about.pop("seal") != _checksum(about, tensors):
-            raise ValueError("its content is not what was written")
+            raise ValueError("its content differs from its checksum")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (
         SafetensorError, KeyError, TypeError, ValueError, OSError, AttributeError, RecursionError,
@@ -70,7 +69,7 @@ def load_tree(path: Path, checksummed: bool = False) -> tuple[Tree, dict[str, An
 
 
 def damaged(path: Path, error: Exception) -> UserError:
-    """The line for a file that holds no state of ours."""
+    """The error for a file that does not hold a state of ours."""
     reason = brief(str(error).partition("\n")[0])
     return UserError(
         f"{path}: expected a state that fedrepro wrote; it is damaged ({reason}). "
@@ -79,7 +78,7 @@ def damaged(path: Path, error: Exception) -> UserError:
 
 
 def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """The SHA-256 of facts and tensors, with their names, kinds and shapes."""
+    """The SHA-256 of metadata and tensors, including names, dtypes and shapes."""
     kinds = [(name, str(each.dtype), list(each.shape)) for name, each in sorted(tensors.items())]
     digest = hashlib.sha256(json.dumps([about, kinds], sort_keys=True).encode())
     for _, tensor in sorted(tensors.items()):
@@ -89,7 +88,7 @@ def _checksum(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 
 def _shape(what: Tree, path: str = "") -> Any:
-    """The tree with every leaf replaced by its name; keeps branches that hold nothing."""
+    """The tree with every leaf replaced by its name; keeps empty branches."""
     if isinstance(what, dict):
         return {key: _shape(part, f"{path}/{key}" if path else key) for key, part in what.items()}
     return path
@@ -102,7 +101,7 @@ def _unflatten(shape: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """safetensors refuses two names for the same memory."""
+    """Copy tensors that share memory: safetensors refuses two names for the same memory."""
     seen: set[int] = set()
     for name, tensor in tensors.items():
         if tensor.data_ptr() in seen:
@@ -112,13 +111,13 @@ def _unshared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 class ClientStore:
-    """Clients' states: the latest in memory, the rest in one file per client.
+    """Client states: the latest in memory, the rest in one file per client.
 
     Args:
-        folder: where files go; made when the first one is written.
-        versions: client -> version, as a checkpoint gave it; None for a new run.
-        device: where states are wanted.
-        cache_bytes: how much may stay in memory.
+        folder: for the files; created with the first one.
+        versions: client -> version, from a checkpoint; None for a new run.
+        device: of the returned states.
+        cache_bytes: limit of the states in memory.
     """
 
     def __init__(
@@ -132,14 +131,14 @@ class ClientStore:
         self.device = device
         self.cache_bytes = cache_bytes
         self._versions = {int(client): version for client, version in (versions or {}).items()}
-        self._kept = dict(self._versions)  # what the last checkpoint means
+        self._kept = dict(self._versions)  # the versions that the last checkpoint needs
         self._memory: OrderedDict[int, Tree] = OrderedDict()
         self._unsaved: set[int] = set()
         self._bytes = 0
         self._remove_strays()
 
     def get(self, client: int) -> Tree | None:
-        """A client's state, or None if it has none yet; moves nothing in memory or on disk."""
+        """A client's state, or None if it has none yet; changes nothing in memory or on disk."""
         if client in self._memory or client not in self._versions:
             return self._memory.get(client)
         client_state, _ = load_tree(self._file(client), checksummed=True)
@@ -148,7 +147,7 @@ class ClientStore:
     def put(self, client: int, client_state: Tree) -> None:
         """Replace a client's state."""
         if not tree.leaves(client_state):
-            return  # a method without client state leaves no trace
+            return  # a method without client state writes nothing
         self._unsaved.add(client)
         self._remember(client, client_state)
 
@@ -159,7 +158,7 @@ class ClientStore:
         return {str(client): version for client, version in sorted(self._versions.items())}
 
     def settle(self) -> None:
-        """After the checkpoint that names :meth:`flush`'s versions is in place: drop older ones."""
+        """Drop old versions. Call this once the checkpoint with the new versions is in place."""
         self._kept = dict(self._versions)
         self._remove_strays()
 
@@ -171,7 +170,7 @@ class ClientStore:
         return self.folder / f"{client}.{self._versions[client]}.safetensors"
 
     def _write(self, client: int) -> None:
-        # Never onto a version that the last checkpoint means: it must stay readable.
+        # Never overwrite a version that the last checkpoint needs: it must stay readable.
         self._versions[client] = self._versions.get(client, 0) + 1
         save_tree(self._file(client), self._memory[client], checksummed=True)
         self._unsaved.discard(client)
@@ -189,7 +188,7 @@ class ClientStore:
             self._bytes -= tree.size_in_bytes(self._memory.pop(oldest))
 
     def _remove_strays(self) -> None:
-        """Remove files that neither the last checkpoint nor the present means."""
+        """Remove files that neither the last checkpoint nor the current state needs."""
         meant = {
             f"{client}.{version}.safetensors"
             for versions in (self._kept, self._versions)

@@ -1,6 +1,6 @@
-"""What files of code import and do, read once and remembered by their bytes.
+"""The imports and the syntax digest of code files, cached by the files' bytes.
 
-To parse all code that pages and methods are made by takes a second, at every start of Snakemake.
+Parsing all code behind pages and methods takes a second, at every start of Snakemake.
 """
 
 import ast
@@ -16,17 +16,17 @@ from typing import NamedTuple
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
-# In the working directory: the hash of the second line, and what is remembered.
+# The cache, in the working directory: a line with the hash of the second line, which is the data.
 REMEMBERED = Path(".snakemake/fedrepro-code")
 
 
 class Syntax(NamedTuple):
-    """What counts of a file of code.
+    """The relevant facts about a code file.
 
     Attributes:
-        names: that its import statements, wherever they stand, may load: how many folders up they
-            are sought from (0: from the top), and the dotted name from there.
-        digest: the hash of its syntax tree without what is there for a person.
+        names: that its import statements, at any depth, may load: how many folders up the search
+            starts (0: from the top), and the dotted name from there.
+        digest: the hash of its syntax tree without docstrings and error texts.
     """
 
     names: tuple[tuple[int, str], ...]
@@ -35,10 +35,10 @@ class Syntax(NamedTuple):
 
 @cache
 def syntax_of(path: Path) -> Syntax:
-    """What counts of a file.
+    """The facts about a file.
 
     Raises:
-        SyntaxError: if it is none of Python.
+        SyntaxError: if it is not valid Python.
     """
     code = path.read_bytes()
     known, key = _remembered(), _hash(code)
@@ -50,13 +50,13 @@ def syntax_of(path: Path) -> Syntax:
 
 
 def read_syntax(code: bytes, path: Path) -> Syntax:
-    """What counts of some code, without looking at what is remembered."""
+    """The facts about some code, without using the cache."""
     module = ast.parse(code, filename=str(path))
     names = tuple(dict.fromkeys(_imported(module)))
     return Syntax(names, _hash(_written(_NoText().visit(module)).encode()))
 
 
-# Of a syntax tree: what says nothing about what the code does, or not in every version of Python.
+# Fields of a syntax tree that do not affect behaviour or do not exist in every Python version.
 UNSAID = ("ctx", "kind", "type_comment")
 
 
@@ -72,9 +72,9 @@ def _written(node: object) -> str:
 
 
 def remember() -> None:
-    """Keep what this process has found, for the next one; where that can't be written, never mind.
+    """Save the cache for the next process; a failure to write is ignored.
 
-    What it did not come across is forgotten: code that is no more.
+    Entries that this process did not use are dropped, because their code is gone.
     """
     if not _new:
         return
@@ -91,7 +91,7 @@ _used: set[str] = set()
 
 @cache
 def _remembered() -> dict[str, Syntax]:
-    """By the hash of a file's bytes; nothing where that is missing, damaged or another reader's."""
+    """Cached facts by file hash; empty if the cache is missing, damaged or of another version."""
     try:
         checksum, text = REMEMBERED.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -106,7 +106,7 @@ def _remembered() -> dict[str, Syntax]:
 
 @cache
 def _reader() -> str:
-    """Trees differ between versions of Python, and what is read of them with this file."""
+    """Cache version: Python and this file, which both affect what is read from a syntax tree."""
     return f"{sys.version} {_hash(Path(__file__).read_bytes())}"
 
 
@@ -125,7 +125,7 @@ def _imported(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 class _NoText(ast.NodeTransformer):
-    """Drops docstrings, and what raised errors say."""
+    """Drops docstrings and the arguments of raised errors."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

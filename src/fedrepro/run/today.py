@@ -1,4 +1,4 @@
-"""What a run's manifest would say, were it made now."""
+"""The manifest that a run would have if it were started now."""
 
 import json
 from typing import Any
@@ -14,17 +14,17 @@ from fedrepro.support.errors import UserError
 
 
 def manifest_of_today(workbench: Workbench, run: RunKey) -> tuple[dict[str, Any], str]:
-    """What is known of a run before its first round, as its manifest has it; nothing is made.
+    """The part of a run's manifest that is known before its first round; creates nothing.
 
     Returns:
-        The keys with their values, and what keeps ``data`` and ``executor`` from being among them,
-        in words: data that are not prepared, mostly.
+        The keys with their values, and in words why ``data`` and ``executor`` are missing if they
+        are: usually because the data are not prepared.
 
     Raises:
-        UserError: for a setting, method or seed that there is not.
+        UserError: for an unknown setting, method or seed.
     """
     spec = workbench.run_spec(run.setting, run.method, run.seed)
-    compose(spec)  # whether the method is one
+    compose(spec)  # raises for an unknown method
     code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
     known = manifest.of_spec(spec, code, ids) | manifest.origin(spec)
     why = ""

@@ -1,7 +1,8 @@
-"""A run that tells TensorBoard or MLflow of itself while it is under way.
+"""Report a run to TensorBoard or MLflow while it is under way.
 
-``track`` in config.yaml says which; it is no part of the run. Both write into ``results``:
-`tensorboard --logdir results/tensorboard`, or `mlflow ui` with results/mlflow, shows them.
+``track`` in config.yaml selects the tool; it is not part of the run's description. Both write to
+``results``: view it with `tensorboard --logdir results/tensorboard`, or `mlflow ui` on
+results/mlflow.
 """
 
 import json
@@ -19,20 +20,20 @@ TENSORBOARD, MLFLOW = Path("results/tensorboard"), Path("results/mlflow")
 
 
 class Tracker(Protocol):
-    """Something that is told of a run."""
+    """A tool that a run reports to."""
 
     def log(self, round: int, scores: Mapping[str, float]) -> None:
-        """Take the numbers of an evaluated round, those of them that are finite."""
+        """Log the numbers of an evaluated round; those that are not finite are skipped."""
 
     def close(self, finished: bool) -> None:
-        """Write what is left; a run that is not finished may be gone on with."""
+        """Write what is left; a run that is not finished may be resumed."""
 
 
 def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
     """The tracker of a run.
 
     Raises:
-        UserError: when the package is not there.
+        UserError: if the tool's package is not installed.
     """
     kinds: dict[str, type[_TensorBoard] | type[_MLflow]] = {
         "tensorboard": _TensorBoard,
@@ -42,7 +43,7 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
         return kinds[tool](root, spec)
     except ImportError as error:
         raise UserError(
-            f"config/config.yaml: track: {tool!r}: expected its package to be installed: "
+            f"config/config.yaml: track: {tool!r}: the package is not installed: "
             f"pip install 'fedrepro[{tool}]' ({error})"
         ) from None
 
@@ -64,7 +65,7 @@ class _TensorBoard:
 
     def log(self, round: int, scores: Mapping[str, float]) -> None:
         if self._writer is None:
-            # What an interrupted call wrote of later rounds, which are now played again, is hidden.
+            # Hides what an interrupted call logged of later rounds, which are now replayed.
             self._writer = self._make(round)
             self._writer.add_text("configuration", f"```json\n{self._about}\n```", round)
         for name, value in finite(scores).items():
@@ -79,7 +80,7 @@ class _MLflow:
     """A run in the file store results/mlflow; its experiment is the setting."""
 
     def __init__(self, root: Path, spec: RunSpec) -> None:
-        # Files are what a results folder is made of; MLflow wants to be told that we know others.
+        # MLflow warns about file stores; a results folder consists of files on purpose.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from mlflow import MlflowClient
 
@@ -99,7 +100,7 @@ class _MLflow:
             self._client.set_terminated(self._run, "FINISHED" if finished else "KILLED")
 
     def _begin(self) -> str:
-        """The run of this very configuration that was broken off, or a new one."""
+        """The interrupted run of the same configuration, or a new one."""
         client, spec = self._client, self._spec
         name = spec.setting.name
         known = client.get_experiment_by_name(name)

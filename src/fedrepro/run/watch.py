@@ -1,10 +1,10 @@
-"""What is refused of a method of one's own in its first rounds, before it gives a wrong number.
+"""Check a plug-in method in its first rounds, before it produces a wrong number.
 
-A method is watched from outside: what a hook gets is compared before and after, what it returns is
-looked at. No bit of a run depends on it. Of what a client does only its first client's round is
-watched in full, as to look at a model takes as long as to copy it; from round 2 on, nothing is.
+The checks run outside the method: they compare a hook's arguments before and after the call and
+inspect what it returns. They do not change a bit of the run. Inspecting a model takes as long as
+copying it, so only the first client's round is checked in full, and nothing from round 2 on.
 
-Each mistake is one line: the file and line, the hook, what it did, what to do instead.
+Each mistake gives one line: the file and line, the hook, what it did, what to do instead.
 """
 
 import copy
@@ -34,29 +34,29 @@ from fedrepro.support.errors import UserError
 
 ROUNDS = 2  # in the second, clients and the server have states
 
-# Hooks that a context is handed to, of which there is something to see.
+# Hooks that get a context and whose effects can be checked.
 WATCHED = (
     "init_server", "init_client", "sample_round", "learning_rate", "broadcast", "sample_steps",
     "loss", "gradient", "client_update", "aggregation_weights", "server_update",
     "apply_server_optimizer", "client_model", "eval_model", "artifact", "metrics", "images",
     "interpolate", "ensemble",
 )  # fmt: skip
-EVERY_STEP = ("loss", "gradient")  # called so often that only what they return is looked at
+EVERY_STEP = ("loss", "gradient")  # called so often that only their result is checked
 
 Structure = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
 
 def watched(federation: Federation, every: bool = False) -> Federation:
-    """The same federation, whose own methods (``every``: all) are refused what is wrong.
+    """The same federation with its plug-in methods (``every``: all methods) under checks.
 
-    Its hooks raise:
-        UserError: one line, for what a method's author has to mend.
+    The hooks then raise:
+        UserError: one line, about a mistake that the method's author has to fix.
     """
     method = _watched(federation.method, every)
     if method is federation.method:
         return federation
     execute = federation.execute
-    if execute is vectorised:  # compiled: it runs the hooks as they are
+    if execute is vectorised:  # compiled: it runs the hooks unchecked
         execute = partial(_executed, federation.method, execute)
     return replace(federation, method=method, execute=execute)
 
@@ -72,7 +72,7 @@ def _watched(method: Method, every: bool) -> Method:
     if mine:
         watch = Watch(made)
         for name in WATCHED:
-            # An attribute of the object comes before the method of its class.
+            # An attribute of the object takes precedence over a method of its class.
             object.__setattr__(made, name, watch.over(name))
     return made
 
@@ -86,7 +86,7 @@ def _executed(
     client_states: Sequence[Tree],
     steps: Sequence[Steps],
 ) -> Outcome:
-    """Clients side by side, trained by ``method`` itself instead of ``seen``, which is watched."""
+    """Clients side by side, trained by ``method`` itself instead of the checked ``seen``."""
     mine = next(each for each in method.layers() if plugins.is_own(type(each).__module__))
     file = sys.modules[type(mine).__module__].__file__
     try:
@@ -94,9 +94,9 @@ def _executed(
             updates, after = execute(method, ctx, message, client_states, steps)
     except UserError:
         raise
-    except Exception as error:  # the compiler's, which no longer knows whose line it was
+    except Exception as error:  # from the compiler, which has lost the line of code
         raise plugins.PluginError(
-            f"{file}: client_update: can't be run by executor 'vectorised': use 'sequential', "
+            f"{file}: client_update: cannot run with executor 'vectorised': use 'sequential', "
             f"or see docs/hooks.md: {type(error).__name__}: {error}"
         ) from error
     if wrong := _without_delta(method, updates):
@@ -105,18 +105,18 @@ def _executed(
 
 
 class Watch:
-    """What looks at one method's hooks."""
+    """Checks one method's hooks."""
 
     def __init__(self, method: Method) -> None:
         self.method, self.cls = method, type(method)
         self.module = sys.modules[self.cls.__module__]
-        self.looked: set[tuple[str, int]] = set()  # at which hook, in which round, in full
-        self.reported: dict[int, Structure] = {}  # by the first client of a round
+        self.looked: set[tuple[str, int]] = set()  # hooks and rounds that were checked in full
+        self.reported: dict[int, Structure] = {}  # structure of a round's first update
         self.fresh: set[str] = set()
         self.classifies = all(layer.classifies for layer in method.layers())
 
     def over(self, name: str) -> Callable[..., Any]:
-        """The hook called ``name``, watched."""
+        """The hook called ``name`` with its checks."""
         hook = MethodType(getattr(self.cls, name), self.method)
         parameters = list(inspect.signature(hook).parameters)[1:]
 
@@ -141,7 +141,7 @@ class Watch:
         return called
 
     def wrong(self, name: str, what: str, remedy: str) -> UserError:
-        """The line about a hook."""
+        """The error about a hook."""
         code = inspect.unwrap(getattr(self.cls, name)).__code__
         file = str(self.module.__file__)
         where = f"{file}:{code.co_firstlineno}" if code.co_filename == file else file
@@ -150,7 +150,7 @@ class Watch:
     def unfit(
         self, name: str, ctx: Context, given: Mapping[str, Any], found: Any
     ) -> tuple[str, str] | None:
-        """What is wrong with what a hook returned, and the remedy."""
+        """What is wrong with a hook's result, and the remedy; or nothing."""
         look = getattr(self, f"_of_{name}", None)
         wrong: tuple[str, str] | None = look(ctx, given, found) if look else None
         return wrong
@@ -228,21 +228,21 @@ class Watch:
         if not isinstance(found, tuple) or len(found) != 2:
             return (
                 f"returned {_shown(found)}",
-                "return two things: the mixing coefficients [cohort] and the server's state",
+                "return two things: the aggregation weights [cohort] and the server's state",
             )
         weights, server = found
         cohort = len(ctx.cohort)
         if not isinstance(weights, Tensor) or weights.shape != (cohort,):
             return (
-                f"the mixing coefficients are {_shown(weights)}",
-                f"return one for each of the cohort's clients, [{cohort}]",
+                f"the aggregation weights are {_shown(weights)}",
+                f"return one for each client of the cohort, [{cohort}]",
             )
         if not bool(weights.isfinite().all()):
-            return "a mixing coefficient is not finite", "return finite ones"
+            return "an aggregation weight is not finite", "return finite ones"
         return self._of_server(given, server)
 
     def _of_server_update(self, ctx: Context, given: Mapping[str, Any], found: Any) -> Any:
-        # What is for the record alone is taken out before the next round.
+        # Metrics are removed before the next round.
         found = without_metrics(found)[0] if isinstance(found, dict) else found
         return self._of_server(given, found)
 
@@ -261,16 +261,16 @@ class Watch:
         )
 
 
-SAME = "give it the names and shapes of what was broadcast as `params`"
+SAME = "give it the names and shapes of the `params` that were broadcast"
 SAME_REPORT = "let every client return the same names, shapes and dtypes"
-SAME_OWN = "return the names, shapes and dtypes that the hook `init_client` begins with"
+SAME_OWN = "return the names, shapes and dtypes of the state that `init_client` returns"
 SAME_SERVER = (
-    "keep the names, shapes and dtypes that `init_server` begins with, as in {**server, ...}"
+    "keep the names, shapes and dtypes of the state from `init_server`, as in {**server, ...}"
 )
 
 
 def _sums_delta(method: Method) -> bool:
-    """Whether the server sums what clients return as ``delta``, as FedAvg's does."""
+    """Whether the server sums the clients' ``delta``, as FedAvg's does."""
     return type(method.layers()[-1]).server_update is Method.server_update
 
 
@@ -285,7 +285,7 @@ def _without_delta(method: Method, update: Tree) -> tuple[str, str] | None:
 
 
 def _no_tree(found: Any, whose: str) -> tuple[str, str] | None:
-    """What is wrong with a tree that is none."""
+    """What is wrong with something that is not a tree; or nothing."""
     for key, leaf in tree.named(found):
         if not isinstance(leaf, Tensor):
             what = f"{whose}: {key}" if key else whose
@@ -313,10 +313,10 @@ def _compared(
     """The first place where two trees differ in names, shapes or dtypes."""
     for key in wanted:
         if key not in found:
-            return f"{whose} has lost {key}", remedy
+            return f"{whose} lacks {key}", remedy
     for key, (shape, dtype) in found.items():
         if key not in wanted:
-            return f"{whose} has gained {key}", remedy
+            return f"{whose} has an additional {key}", remedy
         if wanted[key] != (shape, dtype):
             expected = f"{_dtype(wanted[key][1])} {list(wanted[key][0])}"
             return f"{whose}: {key} is {_dtype(dtype)} {list(shape)}, not {expected}", remedy
@@ -324,7 +324,7 @@ def _compared(
 
 
 class _Before:
-    """What a hook must leave alone, as it was before it was called."""
+    """What a hook must not change, as it was before the call."""
 
     def __init__(
         self, ctx: Context, arguments: Mapping[str, Any], method: Method, module: ModuleType
@@ -333,7 +333,7 @@ class _Before:
         self.trees = {key: value for key, value in arguments.items() if _is_tree(value)}
         self.trees |= {"ctx.initial": ctx.initial, "ctx.sizes": ctx.sizes, "ctx.cohort": ctx.cohort}
         self.marks = {key: _marks(each) for key, each in self.trees.items()}
-        # Kept, so that no new tensor has the place in memory of one that is gone.
+        # Kept alive, so that no new tensor reuses the memory address of an old one.
         self.kept = [leaf for each in self.trees.values() for leaf in tree.leaves(each)]
         self.itself = _values_of(vars(method))
         self.of_class = _values_of(vars(type(method)))
@@ -341,7 +341,7 @@ class _Before:
         self.random = self._random()
 
     def what_changed(self) -> tuple[str, str] | None:
-        """What a hook did that it must not, and the remedy."""
+        """What a hook changed although it must not, and the remedy; or nothing."""
         for name, marks in self.marks.items():
             key = _first_change(marks, _marks(self.trees[name]))
             if key is not None:
@@ -368,12 +368,12 @@ class _Before:
 
     def _random(self) -> tuple[object, ...]:
         nets = (self.ctx.net, *self.ctx.nets.values())
-        # Layers such as dropout draw from torch's, which is put back afterwards.
+        # Layers such as dropout draw from torch's generator, which is restored afterwards.
         torch_state = b"" if any(net.draws for net in nets) else _bytes(torch.get_rng_state())
         device = self.ctx.net.device
         if torch_state and device.type == "cuda":
             torch_state += _bytes(torch.cuda.get_rng_state(device))
-        numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  # only looked at
+        numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002  # only inspected
         return torch_state, _hashable(numpy_state), random.getstate()
 
 
@@ -389,12 +389,12 @@ def _is_tree(value: object) -> bool:
 
 
 def _marks(what: Tree | Tensor) -> dict[str, tuple[int, int, int]]:
-    """Of every leaf what shows that it is another, or was written to, also past autograd's eyes."""
+    """Identity and version of every leaf, and a checksum for writes that autograd misses."""
     return {key: (id(leaf), leaf._version, _sum_of(leaf)) for key, leaf in tree.named(what)}
 
 
 def _sum_of(leaf: Tensor) -> int:
-    """The sum of a tensor's bits as whole numbers: the same in whatever order it is taken."""
+    """The sum of a tensor's bits as integers, which does not depend on the order."""
     if leaf.is_complex():
         leaf = torch.view_as_real(leaf)
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[leaf.element_size()]
@@ -402,7 +402,7 @@ def _sum_of(leaf: Tensor) -> int:
 
 
 def _values_of(names: Mapping[str, object]) -> dict[str, object]:
-    """What can change without a name being bound anew; hooks and dunders aside."""
+    """Variables that can change without being rebound; no hooks and no dunders."""
     return {
         key: _hashable(value)
         for key, value in list(names.items())
@@ -411,7 +411,7 @@ def _values_of(names: Mapping[str, object]) -> dict[str, object]:
 
 
 def _hashable(value: Any, depth: int = 4) -> object:
-    """Something that differs where a value was changed, in place or not."""
+    """A value that differs if a variable was changed, in place or by assignment."""
     if depth == 0:
         return id(value)
     inside = partial(_hashable, depth=depth - 1)

@@ -199,7 +199,7 @@ def test_a_signal_reaches_the_command(
     process.send_signal(number)
     code, _, said = outcome(process)
     assert code == status
-    assert "which is saved: the same command goes on from there" in said
+    assert "which is saved: run the same command again" in said
     eventually(lambda: len(servers(warm)) == 1)
 
 

@@ -148,7 +148,7 @@ def test_damaged_rounds_are_said_and_not_compared(
     (folder / "rounds.parquet").write_bytes(os.urandom(100))
     assert cli.main([*WHY, "--other", PROX.setting, PROX.method, "1"]) == 0
     spoken = capsys.readouterr()
-    assert "rounds.parquet is not what its manifest says" in spoken.err
+    assert "rounds.parquet differs from the hash in its manifest" in spoken.err
     assert f"no rounds are recorded by {RUN.folder}" in spoken.out
     change(folder, files={"rounds.parquet": sha256_of(folder / "rounds.parquet")})
     assert cli.main([*WHY, "--other", PROX.setting, PROX.method, "1"]) == 2

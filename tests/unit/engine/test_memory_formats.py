@@ -143,5 +143,5 @@ def test_bfloat16_has_the_same_bits_by_two_processes(name: str) -> None:
     assert not torch.equal(server["params"]["head.weight"], other["params"]["head.weight"])
     smooth = Net(models.build("superfed_twonn", SHAPE, 3), torch.bfloat16)
     stacked = replace(low, context=replace(low.context, net=smooth), execute=eager)
-    with pytest.raises(UserError, match="'vectorised': expected a setting without `precision`"):
+    with pytest.raises(UserError, match="'vectorised': does not support `precision`"):
         play(stacked, until=1)

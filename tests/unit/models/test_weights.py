@@ -118,7 +118,7 @@ def test_a_command_in_the_cache_folder_is_not_run(tmp_path: Path) -> None:
     entry = Weights(title="x", licence="x", name=CACHED, sha256="7f5810bc")
     with pytest.raises(UserError, match="run `fedrepro download efficientnet_b0`"):
         plan_with("efficientnet_b0", entry)
-    with pytest.raises(UserError, match=r"weights\.efficientnet_b0: missing: expected an entry"):
+    with pytest.raises(UserError, match=r"weights\.efficientnet_b0: missing: add an entry"):
         registry.build("efficientnet_b0", SHAPE, 8)
     assert not mark.exists()
 

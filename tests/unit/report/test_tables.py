@@ -381,7 +381,7 @@ def test_damaged_files_are_holes_and_not_averaged(bench: Workbench, papers: Publ
         file.unlink() if content is None else file.write_bytes(content)
         result = cells(bench, papers, "demo")[0].demo
         assert result is not None and result.mean is None and result.n == 0
-        fault = "is missing" if content is None else "is not what its manifest says"
+        fault = "is missing" if content is None else "differs from the hash in its manifest"
         assert result.hole == f"damaged: rounds.parquet {fault}"
     file.write_bytes(whole)
     assert cells(bench, papers, "demo")[0].demo.mean == pytest.approx(80.0)

@@ -144,9 +144,9 @@ def missing(root: Path) -> str | None:
     ("make", "line"),
     [
         (pickled, "generator.safetensors: expected a state that fedrepro wrote; it is damaged"),
-        (unnamed, "given: generator: generator.safetensors: sha256: missing: expected that of a"),
+        (unnamed, "given: generator: generator.safetensors: sha256: missing: give the hash of a"),
         (of_other_tensors, "given: wgan_gp_small generator: more: [2]: expected None, its shape"),
-        (missing, "given: generator: file: 'generator.safetensors': expected a file that is there"),
+        (missing, "given: generator: file: 'generator.safetensors': expected an existing file"),
     ],
 )
 def test_a_file_that_is_not_such_a_one_is_one_line(root: Path, make: Any, line: str) -> None:

@@ -160,7 +160,7 @@ def other_range(root: Path, wanted: dict[str, RunSpec]) -> Any:
          "fedrepro run test/blobs judges --seed 1"),
         (diverged, "judges/seed1: diverged at round None: expected a finished run"),
         (reconfigured, "judges/seed1: made with another configuration: fedrepro run"),
-        (edited, "judges/seed1/model.safetensors: not as the run left it"),
+        (edited, "judges/seed1/model.safetensors: changed since the run wrote it"),
         (other_clients, "given as judges: partition: "),
         (fewer_clients, "given as judges: clients: 6: expected 5, as test/blobs has it"),
         (no_server, "partition by-hand: the server has no samples: make it again"),
@@ -180,7 +180,7 @@ def test_what_is_of_another_run_is_refused(root: Path, change: Any, line: str) -
     [
         ({"input_shape": [3, 2, 2]}, "given as judges: channels: 3: expected 1, as test/blobs"),
         ({"input_shape": [1, 4, 4]}, "judges: input shape: [1, 4, 4]: expected [1, 2, 2], as"),
-        (None, "expected what a run left that says what it is"),
+        (None, "the file has no fedrepro metadata"),
     ],
 )
 def test_a_file_for_other_inputs_is_refused(

@@ -93,7 +93,7 @@ def test_a_run_in_another_ones_place(tree: Path, capsys: pytest.CaptureFixture[s
     assert main(["verify", str(tree)]) == 1
     printed = capsys.readouterr()
     first, second = printed.out.splitlines()
-    assert first.endswith("seed7/manifest.json: damaged: it is another run's")
+    assert first.endswith("seed7/manifest.json: damaged: it belongs to another run")
     assert "table_1.json: damaged: " in second
     assert printed.err.endswith(": 2 wrong\n")
 

@@ -34,7 +34,7 @@ LOADED: dict[str, Case] = {
     "syntax error": ("class Mine(Method)\n", r"mine.py:14: syntax error: expected ':'"),
     "no dataclass": (
         "class Mine(Method):\n    mu: float = 0.1\n",
-        r"mine.py:14: class Mine is no dataclass, .*ignored: write @dataclass\(frozen=True\)",
+        r"mine.py:14: class Mine is not a dataclass, .*ignored: write @dataclass\(frozen=True\)",
     ),
     "not frozen": (
         "@dataclass\nclass Mine(Method):\n    mu: float = 0.1\n",
@@ -75,7 +75,7 @@ LOADED: dict[str, Case] = {
     ),
     "no method": (
         FROZEN + "server_update: float = 0.1\n",
-        r"mine.py:16: Mine.server_update: expected a method, as it is a hook: server_update\(",
+        r"mine.py:16: Mine.server_update: this is a hook and must be a method: server_update\(",
     ),
     "global": (
         "seen = 0\n\n\ndef count():\n    global seen\n    seen += 1\n\n\n"
@@ -161,7 +161,7 @@ PLAYED: dict[str, Case] = {
         "        return {'params': moved['params'], 'extra': torch.zeros(2)}\n\n"
         "    def init_server(self, ctx, params):\n"
         "        return {**super().init_server(ctx, params), 'c': torch.zeros(2)}\n",
-        r"mine.py:16: server_update: the server's state has lost c: keep the names, .*{\*\*se",
+        r"mine.py:16: server_update: the server's state lacks c: keep the names, .*{\*\*se",
     ),
     "growing state": (
         "def init_server(self, ctx, params):\n"
@@ -175,13 +175,13 @@ PLAYED: dict[str, Case] = {
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        weights, server = super().aggregation_weights(ctx, server, updates)\n"
         "        return weights, {**server, f'round{ctx.round}': weights}\n",
-        r"mine.py:16: aggregation_weights: the server's state has gained round0: keep the names",
+        r"mine.py:16: aggregation_weights: the server's state has an additional round0: keep",
     ),
     "a state without a beginning": (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        return update, {'delta': update['delta']['head.bias']}\n",
-        r"mine.py:16: client_update: the client's state has gained delta: return the names, .",
+        r"mine.py:16: client_update: the client's state has an additional delta: return the",
     ),
     "weigh of one value": (
         "def aggregation_weights(self, ctx, server, updates):\n"
@@ -191,12 +191,12 @@ PLAYED: dict[str, Case] = {
     "weights of another length": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return torch.ones(ctx.clients) / ctx.clients, server\n",
-        r"mine.py:16: aggregation_weights: the mixing coefficients are a tensor of float32 \[",
+        r"mine.py:16: aggregation_weights: the aggregation weights are a tensor of float32 \[",
     ),
     "weights that are not finite": (
         "def aggregation_weights(self, ctx, server, updates):\n"
         "        return ctx.sizes / 0, server\n",
-        r"mine.py:16: aggregation_weights: a mixing coefficient is not finite",
+        r"mine.py:16: aggregation_weights: an aggregation weight is not finite",
     ),
     "missing delta": (
         "def client_update(self, ctx, message, client_state, steps):\n"
@@ -226,7 +226,7 @@ PLAYED: dict[str, Case] = {
         "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"
         "        name = f'from{int(steps.orders[0][0]) % 6}'\n"
         "        return {**update, name: torch.zeros(1)}, client_state\n",
-        r"mine.py:16: client_update: the update has lost from\d: let every client return the same",
+        r"mine.py:16: client_update: the update lacks from\d: let every client return the same",
     ),
     "a loss for each sample": (
         "def loss(self, ctx, message, client_state, params, batch):\n"
@@ -334,7 +334,7 @@ def test_the_command_says_what_holds(
         "        return (ctx.cohort == int(ctx.cohort[0])).to(ctx.sizes), server\n"
     )
     assert main(["check", "mine"]) == 0
-    assert "passed  a run that goes on from disk gives the same bits" in capsys.readouterr().out
+    assert "passed  a run resumed from disk gives the same bits" in capsys.readouterr().out
     write_again = FROZEN.replace("Mine", "Other") + (
         "def client_update(self, ctx, message, client_state, steps):\n"
         "        update, client_state = super().client_update(ctx, message, client_state, steps)\n"

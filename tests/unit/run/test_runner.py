@@ -409,7 +409,7 @@ def test_a_checkpoint_of_other_data_is_not_gone_on_from(tmp_path: Path) -> None:
 def test_a_partition_of_other_data_is_one_line(tmp_path: Path) -> None:
     other = dataset()
     other = replace(other, train=replace(other.train, y=other.train.y[::-1].copy()))
-    with pytest.raises(UserError, match="not made from the present data set"):
+    with pytest.raises(UserError, match="made from another version of data set"):
         carry_out(tmp_path / "x", run_spec(), data=other)
 
 

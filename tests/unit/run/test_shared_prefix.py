@@ -181,7 +181,7 @@ def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str
     _, played = world.go_on()
     assert len(played) == 6
     assert world.notes == [
-        f"{world.kept}/round3: of other code, configuration, data or machine: not gone on from"
+        f"{world.kept}/round3: cannot resume from it: other code, configuration, data or machine"
     ]
 
 
@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_told_and_not_gone_on_from(tmp_path: Path, file:
         content[-9] ^= 1
         path.write_bytes(content)
     world.go_on()
-    assert len(world.notes) == 1 and "not gone on from" in world.notes[0]
+    assert len(world.notes) == 1 and "cannot resume from it" in world.notes[0]
     world.expect_the_same(began=False)
 
 

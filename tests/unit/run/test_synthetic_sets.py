@@ -118,7 +118,7 @@ def test_a_run_begins_with_the_set_that_another_left(finished: Path, tmp_path: P
         ({"range": "symmetric"}, "given as start: range of inputs: 'symmetric': expected unit, as"),
         (slice(20), "given start: 20 samples of 2 classes: expected 10 of each of 3, ordered by"),
         (torch.tensor([2, 1, 0]).repeat(10), "30 samples of 3 classes: expected 10 of each of 3"),
-        (torch.nan, "given start: 30 images for 30 classes, or values that are none"),
+        (torch.nan, "given start: 30 images for 30 classes, or values not finite"),
         (None, "given start: samples without classes: expected a synthetic set"),
     ],
 )  # fmt: skip

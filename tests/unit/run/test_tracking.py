@@ -77,7 +77,7 @@ def test_a_package_that_is_missing_is_one_line(
         rounds_of(tmp_path, monkeypatch, "tensorboard")
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(
-        "fedrepro: config/config.yaml: track: 'tensorboard': expected its package"
+        "fedrepro: config/config.yaml: track: 'tensorboard': the package is not installed"
     )
     assert "pip install 'fedrepro[tensorboard]'" in said
     assert not (tmp_path / RUN).exists()

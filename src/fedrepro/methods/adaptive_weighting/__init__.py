@@ -1,1 +1,1 @@
-"""What methods that set mixing coefficients share."""
+"""Shared code of methods with adaptive weighting."""

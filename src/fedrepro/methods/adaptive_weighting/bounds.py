@@ -1,4 +1,4 @@
-"""What is proven of the regret of AAggFF (Hahn et al., ICML 2024)."""
+"""Proven bounds on the regret of AAggFF (Hahn et al., ICML 2024)."""
 
 import math
 

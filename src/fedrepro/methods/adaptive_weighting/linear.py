@@ -1,7 +1,7 @@
 """Linearised follow-the-regularised-leader for sampled clients (AAggFF-D; eqs. 9 to 12).
 
-Time and memory are linear in the number of clients K: of the gradient, all entries but those of
-the m sampled clients are the same number.
+Time and memory are linear in the number of clients K: all entries of the gradient are equal except
+those of the m sampled clients.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ Memory = dict[str, Array]
 
 
 class Gradient(NamedTuple):
-    """A vector [K] that has ``sampled`` [m] at the sampled clients and ``elsewhere`` otherwise."""
+    """A vector [K]: ``sampled`` [m] at the sampled clients, ``elsewhere`` at all others."""
 
     sampled: Array
     elsewhere: float
@@ -27,7 +27,7 @@ class Gradient(NamedTuple):
 
 
 def begin(clients: int, first: float) -> Memory:
-    """The memory before the first round; every coefficient is ``first``."""
+    """The memory before the first round; every weight is ``first``."""
     return {"decision": np.full(clients, first), "slope": np.zeros(clients)}
 
 
@@ -56,7 +56,7 @@ def linearise(
         total: the sum of p; 1 but for the released first decision (discrepancy 2).
     """
     growth = 1 + total * mean
-    # <p, estimate - mean>, to which unsampled clients add nothing.
+    # <p, estimate - mean>; unsampled clients add nothing.
     surprise = float(decision[cohort] @ (estimated.sampled - mean))
     shift = mean * surprise / growth**2
     return Gradient(-estimated.sampled / growth + shift, -estimated.elsewhere / growth + shift)

@@ -1,7 +1,7 @@
 """The online Newton step on the simplex (AAggFF-S; Hahn et al., ICML 2024, eq. 7).
 
-p(t+1) minimises sum_s <g_s, p> + alpha/2 |p|^2 + beta/2 sum_s <g_s, p - p(s)>^2. What has to be
-remembered is sum g, sum g <g, p> and sum g g'.
+p(t+1) minimises sum_s <g_s, p> + alpha/2 |p|^2 + beta/2 sum_s <g_s, p - p(s)>^2. The memory is
+sum g, sum g <g, p> and sum g g'.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ Memory = dict[str, Array]
 
 
 def begin(clients: int, first: float) -> Memory:
-    """The memory before the first round; every coefficient is ``first``."""
+    """The memory before the first round; every weight is ``first``."""
     return {
         "decision": np.full(clients, first),
         "slope": np.zeros(clients),

@@ -1,4 +1,4 @@
-"""Losses turned into bounded responses (Hahn et al., ICML 2024, eq. 8 and Table A1).
+"""Map losses to bounded responses (Hahn et al., ICML 2024, eq. 8 and Table A1).
 
 r_i = C1 + (C2 - C1) CDF(F_i / mean of F), for one of six distribution functions.
 """
@@ -25,7 +25,7 @@ DISTRIBUTIONS: dict[str, tuple[str, dict[str, float]]] = {
 
 @lru_cache
 def _frozen(cdf: str) -> Any:
-    from scipy import stats  # costs most of a second, and not every run decides on losses
+    from scipy import stats  # slow import, and not every run uses adaptive weighting
 
     name, parameters = DISTRIBUTIONS[cdf]
     return getattr(stats, name)(**parameters)
@@ -45,7 +45,7 @@ def distribution(cdf: str, rising_normal: bool = True) -> Callable[[Array], Arra
 
 
 def relative(losses: Array) -> Array:
-    """Losses divided by their mean; ones where all are zero, which says as little as all equal."""
+    """Losses divided by their mean; ones if all losses are zero, as for any equal losses."""
     largest = losses.max()
     if largest == 0:
         return np.ones_like(losses)
@@ -57,6 +57,6 @@ def responses(
     losses: Array, cdf: str, lower: float, upper: float, rising_normal: bool = True
 ) -> Array:
     """Responses [m] of the clients whose losses [m], at least 0 and finite, were observed."""
-    with np.errstate(over="ignore"):  # 1 / x of a vanishing loss; its limit is what is wanted
+    with np.errstate(over="ignore"):  # 1 / x of a vanishing loss; its limit is correct
         shares = distribution(cdf, rising_normal)(relative(losses))
     return np.asarray(lower + (upper - lower) * shares)

@@ -1,9 +1,9 @@
-"""Methods whose server decides on mixing coefficients from the losses that clients report.
+"""Base of methods with adaptive weighting: the server sets aggregation weights from losses.
 
-Every client reports the mean loss of the model that it received on its own training samples, taken
-before it trains and in evaluation mode. The coefficients that follow from it are used in the same
-round (discrepancies 6 and 7). A rule is written on numpy arrays, so that it can be replayed on a
-log of losses without training anything (:mod:`fedrepro.papers.aaggff.replay`).
+Every client sends the mean loss of the received model on its own training samples, computed before
+training and in evaluation mode. The weights computed from these losses apply to the same round
+(discrepancies 6 and 7). A rule works on numpy arrays, so that it can be replayed on a log of losses
+without training anything (:mod:`fedrepro.papers.aaggff.replay`).
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fedrepro.methods.adaptive_weighting.responses import DISTRIBUTIONS, Array
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.support.errors import UserError, bad_value
 
-MEMORY = "decision"  # where the server's state keeps the rule's memory
+MEMORY = "decision"  # the entry of the server's state with the rule's memory
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Observed:
 
     Attributes:
         round: from 0.
-        clients: how many there are, K.
-        cohort: ids of those that took part, rising, int64 [m].
-        losses: theirs before training, finite and at least 0, float64 [m].
+        clients: number of clients, K.
+        cohort: ids of those that took part, ascending, int64 [m].
+        losses: their losses before training, finite and at least 0, float64 [m].
         sizes: their numbers of training samples, float64 [m].
     """
 
@@ -47,13 +47,14 @@ class Observed:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule makes of it.
+    """The result of a rule.
 
     Attributes:
-        weights: mixing coefficients of the cohort [m], sum 1.
+        weights: aggregation weights of the cohort [m], sum 1.
         memory: the rule's state after the round.
-        response: what the losses became [m], for rules that transform them.
-        gradient, elsewhere: of the decision loss: the cohort's entries [m], and everyone else's.
+        response: the transformed losses [m], for rules that transform them.
+        gradient, elsewhere: of the decision loss: the cohort's entries [m], and the value of all
+            other entries.
     """
 
     weights: Array
@@ -76,8 +77,8 @@ def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Ten
                 for batch in epoch
             ]
             return torch.stack(sums).sum() / len(epoch.orders[0])
-        # Side by side there is neither dropout nor BatchNorm (vmap has no rule for them), so
-        # evaluation mode is no other.
+        # Side by side there is no dropout or BatchNorm (vmap does not support them), so evaluation
+        # mode makes no difference.
         x, y, real = (epoch[name].flatten(0, 1) for name in ("x", "y", "real"))
         each = ctx.task.losses(ctx.net(params, x), y, "none") * real
         mean: Tensor = each.sum(dtype=torch.float64) / real.sum(dtype=torch.float64)
@@ -86,9 +87,9 @@ def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Ten
 
 @dataclass(frozen=True)
 class Decider(Method):
-    """A method, or (before ``Wrapper`` among the bases) a plug-in, that decides from losses.
+    """A method or, with ``Wrapper`` as a further base, a wrapper that sets weights from losses.
 
-    A round in which some client's loss is not finite teaches the rule nothing; its coefficients
+    A round in which a client's loss is not finite does not change the rule's memory; its weights
     are FedAvg's.
     """
 
@@ -101,22 +102,22 @@ class Decider(Method):
         return {}
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
-        """The coefficients of a round; changes none of its arguments."""
+        """The weights of a round; changes none of its arguments."""
         raise NotImplementedError
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         server = super().init_server(ctx, params)
         if "params" not in server:
             raise UserError(
-                f"method {name_of(self)}: expected a method whose server has a model: it decides "
-                "from the losses of that"
+                f"method {name_of(self)}: expected a method with a model on the server, which "
+                "clients compute their losses with"
             )
         return {**server, MEMORY: _tensors(self.memory(ctx.clients), ctx)}
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
-        # A model of which only a part travels is completed by what the client keeps.
+        # If only a part of the model is communicated, the client's part completes it.
         received = {**message["params"], **client_state.get("kept", {})}
         before = loss_before_training(ctx, received, steps)
         update, client_state = super().client_update(ctx, message, client_state, steps)
@@ -146,7 +147,7 @@ def _tensors(memory: dict[str, Array], ctx: Context) -> Tree:
 
 
 def refused(inner: Method) -> str | None:
-    """Why a rule may not set the mixing coefficients of ``inner``, or None if it may."""
+    """Why a rule may not set the aggregation weights of ``inner``, or None if it may."""
     if inner.centralized:
         return "it trains one model in one place: there is nothing to mix"
     if any(layer.sets_weights for layer in inner.layers()):
@@ -155,10 +156,10 @@ def refused(inner: Method) -> str | None:
 
 
 def check_response(where: str, cdf: str, lower: float, upper: float | None) -> None:
-    """Refuse a distribution function or a range of responses that make no sense.
+    """Refuse an unknown distribution function or an invalid range of responses.
 
     Raises:
-        UserError: one line naming the hyperparameter.
+        UserError: one line that names the hyperparameter.
     """
     if cdf not in DISTRIBUTIONS:
         raise bad_value(where, "cdf", cdf, f"one of {', '.join(DISTRIBUTIONS)}", DISTRIBUTIONS)

@@ -10,7 +10,7 @@ GROWING = "the server's learning rate is divided by what the clients' one is mul
 def growing(ctx: Context) -> Context:
     """``ctx`` with a server learning rate that grows as the clients' schedule decays.
 
-    Doing it twice changes nothing more, so that a wrapper and what it wraps may both ask for it.
+    Idempotent, so that both a wrapper and the wrapped method may apply it.
     """
     growth = ctx.schedule(0) / ctx.schedule(ctx.round)
     return replace(ctx, server_lr=ctx.server_lr * growth, schedule=lambda round: 1.0)

@@ -1,4 +1,4 @@
-"""Points of the probability simplex that are best in some sense."""
+"""Optimisation over the probability simplex."""
 
 import daqp
 import numpy as np
@@ -16,14 +16,14 @@ def nearest(point: Array) -> Array:
 def minimise_quadratic(
     curvature: Array, slope: Array, lower: float | Array = 0.0, upper: float | Array = 1.0
 ) -> Array:
-    """Where p' ``curvature`` p / 2 + <``slope``, p> is least over the simplex and a box.
+    """The minimiser of p' ``curvature`` p / 2 + <``slope``, p> over the simplex and a box.
 
     An active-set solver: exact up to rounding, unlike first-order and interior-point ones.
 
     Args:
-        curvature: positive definite [K, K], of a condition of up to 1e8.
+        curvature: positive definite [K, K], condition number up to 1e8.
         slope: [K].
-        lower, upper: bounds of every coefficient, scalars or [K]; some point obeys them.
+        lower, upper: bounds of every entry, scalars or [K]; they must be feasible.
     """
     size = len(slope)
     scale = np.abs(curvature).max()
@@ -42,5 +42,5 @@ def minimise_quadratic(
     )
     if status != 1:
         raise ArithmeticError(f"the quadratic programme of {size} clients has no solution")
-    inside = np.clip(found, lower, upper)  # rounding leaves -1e-17 here and there
+    inside = np.clip(found, lower, upper)  # rounding leaves some entries at -1e-17
     return np.asarray(inside / inside.sum())

@@ -1,1 +1,1 @@
-"""What methods share that distil an ensemble of clients' models into the server's."""
+"""Shared code of methods that distil an ensemble of client models into the server's model."""

@@ -1,4 +1,4 @@
-"""Pseudo-labels of an ensemble, and how far a student is from them."""
+"""Pseudo-labels of an ensemble, and losses of a student against them."""
 
 import math
 
@@ -7,9 +7,9 @@ from torch.nn import functional
 
 
 def ensemble(logits: Tensor, weights: Tensor) -> Tensor:
-    """Mixed logits [n, classes] of ``logits`` [teachers, n, classes] by ``weights`` [teachers, n].
+    """``logits`` [teachers, n, classes] averaged with ``weights`` [teachers, n]: [n, classes].
 
-    Logits are mixed, not probabilities (FedGO, Algorithm 1).
+    Logits are averaged, not probabilities (FedGO, Algorithm 1).
     """
     return (logits * weights[..., None]).sum(0)
 
@@ -64,6 +64,6 @@ def mean_of_real(each: Tensor, real: Tensor | None) -> Tensor:
 def cosine(rate: float, round: int, rounds: int) -> float:
     """The server's learning rate in ``round`` (from 0): from ``rate`` along half a cosine to 0.
 
-    It stays the same within a round, where FedDF's code lowers it per mini-batch (A6).
+    It is constant within a round, where FedDF's code lowers it per mini-batch (A6).
     """
     return rate * (1 + math.cos(math.pi * round / rounds)) / 2

@@ -1,8 +1,8 @@
 """FedTGP's trainable prototypes (Zhang et al., AAAI 2024): pure functions of tensors.
 
-Clients report the mean features of each class that they have. The server trains a small network
-that makes one prototype a class, so that the clients' lie nearest to their own class's by a margin;
-clients pull their features towards these.
+Clients send the mean features of each class that they have. The server trains a small network that
+makes one prototype per class, so that each client prototype is nearest to its own class's by a
+margin; clients pull their features towards these.
 """
 
 import torch
@@ -28,7 +28,7 @@ def generated(net: Tree) -> Tensor:
 def margin(prototypes: Tensor, there: Tensor, most: float = 100.0) -> Tensor:
     """The largest distance of a class's mean prototype to its nearest other, at most ``most``.
 
-    A scalar tensor; 0 where fewer than two classes are there.
+    A scalar tensor; 0 if fewer than two classes occur.
 
     Args:
         prototypes: of clients [clients, classes, features].
@@ -45,7 +45,7 @@ def margin(prototypes: Tensor, there: Tensor, most: float = 100.0) -> Tensor:
 
 
 def contrast(net: Tree, prototypes: Tensor, labels: Tensor, gap: Tensor) -> Tensor:
-    """The server's loss: cross-entropy of minus the distances, one's own made longer by ``gap``.
+    """The server's loss: cross-entropy of negative distances, the true class's plus ``gap``.
 
     Args:
         net: as in :func:`generated`.
@@ -66,7 +66,7 @@ def pull(
     strength: float = 0.001,
     real: Tensor | None = None,
 ) -> Tensor:
-    """A client's term: ``strength`` times the mean square of features less prototypes.
+    """A client's loss term: ``strength`` times the mean square of features minus prototypes.
 
     Args:
         features: [n, features].

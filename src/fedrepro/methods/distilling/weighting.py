@@ -1,4 +1,4 @@
-"""How much each teacher counts on each sample: the five weightings that FedGO's Figure 2 compares.
+"""Weights of teachers on each sample: the five weightings that FedGO's Figure 2 compares.
 
 Each function returns weights [teachers, n] that sum to 1 over the teachers.
 """
@@ -26,7 +26,7 @@ def variance(logits: Tensor) -> Tensor:
 def entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """By exp(-H / temperature), H the entropy of softmax(``logits`` [teachers, n, classes]).
 
-    As FedHKT and FedDS have it; FedGO takes temperature 1.
+    As in FedHKT and FedDS; FedGO uses temperature 1.
     """
     probabilities = logits.softmax(-1)
     entropies = -(probabilities * logits.log_softmax(-1)).sum(-1)
@@ -37,7 +37,7 @@ def domain_aware(judged: Tensor) -> Tensor:
     """By D (DaFKD, Wang et al., CVPR 2023), without numbers of samples (A11).
 
     Args:
-        judged: what each teacher's discriminator gives of each sample [teachers, n], a logit:
+        judged: logits of each teacher's discriminator for each sample [teachers, n]:
             D = sigmoid(judged).
     """
     return _shares(judged.sigmoid())
@@ -46,11 +46,12 @@ def domain_aware(judged: Tensor) -> Tensor:
 def odds(judged: Tensor, sizes: Tensor) -> Tensor:
     """By n_k D / (1 - D) (FedGO), for ``judged`` [teachers, n] as in :func:`domain_aware`.
 
-    With optimal discriminators that is n_k p_k, whatever the generator (Theorem 3.6). FedGO's own
-    give numbers from 0 to 1 (:mod:`fedrepro.models.discriminators`), and so odds from 1 to e.
+    With optimal discriminators that is n_k p_k for any generator (Theorem 3.6). FedGO's
+    discriminators output numbers from 0 to 1 (:mod:`fedrepro.models.discriminators`), so the odds
+    range from 1 to e.
 
     Args:
-        sizes: the teachers' numbers of training samples, or any coefficients [teachers].
+        sizes: the teachers' numbers of training samples, or any weights [teachers].
     """
-    # D / (1 - D) is exp(judged); the softmax can't overflow.
+    # D / (1 - D) is exp(judged); the softmax cannot overflow.
     return (judged + sizes.to(judged).log()[:, None]).softmax(0)

@@ -1,1 +1,1 @@
-"""What methods share that train generators and discriminators."""
+"""Shared code of methods that train generators and discriminators."""

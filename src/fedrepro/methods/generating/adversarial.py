@@ -17,7 +17,7 @@ def gradient_penalty(
     Args:
         critic: [n, ...] -> [n, 1]; it may not mix samples, so no BatchNorm.
         real, fake: [n, ...].
-        places: [n], uniform on [0, 1]: where between ``real`` (0) and ``fake`` (1).
+        places: [n], uniform on [0, 1]: the position between ``real`` (0) and ``fake`` (1).
     """
     at = places.reshape(-1, *[1] * (real.dim() - 1))
     between = real + at * (fake - real)
@@ -33,18 +33,18 @@ def critic_loss(
     places: Tensor,
     penalty: float = 10.0,
 ) -> Tensor:
-    """What WGAN-GP's critic minimises: mean score of fakes, less that of reals, and the penalty."""
+    """The loss of WGAN-GP's critic: mean score of fakes, minus that of reals, plus the penalty."""
     apart = critic(fake).mean() - critic(real).mean()
     return apart + penalty * gradient_penalty(critic, real, fake, places)
 
 
 def generator_loss(scores: Tensor) -> Tensor:
-    """What its generator minimises: minus the critic's mean score of fakes, ``scores`` [n, 1]."""
+    """The loss of its generator: minus the critic's mean score of fakes, ``scores`` [n, 1]."""
     return -scores.mean()
 
 
 def discriminator_loss(real: Tensor, fake: Tensor, counts: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy of what a discriminator gives, logits [n, 1], of reals and of fakes.
+    """Binary cross-entropy of a discriminator's logits [n, 1] for reals and for fakes.
 
     The sum of both means. FedGO's Algorithm 3 prints the opposite sign (A4).
 

@@ -1,4 +1,4 @@
-"""Networks that are parts of a setting's model, such as a generator of one that has two."""
+"""Networks that are parts of a setting's model, such as the generator of a GAN."""
 
 import torch
 from torch import Tensor
@@ -21,13 +21,13 @@ def part_of(params: Tree, name: str) -> Tree:
 
 
 def call(ctx: Context, params: Tree, name: str, x: Tensor) -> Tensor:
-    """What one of the model's networks makes of ``x`` in training."""
+    """The output of one of the model's networks for ``x`` in training."""
     module = ctx.net.module.get_submodule(name)
     return functional_call(module, part_of(params, name), (x,))  # type: ignore[no-any-return]
 
 
 def latent_of(ctx: Context) -> int:
-    """How many numbers of noise the model's generator takes, beside a class."""
+    """The size of the generator's noise input, without the class."""
     latent = ctx.net.module.latent
     assert isinstance(latent, int)
     return latent
@@ -59,5 +59,5 @@ def conditional_set(
 
 
 def of_run(ctx: Context) -> torch.Generator:
-    """The noise of what a run leaves and shows: the same in every round."""
+    """The noise of the artifact and the sample sheets: the same in every round."""
     return stream(ctx.seed, "synthetic set")

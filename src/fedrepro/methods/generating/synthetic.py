@@ -1,4 +1,4 @@
-"""What methods share whose product is a small labelled set of images, and FedEvg's arithmetic."""
+"""Shared code of methods that produce a small labelled set of images; FedEvg's arithmetic."""
 
 import math
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.support.errors import UserError, bad_value
 
-SHOWN = 10  # images of a class on a sample sheet, at most
+SHOWN = 10  # at most this many images of a class on a sample sheet
 
 
 def check_images(method: str, ctx: Context, range: tuple[float, float] | None = None) -> None:
-    """Refuse what no labelled set of images can be made of.
+    """Refuse a federation from which no labelled set of images can be made.
 
     Args:
-        range: of pixels that the method's model makes; None: any will do.
+        range: of pixels that the method's model makes; None: any.
 
     Raises:
-        UserError: one line that says why.
+        UserError: one line that gives the reason.
     """
     inputs = ctx.inputs
     if ctx.task.name != "classification" or len(inputs.shape) != 3:
@@ -29,25 +29,25 @@ def check_images(method: str, ctx: Context, range: tuple[float, float] | None = 
     if inputs.range is None:
         raise UserError(
             f"method {method}: scaling: expected 'unit' or 'symmetric', so that all channels of an "
-            "image have one range"
+            "image have the same range"
         )
     if range is not None and inputs.range != range:
         name = {(0.0, 1.0): "unit", (-1.0, 1.0): "symmetric"}[range]
         low, high = inputs.range
         raise UserError(
-            f"method {method}: scaling: pixels from {low:g} to {high:g}: expected {name!r}, as its "
-            f"model makes them from {range[0]:g} to {range[1]:g}"
+            f"method {method}: scaling: pixels from {low:g} to {high:g}: expected {name!r}, as "
+            f"its model makes pixels from {range[0]:g} to {range[1]:g}"
         )
     if inputs.unheld:
         classes = ", ".join(map(str, inputs.unheld))
         raise UserError(
             f"method {method}: partition: no client has a training sample of class {classes}: "
-            "expected at least one of each class that images are to be made of"
+            "expected at least one sample of each class"
         )
 
 
 def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -> None:
-    """Refuse a given set that has not ``per_class`` images of each class, ordered by class.
+    """Refuse a given set unless it has ``per_class`` images of each class, ordered by class.
 
     Raises:
         UserError: one line that says what differs.
@@ -62,7 +62,7 @@ def check_set(where: str, ctx: Context, given: LoadedArtifact, per_class: int) -
             f"of {classes}, ordered by class"
         )
     if len(x) != len(y) or not x.isfinite().all():
-        raise UserError(f"{where}: {len(x)} images for {len(y)} classes, or values that are none")
+        raise UserError(f"{where}: {len(x)} images for {len(y)} classes, or values not finite")
 
 
 def one_of(method: str, key: str, value: str, choices: tuple[str, ...]) -> None:
@@ -83,13 +83,13 @@ def one_hot(labels: Tensor, classes: int) -> Tensor:
 
 
 def as_artifact(x: Tensor, y: Tensor, classes: int, about: Mapping[str, Any]) -> Artifact:
-    """The set as what a run leaves."""
+    """The set as a run's artifact."""
     facts = {"classes": classes, "per_class": len(y) // classes, **about}
     return Artifact({"x": x, "y": y}, part=SAMPLES, about=facts)
 
 
 def mean_over(values: Tensor, counts: Tensor | None) -> Tensor:
-    """The mean of ``values`` [n], of those only that count (1 of ``counts`` [n], 0: padding)."""
+    """The mean of ``values`` [n] over samples that count (``counts`` [n]: 1, or 0 for padding)."""
     if counts is None:
         return values.mean()
     return (values * counts).sum() / counts.sum().clamp(min=1)
@@ -107,8 +107,8 @@ def sheet(images: Tensor, classes: int) -> Tensor:
 def mixture_gradient(weights: Tensor, factors: Tensor, gradients: Tensor) -> Tensor:
     """The gradient of the mixture's energy at every synthetic item (eq. 4.13), [items, ...].
 
-    That of -log sum_k w_k exp(-E_k) (eq. 4.11) where ``factors`` are exp(-E_k); the normalising
-    constants of the clients' densities are taken to be equal.
+    That of -log sum_k w_k exp(-E_k) (eq. 4.11) where ``factors`` are exp(-E_k); assumes equal
+    normalising constants of the clients' densities.
 
     Args:
         weights: of clients, w_k [clients].
@@ -121,9 +121,10 @@ def mixture_gradient(weights: Tensor, factors: Tensor, gradients: Tensor) -> Ten
 
 
 def alikeness(gradients: Tensor, classes: int) -> Tensor:
-    """How alike the gradients of a class are: 1 where its items all move together, a scalar tensor.
+    """How alike the gradients of a class are: 1 if all its items move together, a scalar tensor.
 
-    The length of their mean by their root mean square length, averaged over classes; independent
+    The length of their mean divided by their root mean square length, averaged over classes;
+    independent gradients of n items give 1 / sqrt(n).
     ones of n items have 1 / sqrt(n).
 
     Args:
@@ -143,7 +144,7 @@ def langevin(
 
     Args:
         noise: standard normal, as ``x``.
-        clip: the largest component of the gradient that counts; 0: any.
+        clip: the largest component of the gradient that is used; 0: any.
     """
     if clip:
         gradient = gradient.clamp(-clip, clip)
@@ -151,15 +152,15 @@ def langevin(
 
 
 def cosine(first: float, last: float, rounds: int, round: int) -> float:
-    """The step of ``round`` (from 0): half a cosine from ``first`` to ``last``, both reached."""
+    """The step of ``round`` (from 0): half a cosine from ``first`` to ``last``, both included."""
     way = round / (rounds - 1) if rounds > 1 else 0.0
     return last + (first - last) * (1 + math.cos(math.pi * way)) / 2
 
 
 def ddpm(first: float, last: float, rounds: int, round: int) -> float:
-    """The step of ``round`` as released: near ``first``, and in the last rounds down to ``last``.
+    """The step of ``round`` as released: close to ``first``, falling to ``last`` at the end.
 
-    Between them by beta_t of the cosine schedule of Nichol and Dhariwal (ICML 2021), s = 0.008,
+    It interpolates by beta_t of the cosine schedule of Nichol and Dhariwal (ICML 2021), s = 0.008,
     without its limit of 0.999.
     """
 

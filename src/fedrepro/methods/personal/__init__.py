@@ -1,1 +1,1 @@
-"""What methods that keep models on clients share."""
+"""Shared code of methods that keep models on clients."""

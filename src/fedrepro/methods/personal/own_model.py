@@ -1,8 +1,8 @@
-"""Methods whose clients keep a model of their own, pulled towards the shared one.
+"""Base of methods in which every client has its own model, pulled towards the shared one.
 
 Ditto's h_k (Li et al., ICML 2021, Algorithm 1) and pFedMe's inner problem (Dinh et al., NeurIPS
 2020, eq. 3) are the same objective, F_k(theta) + mu/2 |theta - w|^2. SuPerFed's released code does
-not square the norm, in both (discrepancy 21).
+not square the norm in either (discrepancy 21).
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from fedrepro.support.errors import at_least
 
 @dataclass(frozen=True)
 class PersonalModel(Method):
-    """``own["personal"]`` is a client's model, at first the initial one; clients use it."""
+    """``client_state["personal"]`` is the client's model, which starts as the initial one."""
 
     mu: float = 1.0
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
@@ -32,7 +32,7 @@ class PersonalModel(Method):
     def pulled(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        """The gradient of the loss plus the pull to ``sent["params"]``."""
+        """The gradient of the loss plus the pull to ``message["params"]``."""
 
         def loss(params: Tree) -> torch.Tensor:
             return self.loss(ctx, message, client_state, params, batch)

@@ -1,4 +1,4 @@
-"""Methods whose model has two parts: one is averaged, each client keeps the other to itself."""
+"""Base of methods that average one part of the model; each client keeps the other part."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ from fedrepro.support.errors import UserError
 
 @dataclass(frozen=True)
 class PartlyShared(Method):
-    """FedAvg of the :meth:`shared` part; ``own["kept"]`` is the other, at first the initial one."""
+    """FedAvg of the :meth:`shared` part; ``client_state["kept"]`` is the client's own part."""
 
     def shared(self, net: Net, params: Tree) -> Tree:
-        """The part of ``params`` that travels."""
+        """The part of ``params`` that is averaged."""
         raise NotImplementedError
 
     def kept(self, net: Net, params: Tree) -> Tree:
-        """The part that does not."""
+        """The part that clients keep."""
         shared = self.shared(net, params)
         return {name: leaf for name, leaf in params.items() if name not in shared}
 
@@ -33,8 +33,8 @@ class PartlyShared(Method):
         for part in ("body", "head"):
             if not any(name.startswith(f"{part}.") for name in names):
                 raise UserError(
-                    f"method {name_of(self)}: expected a model with a body and a head that "
-                    f"both learn; the {part} of this one has no parameters"
+                    f"method {name_of(self)}: expected a model whose body and head both have "
+                    f"parameters; the {part} of this one has none"
                 )
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
@@ -62,7 +62,7 @@ class PartlyShared(Method):
         return {**moved, "params": {**server["params"], **moved["params"]}}
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
-        """The part that travels; what the client keeps is the shared model's here."""
+        """The averaged part; the part that clients keep is the shared model's here."""
         return {**server["params"], **super().client_model(ctx, server, updates, place)}
 
     def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:

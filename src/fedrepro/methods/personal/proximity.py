@@ -1,4 +1,4 @@
-"""The pull of one model towards another, as FedProx, Ditto, pFedMe and SuPerFed have it."""
+"""The pull of one model towards another in FedProx, Ditto, pFedMe and SuPerFed."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ UNSQUARED = "mu * sum of layer norms instead of mu/2 * |.|^2"
 def proximity(ctx: Context, params: Tree, anchor: Tree, mu: float, squared: bool = True) -> Tensor:
     """mu/2 |theta - anchor|^2 over trainable parameters, a scalar tensor.
 
-    Not ``squared``: mu times the sum over leaves of |theta - anchor|, as in the code that SuPerFed
-    and AAggFF released (discrepancy 21).
+    If not ``squared``: mu times the sum over leaves of |theta - anchor|, as in the code that
+    SuPerFed and AAggFF released (discrepancy 21).
     """
     away = tree.subtract(ctx.net.trainable(params), ctx.net.trainable(anchor))
     return mu / 2 * tree.square_norm(away) if squared else mu * tree.norms(away).sum()
@@ -32,8 +32,8 @@ def pulled(
 ) -> Tree:
     """The gradient of ``loss`` plus :func:`proximity` to ``anchor`` at ``params``.
 
-    mu (theta - anchor) is added to the loss's own, the same bits as by autograd, which would take
-    longer for the square than for all of a small model.
+    mu (theta - anchor) is added to the gradient of the loss. This gives the same bits as autograd,
+    which would take longer for the square than for all of a small model.
     """
     if not squared:
         return differentiate(lambda at: loss(at) + proximity(ctx, at, anchor, mu, False), params)

@@ -1,11 +1,12 @@
-"""What the adaptive server optimizers share.
+"""Base of the adaptive server optimizers.
 
-The state is kept from round to round; that of IMA's released code starts at zero.
+The state is kept between rounds. ``initial_accumulator`` 0 is the start that IMA's released code
+has.
 
-``fedadam@released`` and so on are those of AAggFF's released code (discrepancy 19). It makes the
-optimizer anew in every round, so that m is (1 - beta1) of the round's own gradient, and updates v
-twice: once where it makes it, from tau squared, and once more in the step. Yogi's first time has
-the sign of v0 - Delta, with Delta the clients' mean movement, in place of v0 - Delta squared.
+``fedadam@released`` and so on follow AAggFF's released code (discrepancy 19). It creates the
+optimizer again in every round, so that m is (1 - beta1) of the round's own gradient, and updates v
+twice: once on creation, from tau squared, and again in the step. Yogi's first update uses the sign
+of v0 - Delta, with Delta the clients' mean update, in place of v0 - Delta squared.
 """
 
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from fedrepro.methods.server.base import ServerOptimizer
 
 @dataclass(frozen=True)
 class Adaptive(ServerOptimizer):
-    """What the three adaptive ones share; ``initial_accumulator`` is where v starts.
+    """Base of the three adaptive ones; ``initial_accumulator`` is the initial value of v.
 
-    None means tau squared, the least that Algorithm 2 allows.
+    None means tau squared, the smallest value that Algorithm 2 allows.
     """
 
     lr: float = 0.01
@@ -36,7 +37,7 @@ class Adaptive(ServerOptimizer):
         raise NotImplementedError
 
     def first_of_two(self, v: Tensor, gradient: Tensor) -> Tensor:
-        """The update of v that the released code makes before that of the step."""
+        """The released code's update of v before that of the step."""
         return self.second_moment(v, gradient)
 
     def build(self) -> Optimizer:

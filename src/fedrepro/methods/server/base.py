@@ -1,7 +1,7 @@
-"""What a server optimizer is: the last part of a composition, as in ``fedavg+fedadam``.
+"""Base of server optimizers: the last part of a composition, as in ``fedavg+fedadam``.
 
-The server takes the weighted mean of the clients' movements for a gradient (Reddi et al., ICLR
-2021, "Adaptive federated optimization", Algorithm 2).
+The server uses the weighted mean of the clients' updates as a gradient (Reddi et al., ICLR 2021,
+"Adaptive federated optimization", Algorithm 2; https://arxiv.org/abs/2003.00295).
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fedrepro.engine.optim import Optimizer, sgd
 
 @dataclass(frozen=True)
 class ServerOptimizer(Faithful):
-    """Plain averaging: the server moves by the mean movement of its clients."""
+    """Plain averaging: the server moves by the mean update of its clients."""
 
     lr: float = 1.0
 
