@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-# A dict of tensors and of trees. Only the method that stored a name knows which of the two it holds, so
-# mypy checks that a tree is a dict and trusts the look-ups in it.
+# A dict of tensors and of trees. Only the method that stored a name knows which of the two it
+# holds, so mypy checks that a tree is a dict and trusts the look-ups in it.
 Tree = dict[str, Any]
 
 # A tree or a single tensor: these functions return the kind that they are given.

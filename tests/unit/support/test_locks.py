@@ -165,7 +165,7 @@ def test_a_silent_holder_on_another_machine_is_taken_over(
             with only_one(folder, busy="busy"):
                 owner = owner_of(folder)
                 assert owner and owner.host == "there"
-                with pytest.raises(UserError, match="lost the lock to .* while stalled"):
+                with pytest.raises(UserError, match=r"lost the lock to .* while stalled"):
                     held.check()
         assert not lock_of(folder).exists()
 
