@@ -1,7 +1,9 @@
 """Repeat the first rounds of every reference result, and record which give the same numbers.
 
 Runs up to the first evaluated round, with the current code and the result's executor. Compares bits
-if machine and PyTorch are the result's, else numbers to 1e-6 (shares) and 1e-4 (losses, relative).
+if the kind of machine and PyTorch are the result's. Elsewhere rounding differs in the last bits, and
+training amplifies it: after 50 rounds with 500 clients, losses were seen to differ by 2 %. There,
+shares must agree within 1 point, and losses within 5 % or 0.01.
 Skips results already replayed with the current numerics ids. Makes missing data and partitions
 first.
 """
@@ -33,7 +35,7 @@ from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
-SHARE, LOSS = 1e-6, 1e-4
+SHARE, LOSS, LEAST = 0.01, 0.05, 0.01  # tolerances on another kind of machine
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -142,12 +144,12 @@ def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tu
     worst, (a, b) = max(differing.items(), key=lambda each: abs(each[1][0] - each[1][1]))
     words = f"{worst} {b:.6g} instead of {a:.6g}"
     near = all(
-        abs(a - b) <= (SHARE if "accuracy" in name else LOSS * max(abs(a), 1e-12))
+        abs(a - b) <= (max(LEAST, LOSS * abs(a)) if "loss" in name else SHARE)
         for name, (a, b) in differing.items()
     )
     if bits or not near:
         return words, False
-    return f"within tolerance on another machine: {words}", True
+    return f"within tolerance, on another kind of machine: {words}", True
 
 
 if __name__ == "__main__":
