@@ -1,9 +1,9 @@
 """Repeat the first rounds of every reference result, and record which give the same numbers.
 
-Runs up to the first evaluated round, with the current code and the result's executor. Compares bits
-if the kind of machine and PyTorch are the result's. Elsewhere rounding differs in the last bits, and
-training amplifies it: after 50 rounds with 500 clients, losses were seen to differ by 2 %. There,
-shares must agree within 1 point, and losses within 5 % or 0.01.
+Runs up to the first evaluated round, with the current code and the result's executor. Compares
+bits if the kind of machine and PyTorch are the result's. Elsewhere rounding differs in the last
+bits, and training amplifies it: after 50 rounds with 500 clients, losses were seen to differ by
+2 %. There, shares must agree within 1 point, and losses within 5 % or 0.01.
 Skips results already replayed with the current numerics ids. Makes missing data and partitions
 first.
 """
