@@ -266,7 +266,7 @@ def test_apfl_released_mixes_with_the_model_as_it_was_sent() -> None:
     assert_close(client_state["local"], tree.subtract(v, expected["delta"]), 1e-12)
     # w has no weight decay, v has it.
     undecayed = replace(ctx, optimizer=sgd(momentum=ctx.optimizer.momentum))
-    shared = Method().local(undecayed, {"params": w}, {}, steps)[0]["delta"]
+    shared = Method().client_update(undecayed, {"params": w}, {}, steps)[0]["delta"]
     assert ctx.optimizer.weight_decay > 0
     assert_close(update["delta"], shared, 1e-12)
     _, by_the_paper = APFL().client_update(ctx, {"params": w}, {"local": v}, steps)

@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_only_costs_time(made: Project, tmp_path: Path) -> 
     project = made.copy(tmp_path / "project")
     kept = next((project.root / "results/trunks").rglob("checkpoint.safetensors"))
     kept.write_bytes(kept.read_bytes()[:-1] + b"x")
-    fault = "round5: damaged: checkpoint.safetensors is not what"
+    fault = "round5: damaged: checkpoint.safetensors differs from"
     verdict = project.fedrepro("verify")
     assert verdict.returncode == 1 and fault in verdict.stdout
     before = manifest(project, IMA)

@@ -74,7 +74,7 @@ def test_a_workbench_from_a_wheel_makes_its_table(tmp_path: Path) -> None:
     experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
     experiment["settings"]["even"]["rounds"] = 1
     table = experiment["tables"]["table_1"]
-    table["rows"], table["columns"] = table["rows"][1:], table["columns"][2:]
+    table["rows"], table["columns"] = table["rows"][1:2], table["columns"][2:]
     file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
     installed.python(mine, "-m", "snakemake", "--cores", "2", PAGE)
 

@@ -102,7 +102,7 @@ def train(
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
-        numerics.refuse_changed_code()
+        numerics.refuse_changed_code(spec)
         run.manifest.update(runner.run(spec, dataset, partition, run.folder, code, numerics=ids))
     return run
 

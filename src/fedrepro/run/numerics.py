@@ -80,14 +80,13 @@ def of_partition(schemes: tuple[Path, ...] = ()) -> str:
     return " ".join(ids)
 
 
-def of_analysis(module: str, composition: str = "", folders: Folders = NONE_OF_ITS_OWN) -> str:
+def of_analysis(file: Path, composition: str = "", folders: Folders = NONE_OF_ITS_OWN) -> str:
     """The ids of code that analyses runs, or computes without one, as a rule's parameter.
 
     Args:
-        module: as ``fedrepro.analysis.landscape_of_run``: what the command calls.
+        file: of the module that the command calls, such as analysis/landscape_of_run.py.
         composition: of a method whose hooks it calls.
     """
-    file = fingerprint.module_path(module)
     ids = {_of_analysis(file): _id(_of_analysis(file), of_analysing(file))}
     if composition:
         ids |= of_composition(composition, folders)
@@ -203,14 +202,16 @@ def blessed() -> dict[str, dict[str, str]]:
     return found
 
 
-def refuse_changed_code() -> None:
-    """Refuse to sign a result with files that differ from what this process has imported.
+def refuse_changed_code(spec: RunSpec) -> None:
+    """Refuse to sign a run's result with files that differ from what this process has imported.
 
     Raises:
-        UserError: if a file of this package has changed since the process started, or a plug-in
-            since it was imported.
+        UserError: if a file of this package has changed since the process started, or one of the
+            run's plug-ins since it was imported.
     """
-    changed = changed_since_the_start() or plugins.changed_since_import()
+    files = fingerprint.code_of_run(spec.composition, spec.setting.model, spec.plugins)
+    theirs = (*files, *fingerprint.measured_by(spec))
+    changed = changed_since_the_start() or plugins.changed_since_import(theirs)
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

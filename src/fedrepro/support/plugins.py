@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -115,19 +115,22 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
         raise UserError(
             f"{where}: could not be imported: {type(error).__name__}: {error}{hint_of(error)}"
         ) from error
-    _executed[file] = content
+    _executed[file.absolute()] = content
     return module
 
 
 _executed: dict[Path, bytes] = {}
 
 
-def changed_since_import() -> Path | None:
-    """A plug-in's file that has changed since this process imported it, if there is one."""
-    return next((file for file, content in _executed.items() if not _is(file, content)), None)
+def changed_since_import(files: Iterable[Path]) -> Path | None:
+    """The first of some files that has changed since this process imported it, if any has."""
+    return next((file for file in files if not _is_as_imported(file)), None)
 
 
-def _is(file: Path, content: bytes) -> bool:
+def _is_as_imported(file: Path) -> bool:
+    content = _executed.get(file.absolute())
+    if content is None:  # not imported as a plug-in
+        return True
     try:
         return file.read_bytes() == content
     except OSError:

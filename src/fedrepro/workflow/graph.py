@@ -171,27 +171,27 @@ class Graph:
 
     def code(self, module: str) -> str:
         """The ids of the code of an analysis."""
-        return numerics.of_analysis(module)
+        return numerics.of_analysis(fingerprint.module_path(module))
 
     def study_code(self, wildcards: Any) -> str:
         """A hash of a study's code."""
         with one_line():
-            file = file_of(wildcards.study)
-        return numerics.of_analysis(f"fedrepro.papers.{file.parent.name}.{file.stem}")
+            return numerics.of_analysis(file_of(wildcards.study))
 
     def code_with_method(self, module: str) -> Callable[[Any], str]:
         """A function for the hash of a module's code and of the run's method, which it calls."""
 
         def code(wildcards: Any) -> str:
             composition = self._run_spec(wildcards).composition
-            return numerics.of_analysis(module, composition, self.bench.plugins)
+            file = fingerprint.module_path(module)
+            return numerics.of_analysis(file, composition, self.bench.plugins)
 
         return code
 
     def quality_code(self, wildcards: Any) -> str:
         """A hash of the code that evaluates a synthetic set, its classifier included."""
         judge = self._run_spec(wildcards).setting.judge
-        code = numerics.of_analysis("fedrepro.analysis.quality_of_run")
+        code = self.code("fedrepro.analysis.quality_of_run")
         if judge is None:
             return code
         return f"{code} {numerics.of_named_model(judge.model, self.bench.plugins)}"

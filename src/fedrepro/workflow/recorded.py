@@ -13,7 +13,7 @@ from typing import Any
 
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, numerics
 from fedrepro.run.integrity import WRITTEN
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow.graph import Graph
@@ -68,7 +68,7 @@ def _changes(
         return
     spec = bench.run_spec(run.setting, run.method, run.seed)
     today = {
-        "the code that decides its numbers": fingerprint.of_code(spec),
+        "the code that decides its numbers": numerics.in_words(numerics.of_run(spec)),
         "its configuration": fingerprint.of_config(spec),
     }
     listed = [

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import fedrepro
+from fedrepro.methods import registry
 from fedrepro.run import fingerprint, numerics, runner
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from support.tiny_run import dataset, partition, run_spec
 
@@ -59,12 +61,12 @@ def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
         return numerics.of_file("method mine", file)
 
     text = "from fedrepro.methods.fedprox import FedProx\nclass Mine(FedProx):\n    mu = 1\n"
-    before = now(text)
+    before, id_of_fedprox = now(text), entries["method fedprox"]["id"]
     assert now(f"# a remark\n{text}") == before
     assert now(text.replace("1", "2")) != before
     entries["method fedprox"]["id"] = "other numbers"
     assert now(text) != before
-    entries["method fedprox"]["id"] = numerics.today()["method fedprox"]
+    entries["method fedprox"]["id"] = id_of_fedprox
     entries["core"] = {"id": "other numbers", "code": "other"}
     assert now(text) == before  # the core is a part by itself
 
@@ -72,16 +74,16 @@ def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
 def test_what_a_process_has_loaded_is_what_it_signs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    numerics.refuse_changed_code()
+    numerics.refuse_changed_code(run_spec())
     path = str(fingerprint.PACKAGE / "engine/optim.py")
     mtime, size = fedrepro.CODE_FILES[path]
     monkeypatch.setitem(fedrepro.CODE_FILES, path, (mtime - 1, size))
     with pytest.raises(UserError, match=r"optim\.py: changed after this process started"):
-        numerics.refuse_changed_code()
+        numerics.refuse_changed_code(run_spec())
     monkeypatch.undo()
     monkeypatch.delitem(fedrepro.CODE_FILES, path)  # a file that came later
     with pytest.raises(UserError, match=r"optim\.py: changed after"):
-        numerics.refuse_changed_code()
+        numerics.refuse_changed_code(run_spec())
 
 
 def test_the_file_of_ids_is_small_and_sorted() -> None:
@@ -111,3 +113,20 @@ def test_a_finished_run_of_the_same_ids_is_not_made_again(tmp_path: Path) -> Non
     manifest = json.loads((tmp_path / "run/manifest.json").read_text(encoding="utf-8"))
     assert (manifest["code"], manifest["numerics"]) == ("written otherwise", {"core": "2"})
     assert carry_out("as written", {}) == 2  # without ids the code is the identity
+
+
+def test_a_plugin_that_was_edited_in_between_signs_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    text = (
+        "from dataclasses import dataclass\nfrom fedrepro.engine.method import Method\n"
+        "@dataclass(frozen=True)\nclass Mine(Method):\n    pass\n"
+    )
+    file.write_text(text, encoding="utf-8")
+    spec = run_spec("mine", plugins=plugins.Folders(methods=tmp_path))
+    numerics.refuse_changed_code(spec)  # nothing is imported yet
+    registry.compose("mine", folders=spec.plugins)
+    numerics.refuse_changed_code(spec)
+    file.write_text(f"{text}# edited\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"mine\.py: changed after this process started"):
+        numerics.refuse_changed_code(spec)
+    numerics.refuse_changed_code(run_spec())  # which has nothing to do with it
