@@ -91,7 +91,7 @@ def test_why_says_what_snakemake_does(project: Project) -> None:
     assert said.startswith("Snakemake would not make it again, unless")
     assert "has no record" not in said and said.endswith("nothing differs\n")
     project.edit(
-        "src/fedrepro/methods/fedprox.py", 'sent["params"], mu,', 'sent["params"], 2 * mu,'
+        "src/fedrepro/methods/fedprox.py", 'message["params"], mu,', 'message["params"], 2 * mu,'
     )
     project.edit(project.experiment, "rounds: 2", "rounds: 3")
     said = project.fedrepro(*arguments).stdout
