@@ -23,6 +23,7 @@ from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.given import with_given
 from fedrepro.report.pages.sample_sheets import spread
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
@@ -178,3 +179,14 @@ def test_damaged_images_are_told_in_one_line(bench: Workbench, damage: Any) -> N
 def test_few_rounds_stand_for_many() -> None:
     assert spread([1, 2], 6) == [1, 2]
     assert spread(list(range(100, 1300, 100)), 6) == [100, 300, 500, 800, 1000, 1200]
+
+
+def test_two_pages_may_write_the_files_of_one_run_at_once(tmp_path: Path) -> None:
+    """What another process is writing under a hidden name stays."""
+    renderer = Renderer(make_system(tmp_path, "ima"))
+    folder = tmp_path / "reports/site/runs/x"
+    folder.mkdir(parents=True)
+    for name in (".log.txt.12.tmp", "old.parquet", "log.txt"):
+        (folder / name).touch()
+    renderer.remove_others(Path("runs/x"), {"log.txt"})
+    assert {file.name for file in folder.iterdir()} == {".log.txt.12.tmp", "log.txt"}

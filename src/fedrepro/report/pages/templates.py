@@ -55,7 +55,8 @@ class Renderer:
 
     def remove_others(self, folder: Path, names: Collection[str]) -> None:
         """Remove all files of a folder of the site except those named."""
-        for file in (self.root / SITE / folder).glob("*"):
+        # Hidden ones are what another page is writing this moment.
+        for file in (self.root / SITE / folder).glob("[!.]*"):
             if file.name not in names and file.is_file():
                 file.unlink(missing_ok=True)
 
