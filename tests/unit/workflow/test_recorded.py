@@ -13,7 +13,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import fingerprint
+from fedrepro.run import fingerprint, numerics
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow import recorded
 from fedrepro.workflow.graph import Graph
@@ -52,7 +52,7 @@ def write_records(bench: Workbench, **changes: Any) -> None:
     record = {
         "record_format_version": 6,
         "params": sorted(
-            [repr(fingerprint.of_code(spec)), repr(fingerprint.of_config(spec))]
+            [repr(numerics.in_words(numerics.of_run(spec))), repr(fingerprint.of_config(spec))]
         ),
         "input": sorted(inputs(bench)),
         "input_checksums": {
