@@ -1,4 +1,4 @@
-"""Measures of one's own: docs/measures.md as it is written there, and what a mistake says."""
+"""Plug-in measures: docs/measures.md as written there, and what each mistake reports."""
 
 import json
 import re

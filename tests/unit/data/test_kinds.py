@@ -1,4 +1,4 @@
-"""A kind of data set and its reader, a scheme and its way of dealing: two places each."""
+"""A kind of data set and its reader, a scheme and how it assigns samples: two places each."""
 
 import inspect
 from importlib import import_module
