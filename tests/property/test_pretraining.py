@@ -20,7 +20,7 @@ from fedrepro.engine.round import CohortSteps, Federation, begin, context_of, pl
 from fedrepro.engine.steps import Steps, mirrored, side_by_side, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
-from fedrepro.methods._facts import optional_of, requires_of
+from fedrepro.methods.facts import optional_of, requires_of
 from fedrepro.models.classifier import Classifier
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream

@@ -61,7 +61,7 @@ def train(
     from fedrepro.config.settings import Setting
     from fedrepro.data.arrays import NAME, dataset_of
     from fedrepro.data.partition.partition import make_partition
-    from fedrepro.methods._facts import requires_of
+    from fedrepro.methods.facts import requires_of
     from fedrepro.models import registry
     from fedrepro.run import fingerprint, numerics, runner
     from fedrepro.support.typed_yaml import validate

@@ -12,7 +12,7 @@ from fedrepro.config.tables import Column, named_settings, settings_instead
 from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.methods._facts import defaults_of
+from fedrepro.methods.facts import defaults_of
 from fedrepro.methods.files import part_files
 from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value

@@ -35,7 +35,7 @@ from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.data.fetching.own_files import find_own
-from fedrepro.methods._facts import (
+from fedrepro.methods.facts import (
     UNKNOWN,
     defaults_of,
     optional_of,

@@ -13,7 +13,7 @@ from fedrepro.support.errors import bad_value
 METHODS = Path(__file__).parent
 SERVER_OPTIMIZERS = METHODS / "server"
 NO_PARTS = {
-    *(METHODS / f"{name}.py" for name in ("files", "registry")),
+    *(METHODS / f"{name}.py" for name in ("facts", "files", "registry")),
     *(SERVER_OPTIMIZERS / f"{name}.py" for name in ("adaptive", "base")),
 }
 

@@ -33,7 +33,7 @@ PACKAGE = Path(__file__).parents[1]
 
 # Modules, and folders of them, that never count. Not all of support: rng affects every number.
 HANDLING = (  # texts, files, checks
-    "methods/_facts",  # its findings are in runs' descriptions and pages
+    "methods/facts",  # its findings are in runs' descriptions and pages
     "support/errors",
     "support/files",
     "support/locks",

@@ -11,7 +11,7 @@ from fedrepro.config.tables import wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods import _facts, registry
+from fedrepro.methods import facts, registry
 from fedrepro.methods.files import part_files
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError, bad_value, one_line
@@ -42,7 +42,7 @@ def learn_methods_apart() -> None:
     Raises:
         SystemExit: as :func:`check_methods_apart`.
     """
-    if not _facts.are_written(folders_here()):
+    if not facts.are_written(folders_here()):
         _check_apart()
 
 
@@ -163,7 +163,7 @@ def _searched(workbench: Workbench) -> Iterator[Claim]:
 if __name__ == "__main__":
     with one_line():
         bench = load()
-        written = _facts.are_written(bench.plugins)
+        written = facts.are_written(bench.plugins)
         check_methods(bench)
         if not written:
-            _facts.write(bench.plugins)
+            facts.write(bench.plugins)

@@ -12,7 +12,7 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods._facts import departures_of
+from fedrepro.methods.facts import departures_of
 from fedrepro.report.papers import published
 from support.places import ROOT
 

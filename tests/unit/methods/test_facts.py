@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.methods import _facts, registry
-from fedrepro.methods._facts import UNKNOWN, defaults_of, departures_of, shares_prefix_with_inner
+from fedrepro.methods import facts, registry
+from fedrepro.methods.facts import UNKNOWN, defaults_of, departures_of, shares_prefix_with_inner
 from fedrepro.support import plugins
 from support.places import ROOT
 
@@ -30,15 +30,15 @@ class Late(Base):
 SAID = """
 import json, sys
 from fedrepro.config.loading import load
-from fedrepro.methods import _facts
+from fedrepro.methods import facts
 bench = load()
-defaults = _facts.defaults_of("late", bench.plugins)
+defaults = facts.defaults_of("late", bench.plugins)
 print(json.dumps({
-    "inner": _facts.shares_prefix_with_inner("late", bench.plugins),
+    "inner": facts.shares_prefix_with_inner("late", bench.plugins),
     "fields": list(defaults),
     "share": defaults["share"],
-    "odd": defaults["odd"] is _facts.UNKNOWN,
-    "needs": _facts.requires_of("fedgo", bench.plugins),
+    "odd": defaults["odd"] is facts.UNKNOWN,
+    "needs": facts.requires_of("fedgo", bench.plugins),
     "imported": "torch" in sys.modules,
 }))
 """
@@ -80,24 +80,24 @@ def test_what_classes_say() -> None:
 
 def test_it_is_written_by_the_one_process_that_imports_them(workbench: Path) -> None:
     asked = said(workbench)
-    assert asked.pop("imported") is True and not (workbench / _facts.WRITTEN).exists()
+    assert asked.pop("imported") is True and not (workbench / facts.WRITTEN).exists()
     assert not python(workbench, "-m", "fedrepro.workflow.checks").returncode
     read = said(workbench)
     assert read.pop("imported") is False
     assert read == asked
     assert read["inner"] is True and read["share"] == 0.25 and read["odd"] is True
     (workbench / "methods/late.py").write_text(LATE.replace("0.25", "0.5"))
-    assert not _facts.are_written(load(workbench).plugins)
+    assert not facts.are_written(load(workbench).plugins)
     changed = said(workbench)
     assert changed["share"] == 0.5 and changed["imported"] is True
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"of": 1, "facts": {"late": 3}}', "\x00"])
 def test_what_is_damaged_is_as_if_it_were_not_there(workbench: Path, text: str) -> None:
-    path = workbench / _facts.WRITTEN
+    path = workbench / facts.WRITTEN
     path.parent.mkdir()
     path.write_text(text)
-    assert not _facts.are_written(load(workbench).plugins)
+    assert not facts.are_written(load(workbench).plugins)
 
 
 def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:

@@ -18,7 +18,7 @@ OPEN = {"methods/adaptive_weighting/responses.py", "methods/files.py"}
 
 def test_the_report_only_reads() -> None:
     """Nothing that computes is imported, or an edit of it would render all pages anew."""
-    facts = ("methods/_facts",)  # imports methods only where nothing is written of them
+    facts = ("methods/facts",)  # imports methods only where nothing is written of them
     found = fingerprint.closure([*REPORT.rglob("*.py"), *papers.files_of_report()], facts)
     files = {path.relative_to(fingerprint.PACKAGE).as_posix() for path in found}
     assert "config/workbench.py" in files  # the closure is one

@@ -10,7 +10,7 @@ import yaml
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods._facts import departures_of
+from fedrepro.methods.facts import departures_of
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.insights import PLACEHOLDER
 from fedrepro.report.pages.follows import what_follows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fedrepro.config.settings import RELEASED
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.methods._facts import departures_of
+from fedrepro.methods.facts import departures_of
 from fedrepro.methods.files import split
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
 from fedrepro.report.papers.published import Published
