@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,19 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
                 }
             ],
         },
+        "figure_15": {
+            "kind": "averaging",
+            "title": "Averages",
+            "seeds": {"demo": [1, 2], "paper": [1, 2, 3]},
+            "method": "mild",
+            "panels": places[:1],
+        },
+        "figure_16": {
+            "kind": "objective",
+            "title": "Objective",
+            "panels": places,
+            "columns": columns,
+        },
     }
 
 
@@ -158,7 +171,8 @@ def write_decomposition(path: Path, **changes: Any) -> None:
     """Two rounds of small terms; the slope of the first is none."""
     rounds = [
         {"round": number, "train_bias": 0.5 / number, "variance": 1e-5 * number,
-         "slope": None if number == 1 else 2.0}
+         "slope": None if number == 1 else 2.0, "cka": None if number == 1 else 0.5,
+         "error": 40.0 / number, "errors_by_number": [60.0, 50.0, 40.0 / number]}
         for number in (1, 4)
     ]  # fmt: skip
     made = {"seeds": [1, 2], "samples": 40, "clients": 5, "estimates": "all", "rounds": rounds}
@@ -173,6 +187,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "planes": lambda path: write_through(path),
     "segments": lambda path: write_through(path),
     "decomposition": lambda path: write_decomposition(path),
+    "averaging": lambda path: write_decomposition(path),
 }
 
 
@@ -182,6 +197,16 @@ def write_regret(path: Path, **changes: Any) -> None:
     made = {"clients": 5, "linearised": False, "round": [1, 2, 3, 4],
             "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
     path.write_text(json.dumps(made | changes), encoding="utf-8")
+
+
+def write_decisions(folder: Path, losses: Sequence[tuple[float, float]]) -> None:
+    """``decisions.parquet``: two clients' losses by round, with weights of 1/4 and 3/4."""
+    table = [
+        {"round": number, "client": client, "loss": loss, "weight": (0.25, 0.75)[client]}
+        for number, pair in enumerate(losses, 1)
+        for client, loss in enumerate(pair)
+    ]
+    pd.DataFrame(table).to_parquet(folder / "decisions.parquet")
 
 
 def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:

@@ -179,7 +179,7 @@ def test_a_terminal_gets_what_fits_it(
     assert max(map(len, lines)) <= columns
     said = {word for line in lines for word in line.split()}
     # Names that rows are called by, and numbers, stand on one line.
-    named = {"methods": "fedadagrad", "models": "discriminator_cnn_mlp", "coverage": "1389"}
+    named = {"methods": "fedadagrad", "models": "discriminator_cnn_mlp", "coverage": "1397"}
     named |= {"datasets": "cifar100_superclasses", "settings ima": "ima/fmnist-dirichlet0.1"}
     assert named.get(command, command.split()[-1]) in said
 
@@ -200,7 +200,17 @@ def test_coverage_counts_table_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["coverage", "--json"]) == 0
     rows = {(row["system"], row["table"]): row for row in json.loads(capsys.readouterr().out)}
     assert rows["ima", "table_1"]["targets"] == 192
-    assert rows["all", "all"]["printed"] == 1389
+    assert rows["all", "all"]["printed"] == 1397
+
+
+def test_coverage_counts_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["coverage", "--figures", "--json"]) == 0
+    *systems, everything = json.loads(capsys.readouterr().out)
+    assert everything["system"] == "all" and len(systems) == 5
+    counted = ("printed", "as_printed", "in_part", "otherwise", "missing")
+    assert [everything[name] for name in counted] == [28, 24, 3, 1, 0]
+    assert everything["printed"] == sum(row["printed"] for row in systems)
+    assert 0 <= everything["computed_paper"] <= 28
 
 
 def test_a_fault_of_the_program_goes_to_the_log(

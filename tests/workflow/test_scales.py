@@ -67,17 +67,18 @@ def test_the_whole_at_scale_paper(project: Project) -> None:
     assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
     # Settings x methods x seeds of Table I, with the released readings; what Tables II and III
-    # add in one setting, with theirs; of figures the settings of 6 and the windows of 7, curves
-    # and decompositions, landscapes of one seed.
-    figures = (11 * 2 + 3) * 3 + (2 + 2) * 3 + 3
+    # add in one setting, with theirs; of figures the settings of 6 with all methods, the windows of
+    # 7, the decompositions, and landscapes of one seed.
+    figures = (11 * 16 + 2) * 3 + 2 * 3 + 5
     assert len(ima) == (12 * (24 + 4) + 10 * 3 + 12 * (4 + 2)) * 3 + figures
     fedgo = {run for run in runs_of("paper") if run.setting.startswith("fedgo/")}
     kinds = ("discriminators", "wgan_gp", "fedgan", "generated")
     made_before = Counter(run.method for run in fedgo if run.method in kinds)
-    # Tables 3; 5, 7, 9 and F.1; 12 to 14 have discriminators of their own in so many settings.
-    settings = 6 + (3 + 2 + 1 + 1) + (4 + 4 + 2)
+    # Tables 3; 5, 7, 9, F.1 and Figure 9; 12 to 14 have discriminators of their own in so many
+    # settings.
+    settings = 6 + (3 + 2 + 1 + 1 + 1) + (4 + 4 + 2)
     # The server's generator serves all seeds; the clients' is another for each.
-    expected = {"discriminators": settings * 5, "wgan_gp": 3 + 4, "fedgan": 5, "generated": 5}
+    expected = {"discriminators": settings * 5, "wgan_gp": 3 + 4, "fedgan": 5, "generated": 10}
     assert made_before == expected
     once = {(run.setting, run.method) for run in fedgo if run.method not in kinds}
     assert len(fedgo) == len(once) * 5 + sum(expected.values())

@@ -1,10 +1,11 @@
 """Loss and accuracy around a model, along two directions in parameter space.
 
 The directions depend on the question. Around one model (SuPerFed, thesis Figure 2.4) they are
-random and filter-normalised, after Li et al. (NeurIPS 2018): neither the thesis nor its released
-code says which it used, and without normalisation a landscape's width only reflects the size of the
-weights. Through three models they span the :func:`plane` of Garipov et al. (NeurIPS 2018), as in
-IMA's Figure 1; two models define the :func:`line` of Goodfellow et al. (ICLR 2015).
+random and filter-normalised, after Li et al. (NeurIPS 2018); without normalisation a landscape's
+width only reflects the size of the weights. The thesis follows Garipov et al. (NeurIPS 2018) there,
+whose planes go through three models, and does not say which (discrepancy 55). Through three models
+directions span their :func:`plane`, as in IMA's Figure 1; two models define the :func:`line` of
+Goodfellow et al. (ICLR 2015).
 """
 
 import math

@@ -47,9 +47,15 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     settings.set_defaults(handler=list_settings)
     coverage = subparsers.add_parser(
         "coverage",
-        help="count published cells: with a target, computed, in agreement",
+        help="count published cells and figures: with a target, computed, in agreement",
         description="For each system and table, count the published cells that have a target in "
         "the workflow, that are computed at scale paper, and that agree.",
+    )
+    coverage.add_argument(
+        "--figures",
+        action="store_true",
+        help="count published figures instead: drawn as printed, in part or otherwise, and "
+        "computed at each scale",
     )
     coverage.add_argument("--json", action="store_true", help="print JSON")
     coverage.set_defaults(handler=show_coverage)
@@ -164,7 +170,7 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.report.cells import coverage
 
-    rows = coverage.coverage(load())
+    rows = (coverage.figures if arguments.figures else coverage.coverage)(load())
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return

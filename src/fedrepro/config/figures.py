@@ -72,17 +72,19 @@ class Charts(FigureSpec):
     rows: list[Row] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
     smooth: PositiveWhole = later(1, "For lines: also draw the moving mean over this many rounds.")
+    instead: dict[str, SettingInstead] = later({}, INSTEAD)
 
     def needs(self, scale: Scale) -> Needs:
         return [
-            (row.setting_at(scale), method)
+            (row.setting_for(column.label, scale, self.instead), method)
             for row in self.rows
             for column in self.columns
             for method in column.methods_at(scale)
         ]
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
-        return named_settings("rows", self.rows)
+        yield from named_settings("rows", self.rows)
+        yield from settings_instead(self.rows, self.instead)
 
 
 class GridAxis(Typed):

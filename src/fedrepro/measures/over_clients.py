@@ -18,7 +18,7 @@ def undefined(values: Array) -> int:
 def average(values: Array, sizes: Array | None = None) -> float:
     """The mean over clients [K], weighted by test samples [K] if ``sizes`` are given.
 
-    The text of AAggFF's tables has the plain mean, the released code the weighted one
+    AAggFF's paper does not say whether the mean is weighted; its released code weights it
     (discrepancy 18). NaN without any value.
     """
     values, sizes = _defined(values, sizes)

@@ -10,7 +10,7 @@ Readings: on every mini-batch, classifier, discriminator and generator each take
 The discriminator uses the body in testing mode, as on the server, so that generated samples do not
 change running statistics. The generator starts from the given one, because FedGO's Table 12 prints
 DaFKD at 100,000 generator steps; its BatchNorm keeps its statistics. Distillation uses the server's
-samples (A10).
+samples (A10), at temperature 1 as in FedGO's Algorithm 1; DaFKD's own code has 10 (A32).
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 FedGKD ("FedGKD: towards heterogeneous federated learning via global knowledge distillation") adds
 to a client's loss gamma / 2 tau^2 KL of the client's predictions from those of the mean of the
 server's last M models (of all models, while there are fewer). The plus stands for FedDF's
-distillation on the server. The historical model predicts in testing mode.
+distillation on the server. The historical model predicts in testing mode. Jang et al. name a
+tau and gamma / 2, but not tau^2 (discrepancy A31).
 """
 
 from dataclasses import dataclass

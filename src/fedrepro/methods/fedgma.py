@@ -3,7 +3,7 @@
 Where clients disagree on the direction of a parameter, the server moves it less. The agreement of
 m clients is A = |sum_k sign(delta_k)| / m. The mask is 1 where A reaches the threshold, else A
 itself, and the server follows the mask times the mean update. Buffers have no gradient and are
-averaged as usual.
+averaged as usual. IMA describes a mask of zeros and ones instead (discrepancy B5).
 
 IMA's released code (discrepancy B5) differs: it keeps the plain average and then subtracts 1e-4 / m
 times every client's masked update, each measured from the model that the previous clients left.

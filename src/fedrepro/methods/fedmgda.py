@@ -2,7 +2,8 @@
 
 The server moves along sum p_i d_i / |d_i|, d_i = w - w_i. p is the point of the simplex for which
 that vector is shortest, among those that differ from 1 / m by at most ``radius`` in every entry.
-Buffers have no direction and are averaged with the same p.
+Buffers have no direction and are averaged with the same p. Hahn et al. describe the deviation as
+one from n_i / n (discrepancy 51).
 
 https://arxiv.org/abs/2006.11489
 """

@@ -2,7 +2,7 @@
 
 The body is averaged as in FedAvg; every client keeps its own head and trains both together. The
 model defines the split into ``body`` and ``head``. In SuPerFed's models the head is the last two
-linear layers (the released code's ``classifier``).
+linear layers (the released code's ``classifier``); the thesis has the last one (discrepancy 52).
 
 https://arxiv.org/abs/1912.00818
 """

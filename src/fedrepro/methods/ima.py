@@ -2,9 +2,10 @@
 
 The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
 of those P replaces the global model: it is broadcast and evaluated. The window holds the models as
-the method made them, not their means (discrepancy B1). While it holds fewer than P, as in the first
-rounds with start 0, the mean is taken over those. From t_s on the learning rate also decays faster:
-lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD).
+the method made them, not their means (discrepancy B1, which also says how rounds are counted).
+While it holds fewer than P, as in the first rounds with start 0, the mean is taken over those. From
+t_s on the learning rate also decays faster: lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's
+exponential decay (EXD), replaces the setting's own decay (discrepancy B20).
 
 With an adaptive server optimizer, the released code averages the mean client models of the last P
 rounds before the adaptive step, and sets m and v to zero in round t_s only (B4): ``ima@released``.

@@ -1,7 +1,7 @@
 """LG-FedAvg (Liang et al., 2020, "Think locally, act globally").
 
 The opposite of FedPer: every client keeps its own body, a local representation of its data, and
-only the head is averaged.
+only the head is averaged (discrepancy 52: where it begins).
 
 https://arxiv.org/abs/2001.01523
 """

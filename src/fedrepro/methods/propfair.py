@@ -3,7 +3,8 @@
 Clients minimise -log(1 - l / M) on every mini-batch, where l is its mean loss. If M - l is below
 0.2 the objective is l / M instead, as in the released code of Hahn et al. (ICML 2024). Zhang et al.
 continue along the tangent there; Table 1 of Hahn et al. has no threshold, and so no value for l
-above M. The server's weights are FedAvg's.
+above M, and has the server weight clients by n_k / (M - l) instead (discrepancy 50). The server's
+weights are FedAvg's.
 
 https://arxiv.org/abs/2202.01666
 """

@@ -11,10 +11,11 @@ zero, so c's weights determine which objective is minimised, whatever the weight
 (a wrapper's included). Algorithm 1 has equal weights in both: ``equal_weights``.
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
-variable and lost (discrepancy 26). ``after_momentum`` is what that line intends, and the reading of
-IMA's code: the correction follows the optimizer's step, so that momentum does not repeat it, and
-the variate is divided by k times the learning rate, whatever the momentum. (With momentum, clients
-with different k then shift the fixed point.) Variates cover trainable parameters only (A8).
+variable and lost (discrepancy 26). ``after_momentum`` is what that line intends, and what IMA's
+code does but for a rate that decays twice (B21): the correction follows the optimizer's step, so
+that momentum does not repeat it, and the variate is divided by k times the learning rate, whatever
+the momentum. (With momentum, clients with different k then shift the fixed point.) Variates cover
+trainable parameters only (A8).
 
 https://arxiv.org/abs/1910.06378
 """

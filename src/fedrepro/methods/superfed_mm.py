@@ -5,7 +5,7 @@ L = ``start`` * T on, both are trained so that all their interpolations (1 - lam
 perform well: lambda ~ U(0, 1) is drawn for every mini-batch. The loss has two more terms: mu/2
 times the squared distance of the federated model to the received one, and nu times the squared
 cosine between the two models, which makes them orthogonal. Before round L only the federated model
-is trained. Only the federated model is communicated.
+is trained, without the last term (discrepancy 53). Only the federated model is communicated.
 
 Discrepancies: 21 (the distance is not squared), 27 (the cosine's inner product has 1e-6 added for
 every parameter). 23, each client's lambda chosen on its test samples, concerns the evaluation:

@@ -15,7 +15,7 @@ from numpy.random import RandomState
 from pydantic import TypeAdapter
 
 from fedrepro.data.partition import assigning as module
-from fedrepro.data.partition.assigning import stratified_choice
+from fedrepro.data.partition.assigning import of_server, stratified_choice
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.support.errors import UserError
 
@@ -392,3 +392,12 @@ def test_the_servers_share_is_saved_and_leaves_what_was_there_as_it_was(tmp_path
 def test_a_share_of_the_server_at_the_server_is_refused() -> None:
     with pytest.raises(ValueError, match="`share` instead of `server`"):
         spec("at_server", share=0.5, server=0.5)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.1])
+def test_a_smaller_share_of_the_server_is_a_part_of_a_larger_one(share: float) -> None:
+    """FedGO's Figure 10 cuts the server's samples so; each class shrinks alike."""
+    labels = RandomState(5).permutation(np.repeat(np.arange(10), 300))
+    less, all_of_it = of_server(labels, share), of_server(labels, 0.5)
+    assert set(less) < set(all_of_it)
+    assert np.bincount(labels[less]).tolist() == [round(300 * share)] * 10

@@ -22,6 +22,7 @@ from fedrepro.papers.ima.decomposition import (
     decompose_classes,
     distances,
     ensemble_gap,
+    errors_by_number,
 )
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -155,6 +156,23 @@ def test_of_a_linear_model_ensemble_and_average_are_one() -> None:
     assert max(gap.gaps) < 1e-15
     flat = ensemble_gap(lambda model: torch.ones(1), models, weights)
     assert math.isnan(flat.slope)
+
+
+def test_errors_of_averages_by_hand() -> None:
+    """Class 1 where w x > 0; all samples are of class 1, two x are positive and one is negative.
+
+    A positive average errs once in three, a negative one twice. Weights of 1/2, 1/4, 1/4 make the
+    average of the first two positive, which equal weights would not.
+    """
+    x = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
+
+    def predict(model: Tree) -> Tensor:
+        return torch.stack([torch.zeros(3), model["w"] * x], dim=1)
+
+    models = [{"w": torch.tensor([w], dtype=torch.float64)} for w in (1.0, -1.5, -1.0)]
+    weights = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+    found = errors_by_number(predict, models, weights, torch.ones(3, dtype=torch.long))
+    assert found == pytest.approx([500 / 9, 400 / 9, 200 / 3])  # groups: + - -, + - +, -
 
 
 def test_distances_golden() -> None:

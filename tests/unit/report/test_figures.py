@@ -35,6 +35,7 @@ from support.figure_world import (
     SETTINGS,
     add_figures,
     give_runs,
+    write_decisions,
     write_decomposition,
     write_landscape,
     write_mixtures,
@@ -207,6 +208,65 @@ def test_what_new_kinds_refuse(bench: Workbench) -> None:
     assert "1 methods, one for each line, at alpha 0.1 of the panel 'Data'" in said
     said = refused("figure_14", lambda spec: spec["panels"][0]["points"][0].update(setting="no"))
     assert "figure_14" in said and "no" in said
+
+
+def test_averages_are_drawn_by_number_and_by_similarity(bench: Workbench) -> None:
+    target = figure(bench, "figure_15")
+    assert content(bench, target)["drawn"].panels == []
+    (path,) = target.analyses
+    write_decomposition(bench.root / path)
+    drawn = content(bench, target)["drawn"]
+    first, last, alike = drawn.panels
+    assert first.title.startswith("After round 1,") and "60.00 to 40.00" in first.svg
+    assert "60.00 to 10.00" in last.svg and "averaged clients" in last.svg
+    assert "linear CKA" in alike.svg and "10.00 to 10.00" in alike.svg  # round 1 has none
+    assert [row[1:] for row in drawn.rows] == [
+        ("1", "–", "60.00", "40.00"), ("4", "0.500", "60.00", "10.00")
+    ]  # fmt: skip
+    for rounds in ([], [{"round": 1, "cka": None, "error": "much", "errors_by_number": [1.0]}]):
+        write_decomposition(bench.root / path, rounds=rounds)
+        with pytest.raises(UserError, match=r"2000\.json: damaged"):
+            content(bench, target)
+
+
+def test_the_objective_is_the_sum_of_weighted_losses(bench: Workbench) -> None:
+    """A method whose runs recorded none has no line."""
+    target = figure(bench, "figure_16")
+    give_runs(bench, target, {"mild", "strong"})
+    for run in target.runs:
+        if run.method == "strong" and run.setting.endswith(SETTINGS[0]):
+            write_decisions(bench.root / run.folder, [(4.0, 8.0), (2.0, 4.0)])
+    drawn = content(bench, target)["drawn"]
+    (panel,) = drawn.panels
+    assert panel.title == SETTINGS[0].upper() and "strong 10.5" in panel.svg
+    seeds = str(len(target.seeds))
+    assert drawn.rows == [(SETTINGS[0], "strong", "2", "10.5", "10.5", "10.5", seeds)]
+    assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
+
+
+def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
+    """In bars and lines, as in tables: where * is the row's."""
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for item in ("figure_9", "figure_10"):
+        spec = experiment["figures"][item]
+        spec |= {"rows": spec["rows"][:1], "instead": {"strong": SETTINGS[1]}}
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    changed = load(bench.root)
+    for item in ("figure_9", "figure_10"):
+        target = figure(changed, item)
+        assert {(run.setting, run.method) for run in target.runs} == {
+            (f"ima/{SETTINGS[0]}", "mild"), (f"ima/{SETTINGS[1]}", "strong")
+        }  # fmt: skip
+        give_runs(changed, target, {"mild", "strong"})
+        rows = content(changed, target)["drawn"].rows
+        assert [(row[1], row[2]) for row in rows] == [
+            (SETTINGS[0], "mild"), (SETTINGS[1], "strong")
+        ]  # fmt: skip
+    experiment["figures"]["figure_9"]["instead"] = {"strong": "no"}
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    with pytest.raises(UserError, match=r"figure_9.*no"):
+        load(bench.root)
 
 
 def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from fedrepro.config.figures import FigureSpec, Needs
-from fedrepro.config.tables import ComputedSpec, Place, named_settings
+from fedrepro.config.tables import Column, ComputedSpec, Place, named_settings
 from fedrepro.config.values import Composition, Scale, SettingName
 
 
@@ -20,6 +20,28 @@ class Regret(FigureSpec):
 
     def needs(self, scale: Scale) -> Needs:
         return [(place.setting_at(scale), self.method) for place in self.panels]
+
+    def named_settings(self) -> Iterator[tuple[str, str | None]]:
+        return named_settings("panels", self.panels)
+
+
+class Objective(FigureSpec):
+    """A panel per setting: the cumulative global objective by round, with a line for each column.
+
+    The objective of a round is the sum over its clients of coefficient times loss.
+    """
+
+    kind: Literal["objective"]
+    panels: list[Place] = Field(min_length=1)
+    columns: list[Column] = Field(min_length=1)
+
+    def needs(self, scale: Scale) -> Needs:
+        return [
+            (place.setting_at(scale), method)
+            for place in self.panels
+            for column in self.columns
+            for method in column.methods_at(scale)
+        ]
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         return named_settings("panels", self.panels)

@@ -9,10 +9,10 @@ Where our numbers differ from the printed ones:
 - A discriminator is counted once for a real and a generated sample together, as in the printed
   3.29e7, which is 3.298e7 truncated; counting twice would give 3.43e7.
 - G1 takes 8.81e10 (A21: batches of 64 for both networks), printed: 8.83e10.
-- (G3): FedGAN's clients take 3.50e10, printed: 3.52e10. The paper does not say how often they train
-  the generator; here it is once per five steps of the critic, with the penalty, as in G1 (A23).
-- The paper does not say what DaFKD's clients train in a round, and the printed 8.81e11 fits no
-  reading that we tried (A24).
+- (G3): FedGAN's clients take 3.50e10, printed: 3.52e10. They train as WGAN-GP does, the generator
+  once per five steps of the critic, with the penalty (A23).
+- DaFKD's clients also train generator and discriminator in every round. The paper does not say for
+  how many steps, and the printed 8.81e11 fits no reading that we tried (A24).
 - The printed (G2)+(D2) assumes 376 GFLOPs per image for StyleGAN-XL, which we can't count without
   that network; (G2)'s clients are printed with the cost of (G1)'s generator, as if they had it
   (A17).
@@ -168,7 +168,7 @@ def gan_training(networks: Networks, schedule: Schedule, seen: int) -> int:
 
 
 def clients_operations(variant: Variant, networks: Networks, schedule: Schedule) -> int | None:
-    """FLOPs of all clients in a run, or None if the paper does not say what they train."""
+    """FLOPs of all clients in a run, or None if the paper does not say how long they train what."""
     if variant.method == "DaFKD":
         return None
     total = schedule.rounds * schedule.cohort * client_update(networks, schedule)

@@ -114,6 +114,35 @@ def distances(models: Sequence[Tree], weights: Tensor) -> list[float]:
     return [math.sqrt(float(each)) for each in away]
 
 
+def errors_by_number(
+    predict: Callable[[Tree], Tensor], models: Sequence[Tree], weights: Tensor, labels: Tensor
+) -> list[float]:
+    """Test error of averages of 1, 2, ..., K models, in percent (IMA, Figure 4).
+
+    For each number, the mean over the K groups of consecutive models in a circle (discrepancy B23).
+
+    Args:
+        predict: a model's logits on fixed samples, [n, classes].
+        weights: the clients' n_k / n, [K].
+        labels: of the samples, [n].
+    """
+    clients, found = len(models), []
+    for number in range(1, clients + 1):
+        errors = []
+        for first in range(clients if number < clients else 1):
+            group = [(first + step) % clients for step in range(number)]
+            shares = weights[group] / weights[group].sum()
+            average = average_of([models[each] for each in group], shares)
+            errors.append(error_of(predict(average), labels))
+        found.append(math.fsum(errors) / len(errors))
+    return found
+
+
+def error_of(logits: Tensor, labels: Tensor) -> float:
+    """The share of wrong predictions, in percent."""
+    return 100 * float((logits.argmax(-1) != labels).double().mean())
+
+
 class Gap(NamedTuple):
     """The gap between averaged model and ensemble, as clients approach the average.
 

@@ -18,7 +18,13 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.tree import Tree
-from fedrepro.papers.ima.decomposition import decompose_classes, distances, ensemble_gap
+from fedrepro.papers.ima.decomposition import (
+    decompose_classes,
+    distances,
+    ensemble_gap,
+    error_of,
+    errors_by_number,
+)
 from fedrepro.papers.ima.similarity import mean_cka
 from fedrepro.support.errors import UserError
 
@@ -45,12 +51,13 @@ def decomposition_of(
         seeds; samples; clients (how many there are); estimates (in words, what the terms estimate);
         and rounds, each with round, clients (whose models are averaged), the five terms and total
         (their sum), loss and ensemble_loss (the mean squared errors of softmax outputs of the
-        averaged model and the ensemble, discrepancy B16), distance (Delta: the largest of a
-        client's distances from the average, mean over seeds), gap (the root mean square of the
-        difference of the average's and the ensemble's outputs, of the first seed), slope (of log
-        gap over log Delta for clients drawn to within a sixteenth of their distance: 2 is Lemma
-        1's O(Delta^2); None where there is no gap), cka (linear, of logits, mean over pairs and
-        seeds).
+        averaged model and the ensemble, discrepancy B16), error (of the averaged model, in percent,
+        mean over seeds), errors_by_number (of averages of 1, 2, ... clients, of the first seed),
+        distance (Delta: the largest of a client's distances from the average, mean over seeds), gap
+        (the root mean square of the difference of the average's and the ensemble's outputs, of the
+        first seed), slope (of log gap over log Delta for clients drawn to within a sixteenth of
+        their distance: 2 is Lemma 1's O(Delta^2); None where there is no gap), cka (linear, of
+        logits, mean over pairs and seeds).
 
     Raises:
         UserError: for fewer than two seeds, runs that are unfinished, kept no models, or have no
@@ -125,15 +132,18 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
         return torch.cat([net.predict(bound, part) for part in x.split(BATCH)])
 
     outputs, averaged, away, alike = [], [], [], []
+    errors: list[float] = []
     for run in runs:
         models = [run.client(number, each).params for each in clients]
         outputs.append(torch.stack([logits(each) for each in models]))
         averaged.append(logits(average_of(models, weights)))
+        errors.append(error_of(averaged[-1], y))
         away.append(max(distances(models, weights)))
         alike.append(mean_cka(list(outputs[-1])))
         if run is first:
             gap = ensemble_gap(lambda model: logits(model).softmax(-1), models, weights, (1.0,))
             near = ensemble_gap(lambda model: logits(model).softmax(-1), models, weights, NEAR)
+            by_number = errors_by_number(logits, models, weights, y)
     seen = torch.zeros(len(clients), len(y), dtype=torch.bool, device=y.device)
     for place, client in enumerate(clients):
         classes = torch.from_numpy(first.classes_of(client)).to(y.device)
@@ -150,6 +160,8 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
         "total": terms.total,
         "loss": loss,
         "ensemble_loss": loss - terms.locality,
+        "error": sum(errors) / len(errors),
+        "errors_by_number": by_number,
         "distance": sum(away) / len(away),
         "gap": gap.gaps[0],
         "slope": near.slope if math.isfinite(near.slope) else None,

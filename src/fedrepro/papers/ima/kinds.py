@@ -11,21 +11,16 @@ from fedrepro.config.values import Composition, PositiveWhole, Scale
 
 Term = Literal[
     "train_bias", "heterogeneous_bias", "variance", "covariance", "locality", "total", "loss",
-    "ensemble_loss", "distance", "gap", "slope", "cka",
+    "ensemble_loss", "error", "distance", "gap", "slope", "cka",
 ]  # fmt: skip
 
 
-class Decomposition(FigureSpec):
-    """Terms of the expected loss after the rounds that were kept: a panel for each group of them.
+class OfKeptModels(FigureSpec):
+    """The base of figures of a decomposition after the rounds whose models runs kept."""
 
-    Every setting has these panels; the terms of a group share an axis.
-    """
-
-    kind: Literal["decomposition"]
     analysis = "decompositions"
     joins_seeds = True
     method: Composition
-    show: list[Annotated[list[Term], Field(min_length=1)]] = Field(min_length=1)
     samples: PositiveWhole = 2000
     panels: list[Place] = Field(min_length=1)
 
@@ -37,3 +32,23 @@ class Decomposition(FigureSpec):
 
     def named_settings(self) -> Iterator[tuple[str, str | None]]:
         return named_settings("panels", self.panels)
+
+
+class Decomposition(OfKeptModels):
+    """Terms of the expected loss by round: a panel for each group of them.
+
+    Every setting has these panels; the terms of a group share an axis.
+    """
+
+    kind: Literal["decomposition"]
+    show: list[Annotated[list[Term], Field(min_length=1)]] = Field(min_length=1)
+
+
+class Averaging(OfKeptModels):
+    """The error of averages of clients: by how many are averaged, and by their similarity.
+
+    A panel of the first by number for some of the rounds, and one of the second over all rounds.
+    Every setting is a line in each.
+    """
+
+    kind: Literal["averaging"]

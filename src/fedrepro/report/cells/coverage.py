@@ -1,17 +1,19 @@
-"""How many published cells have a target, are computed at scale paper, and agree."""
+"""How many published cells have a target, are computed at scale paper, and agree; and figures."""
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from fedrepro.config.targets import ComputedTarget, TableTarget
+from fedrepro.config.targets import ComputedTarget, FigureTarget, TableTarget
+from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, tables
 from fedrepro.report.cells.cell import ComputedTable, Printed
 from fedrepro.report.cells.readings import answers_by_table, released_in
 from fedrepro.report.papers import published as papers
-from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.published import Published, State
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.run.results import find_run
 
 # Trained cells first, then counted or calculated ones.
 TRAINED = {
@@ -39,6 +41,48 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
     }
     return rows_of(
         count(workbench, published, found), published, count_released(workbench, published, found)
+    )
+
+
+def figures(workbench: Workbench) -> list[dict[str, Any]]:
+    """A row for each system's printed figures with data, and one for all.
+
+    Keys: system, table ("figures"), printed, one for each state of a figure, and the numbers that
+    are computed at each scale.
+    """
+    published = papers.load(workbench.root)
+    rows, everything = [], Counter[str]()
+    for system in published.systems:
+        counts = Counter[str]()
+        for each in published.figures:
+            if each.system == system:
+                there = [scale for scale in SCALES if _there(workbench, system, each.item, scale)]
+                counts.update(["printed", each.state, *there])
+        rows.append(_figures(system, counts))
+        everything += counts
+    return [*rows, _figures(ALL, everything)]
+
+
+def _figures(system: str, counts: Counter[str]) -> dict[str, Any]:
+    names = {"printed": "printed"} | {each.replace(" ", "_"): each for each in get_args(State)}
+    names |= {f"computed_{scale}": scale for scale in SCALES}
+    counted = {name: counts[each] for name, each in names.items()}
+    return {"system": system, "table": "figures"} | counted
+
+
+def _there(workbench: Workbench, system: str, item: str, scale: Scale) -> bool:
+    """Whether all that a figure is drawn from has been made."""
+    target = workbench.targets(scale).get((system, item))
+    if not isinstance(target, FigureTarget):
+        return False
+    files = [*target.analyses, *([target.study] if target.study else [])]
+    files += [
+        workbench.setting(f"{system}/{setting}").partition_path(seed)
+        for setting in target.figure.shared_out(scale)
+        for seed in target.seeds[:1]
+    ]
+    return all((workbench.root / path).exists() for path in files) and all(
+        find_run(workbench.root, run).state == "finished" for run in target.runs
     )
 
 

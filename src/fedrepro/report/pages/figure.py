@@ -36,6 +36,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),
+        "printed_figure": published.figure_of(target.system, target.item),
         **about(published, target.system, target.item, ""),
     }
 

@@ -159,6 +159,25 @@ class Wording:
     text: str
 
 
+State = Literal["as printed", "in part", "otherwise", "missing"]
+
+
+class PrintedFigure(Typed):
+    """An entry of figures.csv: a printed figure with data, and what our page has of it.
+
+    Attributes:
+        item: the figure's name in the workflow; empty if it is missing.
+        state: "otherwise" is another quantity or setting than the printed one.
+        note: what differs.
+    """
+
+    system: str
+    figure: str
+    item: str
+    state: State
+    note: str
+
+
 @dataclass(frozen=True)
 class Caption:
     """A table's caption, from captions/<item>.md: a title and paragraphs."""
@@ -177,6 +196,7 @@ class Published:
     notes: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     words: Mapping[tuple[str, str], tuple[Wording, ...]] = field(default_factory=dict)
     captions: Mapping[tuple[str, str], Caption] = field(default_factory=dict)
+    figures: tuple[PrintedFigure, ...] = ()
     claims: tuple[Claim, ...] = ()
     insights: tuple[Insight, ...] = ()
     references: References = field(default_factory=References)
@@ -260,6 +280,11 @@ class Published:
             claim for claim in self.claims if claim.system == system and items & {*claim.tables}
         )
 
+    def figure_of(self, system: str, item: str) -> PrintedFigure | None:
+        """The printed figure that a page shows."""
+        found = (each for each in self.figures if (each.system, each.item) == (system, item))
+        return next(found, None)
+
     def insights_on(self, system: str, item: str) -> tuple[Insight, ...]:
         """A table's caption."""
         return tuple(
@@ -322,6 +347,7 @@ def load(root: Path = Path()) -> Published:
     notes: dict[tuple[str, str], tuple[str, ...]] = {}
     words: dict[tuple[str, str], tuple[Wording, ...]] = {}
     captions: dict[tuple[str, str], Caption] = {}
+    figures: list[PrintedFigure] = []
     claims: list[Claim] = []
     insights: list[Insight] = []
     for system, folder in folders.items():
@@ -345,6 +371,10 @@ def load(root: Path = Path()) -> Published:
             key = system, row["item"]
             wording = Wording(row["item"], row["setting"], row["metric"], row["text"])
             words[key] = (*words.get(key, ()), wording)
+        path = folder / "figures.csv"
+        figures += (
+            _entry(PrintedFigure, path, system, row) for row in _rows(root, path, needed=False)
+        )
         for path in sorted((root / folder / "captions").glob("*.md")):
             captions[system, path.stem] = _caption(path)
     references = load_references(root)
@@ -355,6 +385,7 @@ def load(root: Path = Path()) -> Published:
         notes,
         words,
         captions,
+        tuple(figures),
         tuple(claims),
         tuple(insights),
         references,

@@ -15,9 +15,10 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         ("Panel", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
     )
     for row in figure.rows:
-        metric, setting = row.metric or figure.metric, row.setting_at(target.scale)
-        measure, found = metric.reading, []
+        metric, found = row.metric or figure.metric, list[Bar]()
+        measure = metric.reading
         for column in figure.columns:
+            setting = row.setting_for(column.label, target.scale, figure.instead)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             values = values_of(result)
@@ -28,7 +29,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
                 drawn.rows.append((row.label, setting, column.label, *numbers, str(len(values))))
         if found:
             shown = "; ".join(f"{bar.name} {bar.value:.2f}" for bar in found)
-            words = f"{measure.words} in {setting}: {shown}."
+            words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
             unit = f", {measure.unit}" if measure.unit else ""
             svg = charts.bars(found, description=words)
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))

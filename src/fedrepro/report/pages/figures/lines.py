@@ -23,9 +23,9 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
     marked = False
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
-        setting = row.setting_at(target.scale)
         measure, lines = metric.reading, []
         for column in figure.columns:
+            setting = row.setting_for(column.label, target.scale, figure.instead)
             methods = column.methods_at(target.scale)
             result = result_at(workbench, target, setting, methods, metric, figure.summary)
             line = curves.average(column.label, curves_of(workbench.root, result, measure))
@@ -35,7 +35,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
                 lines.append(replace(curves.smoothed(line, smooth), begins=begins))
                 drawn.rows.append((title, setting, column.label, f"{line.points[-1][1]:.2f}"))
         if lines:
-            words = description_of(row.label, lines, measure, setting)
+            words = description_of(row.label, lines, measure, row.setting_at(target.scale))
             svg = curves.draw(lines, description=words, names=names, unit=measure.unit, starts=True)
             drawn.panels.append(Panel(title, svg))
     drawn.key = key_of(names)

@@ -1,0 +1,103 @@
+"""Averaging: test error by the number of averaged clients and by their similarity (Figure 4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.targets import FigureTarget, joint_analysis
+from fedrepro.config.workbench import Workbench
+from fedrepro.papers.ima.kinds import Averaging
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, read_analysis, titled
+from fedrepro.report.pages.figures.panel import Panel
+
+
+@dataclass(frozen=True)
+class After:
+    """A round whose models were kept.
+
+    Attributes:
+        cka: of the clients' outputs, mean over pairs; None if undefined.
+        error: of the average of all clients, %, mean over seeds.
+        by_number: the errors of averages of 1, 2, ... clients, %, of the first seed.
+    """
+
+    round: int
+    cka: float | None
+    error: float
+    by_number: list[float]
+
+
+def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn:
+    names = [place.label for place in figure.panels]
+    drawn = Drawn(
+        "By number: the mean over groups of consecutive clients, in a circle, for the first seed. "
+        "By similarity: every kept round, with the linear CKA of the clients' outputs and the "
+        "error of the average of all of them, means over seeds.",
+        ("Setting", "Round", "CKA", "Error of one client, %", "Of their average, %"),
+        key=key_of(names),
+    )
+    found: dict[str, list[After]] = {}
+    for place in figure.panels:
+        full = f"{target.system}/{place.setting_at(target.scale)}"
+        samples = str(figure.samples)
+        path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
+        analysis = read_analysis(workbench.root, path)
+        if analysis is None:
+            continue
+        found[place.label] = rounds = _read(path, analysis)
+        for each in rounds:
+            cka = "–" if each.cka is None else f"{each.cka:.3f}"
+            errors = (f"{each.by_number[0]:.2f}", f"{each.error:.2f}")
+            drawn.rows.append((titled(place.label, place, target), str(each.round), cka, *errors))
+    for number in _shown(list(found.values())):
+        by_number = [
+            Line(name, list(enumerate(each.by_number, 1)))
+            for name, rounds in found.items()
+            for each in rounds
+            if each.round == number
+        ]
+        title = f"After round {number}, by the number of averaged clients"
+        drawn.panels.append(_panel(title, by_number, names, "averaged clients"))
+    alike = [
+        Line(name, points)
+        for name, rounds in found.items()
+        if (points := sorted((each.cka, each.error) for each in rounds if each.cka is not None))
+    ]
+    if alike:
+        drawn.panels.append(_panel("By the similarity of clients", alike, names, "linear CKA"))
+    return drawn
+
+
+def _panel(title: str, lines: list[Line], names: Sequence[str], across: str) -> Panel:
+    ends = "; ".join(
+        f"{line.name} {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}" for line in lines
+    )
+    words = f"Test error in percent. {title}: {ends}."
+    return Panel(title, curves.draw(lines, description=words, names=names, across=across))
+
+
+def _shown(settings: Sequence[Sequence[After]]) -> list[int]:
+    """The first, the middle and the last of the rounds that all settings kept."""
+    common = set.intersection(*({each.round for each in rounds} for rounds in settings or [[]]))
+    rounds = sorted(common)
+    return sorted({rounds[0], rounds[len(rounds) // 2], rounds[-1]}) if rounds else []
+
+
+def _read(path: Path, found: dict[str, Any]) -> list[After]:
+    try:
+        rounds = [
+            After(
+                int(each["round"]),
+                None if each["cka"] is None else float(each["cka"]),
+                float(each["error"]),
+                [float(error) for error in each["errors_by_number"]],
+            )
+            for each in found["rounds"]
+        ]
+        assert rounds and all(each.by_number for each in rounds)
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise damaged(path, error) from None
+    return rounds
