@@ -11,8 +11,10 @@ from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
+from fedrepro.report.papers.limits import TESTED
 from fedrepro.report.papers.published import Published
-from fedrepro.report.papers.verdict import rule_in_words
+from fedrepro.report.papers.rule import rule_in_words
+from fedrepro.report.papers.verdict import FALSE
 from fedrepro.run.results import flatten
 
 
@@ -126,6 +128,7 @@ def table_page(
         "methods": _methods(workbench, target),
         "counts": counts,
         "rule": rule_in_words(system.spread) if system else (),
+        "error_rates": FALSE,
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stages": [stage for _, stage in stages],
         "alike": _alike(table.cells),
@@ -220,7 +223,7 @@ def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
 
 
 def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
-    """Counts over cells.
+    """Counts over cells; ``tested`` counts all verdicts that a test gave, and that may err.
 
     If several columns answer a printed cell, the first counts. Numbers on surrogate data answer
     none.
@@ -232,9 +235,10 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
         "computed": sum(cell.paper.n > 0 for cell in answers),
         "demo": sum(bool(cell.demo and cell.demo.n) for cell in _answers(cells)),
         "agree": words.count("agrees"),
-        "weak": words.count("weak"),
+        "undecided": words.count("undecided"),
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
+        "tested": sum(bool(cell.verdict and cell.verdict.basis in TESTED) for cell in cells),
     }
 
 
