@@ -214,7 +214,7 @@ def test_of_losses_the_least_is_the_best(site: Path) -> None:
 
 def test_each_printed_metric_has_its_unit_and_each_cell_its_own_number(site: Path) -> None:
     accuracy, ece, worst = (cell_of(site, row, 1) for row in (0, 2, 3))
-    # The margin is one point, which is .01 where a fraction is printed; a single seed decides nothing.
+    # The margin is one point, .01 where a fraction is printed; a single seed decides nothing.
     assert (accuracy["printed"]["text"], accuracy["verdict"]["margin"]) == ("70.0", 1.0)
     assert accuracy["difference"] == pytest.approx(-10.0)
     assert (accuracy["verdict"]["word"], accuracy["verdict"]["limit"]) == ("undecided", None)

@@ -257,7 +257,10 @@ def test_without_runs_on_both_sides_nothing_is_computed() -> None:
 
 def test_numbers_of_another_kind_than_the_printed_ones_are_compared_with_each_other() -> None:
     """As FedEvg's FIDs, none of which can be held against a printed one (item 40)."""
-    assert judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word == "holds everywhere"
+    assert (
+        judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word
+        == "holds everywhere"
+    )
 
 
 def test_one_seed_decides_nothing() -> None:

@@ -128,9 +128,7 @@ def margin_of(claim: Claim, pairs: Sequence[Pair]) -> float | None:
     return None if claim.by else claim.margin or MARGIN[pairs[0].left.unit]
 
 
-def _judge_counted(
-    claim: Claim, pairs: Sequence[Pair], certain: Sequence[float | None]
-) -> Finding:
+def _judge_counted(claim: Claim, pairs: Sequence[Pair], certain: Sequence[float | None]) -> Finding:
     found = [lead for lead in certain if lead is not None]
     good = sum(leads(claim, lead, 0.0) for lead in found)
     mean = math.fsum(found) / len(found)

@@ -92,7 +92,7 @@ def borrowed_spreads(
 def _of_rounds(
     workbench: Workbench, target: TableTarget, cell: Cell, result: Result
 ) -> list[Borrowed]:
-    """The spread of a run's last evaluated rounds; empty if it has a number for fewer than three."""
+    """The spread of a run's last evaluated rounds; empty if fewer than three have a number."""
     reading, summary = target.table.metric_of(cell.row, cell.column).reading, target.table.summary
     (run,) = (run for run in result.runs_of_the_chosen if run.value is not None)
     record = find_run(workbench.root, result.run_of(run))

@@ -11,10 +11,9 @@ from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
-from fedrepro.report.papers.limits import TESTED
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.rule import rule_in_words
-from fedrepro.report.papers.verdict import FALSE
+from fedrepro.report.papers.verdict import ERRORS
 from fedrepro.run.results import flatten
 
 
@@ -128,7 +127,7 @@ def table_page(
         "methods": _methods(workbench, target),
         "counts": counts,
         "rule": rule_in_words(system.spread) if system else (),
-        "error_rates": FALSE,
+        "tested": _tested(table.cells),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stages": [stage for _, stage in stages],
         "alike": _alike(table.cells),
@@ -223,7 +222,7 @@ def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
 
 
 def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
-    """Counts over cells; ``tested`` counts all verdicts that a test gave, and that may err.
+    """Counts over cells.
 
     If several columns answer a printed cell, the first counts. Numbers on surrogate data answer
     none.
@@ -238,8 +237,15 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
         "undecided": words.count("undecided"),
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
-        "tested": sum(bool(cell.verdict and cell.verdict.basis in TESTED) for cell in cells),
     }
+
+
+def _tested(cells: Iterable[TableCell]) -> dict[str, float]:
+    """How many verdicts a test gave, and how many false ones to expect of them at most."""
+    bases = (cell.verdict.basis for cell in cells if cell.verdict)
+    rates = [ERRORS[basis] for basis in bases if basis in ERRORS]
+    differs, agrees = (sum(each) for each in zip(*rates, strict=True)) if rates else (0.0, 0.0)
+    return {"verdicts": len(rates), "differs": differs, "agrees": agrees}
 
 
 def _answers(cells: Iterable[TableCell]) -> list[TableCell]:

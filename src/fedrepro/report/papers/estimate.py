@@ -97,8 +97,7 @@ class Paired:
         """
         distinct: list[Sequence[float]] = [own]
         for values in others:
-            apart = (max(abs(a - b) for a, b in zip(values, each)) for each in distinct)
-            if min(apart) > twins:
+            if all(np.ptp([values, each], axis=0).max() > twins for each in distinct):
                 distinct.append(values)
         if len(own) < 2 or len(distinct) < 2:
             return None

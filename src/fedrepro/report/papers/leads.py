@@ -58,7 +58,7 @@ class PairedTest:
             return cls(n, mean, None, None, None)
         from scipy.special import stdtr  # takes half a second, which pages without claims save
 
-        error = math.sqrt(math.fsum((each - mean) ** 2 for each in leads) / (n - 1) / n)
+        error = math.sqrt(math.fsum([(each - mean) ** 2 for each in leads]) / (n - 1) / n)
         half = student_t(n - 1, level_at(n)) * error
         p = 2 * float(stdtr(n - 1, -abs(mean - by) / error))
         return cls(n, mean, mean - half, mean + half, p)

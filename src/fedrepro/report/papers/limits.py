@@ -10,7 +10,6 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired, student_
 from fedrepro.report.papers.published import PrintedCell, Spread
 
 Basis = Literal["paired", "joint", "draw", "borrowed", "arithmetic", "not comparable"]
-TESTED: tuple[Basis, ...] = ("paired", "joint", "draw", "borrowed")
 
 # More seeds than anybody would run.
 MOST = 100
@@ -79,12 +78,14 @@ def variance_of(std: float, spread: Spread) -> float:
 def welch(own: float, theirs: float, m: int, n: int) -> float:
     """Welch's 95 % limit of the difference of two means, of ``n`` and of ``m`` seeds.
 
+    Degrees of freedom are rounded down: with two seeds it errs in 6.5 % of cases otherwise.
+
     Args:
         own, theirs: the variances of one seed.
     """
     a, b = own / n, theirs / m
     degrees = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1))
-    return student_t(degrees) * math.sqrt(a + b)
+    return student_t(math.floor(degrees)) * math.sqrt(a + b)
 
 
 def draw(std: float, n: int) -> float:

@@ -25,8 +25,11 @@ Word = Literal["agrees", "undecided", "differs", "not comparable"]
 WORDS: tuple[Word, ...] = ("agrees", "undecided", "differs", "not comparable")
 
 # How often, at most, a test errs: of cells with equal true values, those that it says to differ; of
-# cells that are a margin or more apart, those that it says to agree.
-FALSE = {"differs": LEVEL, "agrees": LEVEL / 2}
+# cells that are a margin or more apart, those that it says to agree. Welch's t is an approximation.
+ERRORS: dict[Basis, tuple[float, float]] = {
+    "joint": (0.06, 0.03),
+    **dict.fromkeys(("paired", "draw", "borrowed"), (LEVEL, LEVEL / 2)),
+}
 
 # In printed units. Near 0 or 100 % a point is a lot: the tolerance is a quarter of the error rate
 # (or of the rate itself) if that is smaller.
@@ -143,8 +146,8 @@ def _without_a_spread(ours: Estimate, margin: float | None) -> Verdict:
     if ours.n > 1 and ours.std is None:
         whose = "A number over all seeds has no spread"
     why = (
-        f"{whose}, no other is printed over seeds, and no other row has several seeds of this column "
-        "on this data set."
+        f"{whose}, no other is printed over seeds, and no other row has several seeds of this "
+        "column on this data set."
     )
     needs = "at least 2" if ours.n == 1 else ""
     if needs:
