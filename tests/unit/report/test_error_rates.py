@@ -42,7 +42,7 @@ def test_claims_err_as_rarely_as_promised(simulated: tuple[Any, Any]) -> None:
             if claim.most is not None:
                 assert share <= most(claim.most), (claim, seeds)
             elif seeds > 3:
-                assert share > 0.5, (claim, seeds)
+                assert share > 0.4, (claim, seeds)
 
 
 def test_looking_again_without_a_correction_would_be_noticed(
