@@ -65,7 +65,7 @@ def borrowed_spreads(
 
     It is shown by several seeds in another row on the same data set and printed metric, or by the
     run's own last rounds if they scatter more. Rounds alone lend none: they share the partition and
-    the initial weights, and scatter less than seeds do.
+    the initial weights, so they need not scatter as seeds do.
     """
     found = {}
     for index, (cell, result) in enumerate(zip(printed, results, strict=True)):
