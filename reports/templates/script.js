@@ -52,7 +52,7 @@
   }
   if (tables.length) {
     const method = make("input", { type: "search", placeholder: "such as FedAvg" });
-    const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["weak", "\u2248 compatible but weak"],
+    const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["undecided", "\u25d0 undecided"],
       ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "no verdict"]].map(
       ([key, name]) => make("option", { value: key }, name)));
     const apply = () => tables.forEach(table => filter(table, method.value, verdict.value));

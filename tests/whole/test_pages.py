@@ -198,8 +198,10 @@ def test_accuracy_is_the_mean_of_the_last_ten_over_seeds_of_the_better_method(si
     assert ours["tried"] == pytest.approx({"fedavg": 82.0, "fedprox": 71.0})
     assert (cell["printed"]["mean"], cell["difference"]) == pytest.approx((81.2, 0.8))
     # The printed number is one draw, which lies as far as this from three of ours: too far to tell.
-    assert cell["verdict"]["limit"] == pytest.approx(T_2 * 2 * (1 + 1 / 3) ** 0.5)
-    assert (cell["verdict"]["word"], cell["verdict"]["basis"]) == ("weak", "draw")
+    verdict = cell["verdict"]
+    assert verdict["limit"] == pytest.approx(T_2 * 2 * (1 + 1 / 3) ** 0.5 + 0.005)
+    assert (verdict["word"], verdict["basis"]) == ("undecided", "draw")
+    assert verdict["needs"] == "more than 100"
     assert cell["selection"] == "the best of 2 methods is selected by this number itself"
 
 
@@ -212,16 +214,16 @@ def test_of_losses_the_least_is_the_best(site: Path) -> None:
 
 def test_each_printed_metric_has_its_unit_and_each_cell_its_own_number(site: Path) -> None:
     accuracy, ece, worst = (cell_of(site, row, 1) for row in (0, 2, 3))
-    # A single seed: one point, which is .01 where a fraction is printed.
-    assert (accuracy["printed"]["text"], accuracy["verdict"]["limit"]) == ("70.0", 1.0)
+    # The margin is one point, .01 where a fraction is printed; a single seed decides nothing.
+    assert (accuracy["printed"]["text"], accuracy["verdict"]["margin"]) == ("70.0", 1.0)
     assert accuracy["difference"] == pytest.approx(-10.0)
-    assert accuracy["verdict"]["word"] == "differs"
+    assert (accuracy["verdict"]["word"], accuracy["verdict"]["limit"]) == ("undecided", None)
     # (1 * .8 + 2 * .1 + 5 * .2) / 8
     assert ece["paper"]["mean"] == pytest.approx(0.25)
-    assert (ece["difference"], ece["verdict"]["limit"]) == pytest.approx((0.05, 0.01))
-    assert ece["verdict"]["word"] == "differs"
+    assert (ece["difference"], ece["verdict"]["margin"]) == pytest.approx((0.05, 0.01))
+    assert ece["verdict"]["word"] == "undecided"
     assert worst["paper"]["mean"] == pytest.approx(50.0)  # 60 less 10
-    assert worst["verdict"]["word"] == "differs"
+    assert worst["verdict"]["word"] == "undecided"
     assert cell_of(site, 1, 1)["printed"] is None  # nothing is printed of this method's loss
 
 
@@ -238,10 +240,10 @@ def test_a_number_at_scale_demo_answers_no_printed_one(site: Path) -> None:
 def test_the_page_shows_these_numbers(site: Path) -> None:
     matrix = tables_of(site, "ima/table_1.html").of("matrix")[0]
     assert matrix[0][1].startswith(
-        "81.20 ? doubted, see the reason 82.00 ≈ compatible but weak limit 9.94"
+        "81.20 ? doubted, see the reason 82.00 ◐ undecided limit 9.94, needs more than 100"
     )
-    assert matrix[0][2] == "70.0 60.0 ≠ differs limit 1.00, one seed"
-    assert matrix[2][1:] == ["– 0.25", "0.200 0.250 ≠ differs limit 0.010, one seed"]
+    assert matrix[0][2] == "70.0 60.0 ◐ undecided needs at least 2 seeds"
+    assert matrix[2][1:] == ["– 0.25", "0.200 0.250 ◐ undecided needs at least 2 seeds"]
     row = tables_of(site, "ima/table_1.html").of("stack cells")[0][0]
     chosen = "Chosen on test data: the best of 2 methods is selected by this number itself."
     assert row[:4] == ["Best", row[1], f"82.00 ± 4.97 best of 2: fedavg {chosen}", "+0.80"]
@@ -257,8 +259,8 @@ def test_the_page_of_claims_shows_leads(site: Path) -> None:
     """Printed 81.20 less 70.0; ours, of the one seed that both have, 80 less 60."""
     ((row,),) = tables_of(site, "claims.html").of("stack claims")
     assert row[1].startswith("✓ supports 1 of 1 comparisons, mean lead +11.20")
-    assert row[2].startswith("○ undecided 1 of 1 comparisons computed: 0 hold")
-    assert (row[3], row[4]) == ("+20.00", "1")
+    assert (row[2], row[3]) == ("+20.00 printed +11.20 on the same 1", "1")
+    assert row[4].startswith("◐ undecided 1 of 1 comparisons computed. One seed has no spread")
     page = (site / "reports/site/ima/table_1.html").read_text(encoding="utf-8")
     assert '<a href="../claims.html#ima-better">' in page
     assert 'id="ima-better"' in (site / "reports/site/claims.html").read_text(encoding="utf-8")

@@ -5,9 +5,10 @@ import yaml
 from scipy import stats
 
 from fedrepro.report.cells.cell import CellRun, Printed, Result, TableCell
-from fedrepro.report.cells.claims import CellIndex, Finding, PairedTest, holm, judge_claim
+from fedrepro.report.cells.claims import CellIndex, Finding, judge_claim
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.leads import PairedTest, holm
 from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict
@@ -103,7 +104,8 @@ def test_what_is_counted_decides_without_seeds(papers: Published) -> None:
     }
     found = judge_claim(claim, pairs, {}, counted)
     assert (found.word, len(found.computed)) == ("holds", len(pairs))
-    assert found.overall is not None and (found.overall.seeds, found.overall.p) == (0, None)
+    assert found.counted and found.overall is None  # no run, and no mean lead of runs
+    assert found.why.startswith("Counted, without any run")
     first = pairs[0].left
     more = {(first.system, first.table, Printed.of(first).name): 1e12}
     assert judge_claim(claim, pairs, {}, counted | more).word == "does not hold"
@@ -165,9 +167,11 @@ def test_a_wrong_claim_is_one_line(tmp_path: Path) -> None:
 
 def test_holm() -> None:
     """.01 three times, .03 twice, .04 once; never less than a smaller one's."""
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert holm([0.01, 0.04, 0.03], 3) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8], 2) == [1.0, 1.0]
+    assert holm([], 0) == []
+    # A family of ten, of which three are computed.
+    assert holm([0.01, 0.04, 0.03], 10) == pytest.approx([0.1, 0.32, 0.27])
 
 
 def test_a_paired_test_by_hand() -> None:
@@ -232,24 +236,25 @@ CLEAR = {
 
 def test_a_claim_holds_where_all_its_comparisons_do() -> None:
     found = judge(CLEAR)
-    assert found.word == "holds"
+    assert found.word == "holds everywhere"
     assert [each.word for each in found.comparisons] == ["holds", "holds"]
     # Leads 2, 1.9, 2.1 and 1.1, 1, 1.1, paired by seed; their means 1.55, 1.45, 1.6.
     assert found.comparisons[1].test.lead == pytest.approx(3.2 / 3)
     assert found.overall.lead == pytest.approx(4.6 / 3)
     assert found.overall.seeds == 3
     raw = [each.test.p for each in found.comparisons]
-    assert [each.p for each in found.comparisons] == pytest.approx(holm(raw))
+    assert [each.p for each in found.comparisons] == pytest.approx(holm(raw, 2))
     assert judge(CLEAR, expect="less").word == "does not hold"
     assert judge(CLEAR, by=1.5).word == "does not hold"
-    assert judge(CLEAR, over="average").word == "holds"
+    assert judge(CLEAR, over="average").word == "holds everywhere"
+    assert found.printed_lead == 1.0
 
 
 def test_a_claim_with_a_gap_is_undecided() -> None:
     without = {name: values for name, values in CLEAR.items() if name != "B two"}
     found = judge(without)
     assert found.word == "undecided"
-    assert found.why.startswith("1 of 2 comparisons computed: 1 hold")
+    assert found.why.startswith("1 of 2 comparisons computed: 1 lead by themselves")
     assert [each.word for each in found.comparisons] == ["holds", "not computed"]
     assert judge(without, over="average").word == "undecided"
     assert judge(without, expect="less").word == "does not hold"
@@ -263,7 +268,10 @@ def test_without_runs_on_both_sides_nothing_is_computed() -> None:
 
 def test_numbers_of_another_kind_than_the_printed_ones_are_compared_with_each_other() -> None:
     """As FedEvg's FIDs, none of which can be held against a printed one (item 40)."""
-    assert judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word == "holds"
+    assert (
+        judge(CLEAR, Verdict("not comparable", "", basis="not comparable")).word
+        == "holds everywhere"
+    )
 
 
 def test_one_seed_decides_nothing() -> None:

@@ -48,7 +48,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> ComputedTable:
 def test_csv_has_a_line_for_each_cell(table: ComputedTable) -> None:
     first, second = csv.DictReader(io.StringIO(as_csv(table)))
     assert (first["method"], first["printed"], first["ours"]) == ("FedAvg", "81.17", "81.0")
-    assert (first["verdict"], first["limit"], first["seeds"]) == ("agrees", "1.0", "1")
+    assert (first["verdict"], first["limit"], first["seeds"]) == ("undecided", "", "1")
+    assert (first["margin"], first["seeds_to_decide"]) == ("2.0", "at least 2")
     assert (second["printed"], second["ours"], second["verdict"]) == ("84.68", "", "")
 
 
@@ -60,7 +61,7 @@ def test_csv_of_a_figure() -> None:
 def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
     text = as_latex(table, [1, 0], "Zhou et al.")
     assert r"FMNIST, \#C=2 & 84.68 & 81.17 \\" in text
-    assert r" &  & \textbf{81.00} $\checkmark$ \\" in text
+    assert r" &  & \textbf{81.00} $\sim$ \\" in text
     assert text.count("\\toprule") == text.count("\\bottomrule") == 1
 
 

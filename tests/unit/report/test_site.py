@@ -49,7 +49,8 @@ def test_the_page_shows_printed_ours_and_verdict(bench: Workbench) -> None:
     assert "81.17" in text
     assert "81.00" in text
     assert "−0.17" in text
-    assert '<span aria-hidden="true">✓</span> agrees' in text
+    assert '<span aria-hidden="true">◐</span> undecided' in text
+    assert "needs at least 2 seeds" in text
     assert "one percentage point" in text
 
 

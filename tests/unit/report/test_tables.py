@@ -1,6 +1,7 @@
 import fcntl
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
-from fedrepro.report.cells import coverage, tables
+from fedrepro.report.cells import coverage, spreads, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
 from fedrepro.report.cells.readings import answers_of
@@ -55,7 +56,7 @@ def test_the_last_ten_rounds_are_averaged(bench: Workbench, papers: Published) -
     assert first.printed.mean == 81.17
     assert first.paper.mean == pytest.approx(80.9)
     assert first.difference == pytest.approx(-0.27)
-    assert first.verdict.word == "agrees"
+    assert first.verdict.word == "undecided"  # one seed, and no spread from anywhere
 
 
 def test_seeds_make_mean_spread_and_interval(bench: Workbench, papers: Published) -> None:
@@ -66,6 +67,32 @@ def test_seeds_make_mean_spread_and_interval(bench: Workbench, papers: Published
     assert found.mean == pytest.approx(81)
     assert found.half_width == pytest.approx(2.484, abs=1e-3)
     assert [run.value for run in found.runs] == pytest.approx([80, 81, 82])
+
+
+def test_one_seed_borrows_the_widest_spread_of_its_column(
+    tmp_path: Path, papers: Published
+) -> None:
+    """From three seeds in another row, unless the run's own last rounds scatter more."""
+    bench = load(make_world(tmp_path, rows=2))
+    target = bench.table("ima", "table_1", "paper")
+    row, other = (target.cells[at].setting for at in (0, len(target.table.columns)))
+    assert bench.setting(row).dataset == bench.setting(other).dataset and row != other
+    write_run(bench, RunKey(row, "fedavg", 1), constant(0.70))
+    for seed, value in enumerate((0.59, 0.60, 0.61), start=1):
+        write_run(bench, RunKey(other, "ima+fedavg", seed), constant(value))
+    assert cells(bench, papers, "paper")[0].verdict.limit is None  # another column
+    for seed, value in enumerate((0.59, 0.60, 0.61), start=1):
+        write_run(bench, RunKey(other, "fedavg", seed), constant(value))
+    verdict = cells(bench, papers, "paper")[0].verdict
+    assert (verdict.word, verdict.basis, verdict.seeds) == ("differs", "borrowed", 1)
+    assert verdict.limit == pytest.approx(4.302653 * 2**0.5 + 0.005, abs=1e-5)
+    label = target.cells[len(target.table.columns)].row.label
+    assert f"the 3 seeds of this column in {label!r}" in verdict.why
+    swinging = [*constant(0.70, 290), *(0.5, 0.9) * 5]
+    shutil.rmtree(bench.root / RunKey(row, "fedavg", 1).folder)
+    write_run(bench, RunKey(row, "fedavg", 1), swinging)
+    verdict = cells(bench, papers, "paper")[0].verdict
+    assert verdict.word == "undecided" and "its own last 10 evaluated rounds" in verdict.why
 
 
 def test_missing_runs_are_holes(bench: Workbench, papers: Published) -> None:
@@ -90,7 +117,7 @@ def test_a_landed_result_carries_a_verdict_at_either_scale(
     for scale in ("demo", "paper"):
         second = cells(bench, papers, scale)[1]
         assert second.paper.runs[0].reference
-        assert second.verdict.word == "differs"
+        assert (second.verdict.word, second.verdict.seeds) == ("undecided", 1)
 
 
 def test_a_run_of_this_machine_comes_before_a_landed_one(
@@ -328,7 +355,7 @@ def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published)
     third = cells(bench, papers, "paper")[2]
     assert third.paper.chosen == "fedprox"
     assert third.paper.mean == pytest.approx(79)
-    assert third.verdict.word == "agrees"
+    assert third.verdict.word == "undecided"
 
 
 def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Published) -> None:
@@ -338,7 +365,7 @@ def test_a_candidate_that_diverged_was_not_the_best(bench: Workbench, papers: Pu
     verdict = cells(bench, papers, "paper")[2].verdict
     assert verdict.why == "The printed number is the best of 3; 2 of them are run."
     write_run(bench, RunKey(PAPER, "fedprox_mu0.001", 1), constant(0.77))
-    assert cells(bench, papers, "paper")[2].verdict.word == "agrees"
+    assert cells(bench, papers, "paper")[2].verdict.word == "undecided"
 
 
 def test_a_best_of_some_is_not_comparable(bench: Workbench, papers: Published) -> None:
@@ -399,7 +426,7 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     rows = {(row["system"], row["table"]): row for row in coverage.coverage(bench)}
     assert rows["ima", "table_1"] == {
         "system": "ima", "table": "table_1", "printed": 192, "targets": 4, "computed": 2,
-        "agree": 1, "weak": 0, "differ": 1, "not_comparable": 0,
+        "agree": 0, "undecided": 2, "differ": 0, "not_comparable": 0,
         "arithmetic_agree": 0, "arithmetic_differ": 0,
     }  # fmt: skip
     assert rows["ima", "all"]["printed"] == 292
@@ -446,11 +473,12 @@ def test_what_stands_in_has_no_say_in_the_limits_of_others(
             )
     target = bench.table("ima", "table_1", "paper")
     results = [cell.paper for cell in tables.compute(bench, target, papers).cells]
-    monkeypatch.setattr(tables, "_on_own_splits", lambda printed, result, published: result.n > 0)
-    assert tables._residuals(bench, target, results, papers)
+    printed = [tables.printed_cell(target, cell, papers) for cell in target.cells]
+    monkeypatch.setattr(spreads, "_on_own_splits", lambda printed, result, published: result.n > 0)
+    assert {*spreads.paired_spreads(bench, printed, results, papers)} == {0, 1}
     entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
     bench = replace(bench, datasets={**bench.datasets, "fmnist": entry})
-    assert not tables._residuals(bench, target, results, papers)
+    assert not spreads.paired_spreads(bench, printed, results, papers)
 
 
 def test_of_a_synthetic_set_accuracy_and_diversity_are_better_when_they_are_more() -> None:

@@ -56,6 +56,12 @@ def clients_run(bench: Workbench, run: RunKey, accuracy: float) -> None:
     frame.to_parquet(bench.root / reference_folder(run) / "clients.parquet")
 
 
+def three_seeds(bench: Workbench, setting: str, accuracy: float) -> None:
+    """Landed runs of FedRep that scatter by a twentieth of a point."""
+    for seed, off in ((1, -0.0005), (2, 0.0), (3, 0.0005)):
+        clients_run(bench, RunKey(setting, "fedrep", seed), accuracy + off)
+
+
 def follows(bench: Workbench) -> dict[str, Any]:
     papers = published.load(bench.root)
     target = bench.table("superfed", "table_2_3", "paper")
@@ -64,16 +70,16 @@ def follows(bench: Workbench) -> dict[str, Any]:
 
 def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
     assert follows(bench)["sentences"] == []
-    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.9643)  # printed 97.94
+    three_seeds(bench, SETTING, 0.9643)  # printed 97.94
     found = follows(bench)
     assert found["sentences"] == []  # of two numbers one is missing
     (reading,) = found["readings"]
     assert (reading.computed, reading.words["differs"], found["of"]) == (1, 1, 66)
     (group,) = found["differences"]
     assert "is not computed" in group.what and group.items == ("22", "46")
-    clients_run(bench, RunKey(f"{SETTING}@released", "fedrep", 1), 0.9801)
+    three_seeds(bench, f"{SETTING}@released", 0.9801)
     found = follows(bench)
-    assert found["sentences"] == ["96.43 for 97.94: −1.51; 1.58 more as released, one seed."]
+    assert found["sentences"] == ["96.43 for 97.94: −1.51; 1.58 more as released, 3 seeds."]
     assert [reading.computed for reading in found["readings"]] == [1, 1]
     (group,) = found["differences"]
     assert group.what.endswith("do not in the released code's")
@@ -86,7 +92,7 @@ def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
 
 
 def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:
-    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.9795)
+    three_seeds(bench, SETTING, 0.9795)
     found = follows(bench)
     assert found["readings"][0].words["agrees"] == 1 and not found["differences"]
 

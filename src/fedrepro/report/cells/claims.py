@@ -1,15 +1,13 @@
 """Test the papers' claims on our runs, as read from the tables' JSON.
 
-A comparison pairs its cells by seed and tests the mean difference with a two-sided t test; Holm's
-method corrects the p values within one claim. With one seed, or without any variance, a comparison
-remains undecided.
+The statistics are in :mod:`fedrepro.report.papers.leads`. Numbers that are counted or calculated
+involve no chance: a claim about them is compared, not tested, and no run decides it.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
@@ -17,43 +15,16 @@ from fedrepro.report.cells import computed
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
 from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
+from fedrepro.report.papers.leads import PairedTest, Single, Word, judge_leads
 from fedrepro.report.papers.pairs import Pair, leads
-from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.published import PrintedCell, Published, Unit
 
-Word = Literal["holds", "does not hold", "undecided", "not computed"]
-WORDS: tuple[Word, ...] = ("holds", "does not hold", "undecided", "not computed")
-LEVEL = 0.05
+# A mean lead within this of zero is too small to matter, in printed units, unless a claim has its
+# own margin.
+MARGIN: dict[Unit, float | None] = {"percent": 0.5, "fraction": 0.005, "own": None}
 
 CellIndex = Mapping[tuple[str, str, tuple[str, ...]], TableCell]
 Counted = Mapping[tuple[str, str, tuple[str, ...]], float]
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """Leads over paired seeds: mean, 95 % interval by Student's t, two-sided p.
-
-    Attributes:
-        seeds: number of pairs; 0 if both numbers are deterministic.
-        low, high, p: None if a t test is not possible.
-    """
-
-    seeds: int
-    lead: float
-    low: float | None
-    high: float | None
-    p: float | None
-
-    @classmethod
-    def of(cls, leads: Sequence[float], by: float) -> "PairedTest":
-        """Test against a true lead of ``by``; needs at least one value."""
-        mean = math.fsum(leads) / len(leads)
-        if len(leads) == 1 or max(leads) - min(leads) < 1e-9:
-            return cls(len(leads), mean, None, None, None)
-        from scipy import stats  # importing scipy takes a second, which pages without claims save
-
-        found = stats.ttest_1samp(leads, by)
-        low, high = found.confidence_interval(0.95)
-        return cls(len(leads), mean, float(low), float(high), float(found.pvalue))
 
 
 @dataclass(frozen=True)
@@ -61,28 +32,41 @@ class Comparison:
     """One pair of cells; ``p`` is corrected by Holm's method, or None."""
 
     pair: Pair
-    word: Word
+    word: Single
     test: PairedTest | None
     p: float | None
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict of our runs on a whole claim.
+    """The verdict of our runs, or of what we counted, on a whole claim.
 
     Attributes:
         why: the explanation.
-        overall: the test of the mean over all computed comparisons, on the seeds they share.
+        overall: the test of the mean over all computed comparisons, on the seeds they share; None
+            if nothing is computed, or if it is counted.
+        counted: whether it rests on numbers that involve no chance, and on no run.
+        margin: how small a mean lead does not matter, or None.
+        needs: if undecided: how many seeds would decide, in words; or "".
     """
 
     word: Word
     why: str
     overall: PairedTest | None
     comparisons: tuple[Comparison, ...]
+    counted: bool = False
+    margin: float | None = None
+    needs: str = ""
 
     @property
     def computed(self) -> tuple[Comparison, ...]:
         return tuple(each for each in self.comparisons if each.test)
+
+    @property
+    def printed_lead(self) -> float | None:
+        """The printed mean lead over the same comparisons as ours; None without ours."""
+        found = [each.pair.lead for each in self.computed]
+        return math.fsum(found) / len(found) if found else None
 
 
 def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
@@ -119,34 +103,50 @@ def counted_index(workbench: Workbench, published: Published) -> Counted:
 def judge_claim(
     claim: Claim, pairs: Sequence[Pair], index: CellIndex, counted: Counted = MappingProxyType({})
 ) -> Finding:
-    """Test a claim on the available runs and on the numbers that need no runs."""
+    """Test a claim on the available runs, or compare the numbers that need no runs."""
     certain = [_counted_lead(claim, pair, counted) for pair in pairs]
-    by_seed = [_leads(claim, pair, index) for pair in pairs]
-    tests = [
-        PairedTest(0, lead, None, None, None)
-        if lead is not None
-        else (PairedTest.of(list(each.values()), claim.by) if each else None)
-        for lead, each in zip(certain, by_seed, strict=True)
-    ]
-    corrected = iter(holm([test.p for test in tests if test and test.p is not None]))
-    comparisons = []
-    for pair, test in zip(pairs, tests, strict=True):
-        p = next(corrected) if test and test.p is not None else None
-        comparisons.append(Comparison(pair, _word(claim, test, p), test, p))
-    overall = _overall(claim, [each for each in by_seed if each])
+    if any(lead is not None for lead in certain):
+        return _judge_counted(claim, pairs, certain)
+    margin = margin_of(claim, pairs)
+    found = judge_leads(
+        [_leads(claim, pair, index) for pair in pairs], claim.by, claim.over == "each", margin
+    )
+    each = zip(pairs, found.words, found.tests, found.ps, strict=True)
+    comparisons = tuple(Comparison(*one) for one in each)
+    return Finding(
+        found.word,
+        found.why,
+        found.overall,
+        comparisons,
+        margin=margin,
+        needs=found.needs,
+    )
+
+
+def margin_of(claim: Claim, pairs: Sequence[Pair]) -> float | None:
+    """How small a mean lead does not matter; None if the claim is about a lead of some size."""
+    return None if claim.by else claim.margin or MARGIN[pairs[0].left.unit]
+
+
+def _judge_counted(claim: Claim, pairs: Sequence[Pair], certain: Sequence[float | None]) -> Finding:
     found = [lead for lead in certain if lead is not None]
-    if found and overall is None:
-        overall = PairedTest(0, math.fsum(found) / len(found), None, None, None)
-    word, why = _conclusion(claim, comparisons, overall)
-    return Finding(word, why, overall, tuple(comparisons))
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Apply Holm's step-down correction; the order of the p values is kept."""
-    adjusted, least = [0.0] * len(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        adjusted[place] = least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
-    return adjusted
+    good = sum(leads(claim, lead, 0.0) for lead in found)
+    mean = math.fsum(found) / len(found)
+    holds = good == len(found) if claim.over == "each" else leads(claim, mean, 0.0)
+    word: Word = "undecided"
+    if len(found) == len(pairs) or (claim.over == "each" and not holds):
+        word = "holds" if holds else "does not hold"
+    why = f"Counted, without any run: {good} of {len(pairs)} comparisons agree with it"
+    missing = len(pairs) - len(found)
+    why += f", {missing} not counted." if missing else "."
+    comparisons = []
+    for pair, lead in zip(pairs, certain, strict=True):
+        single: Single = "not computed"
+        if lead is not None:
+            single = "holds" if leads(claim, lead, 0.0) else "against"
+        test = None if lead is None else PairedTest(0, lead, None, None, None)
+        comparisons.append(Comparison(pair, single, test, None))
+    return Finding(word, why, None, tuple(comparisons), counted=True)
 
 
 def _leads(claim: Claim, pair: Pair, index: CellIndex) -> dict[int, float]:
@@ -172,41 +172,3 @@ def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
         return {}
     runs = cell.paper.runs_of_the_chosen
     return {run.seed: run.value for run in runs if run.value is not None}
-
-
-def _word(claim: Claim, test: PairedTest | None, p: float | None) -> Word:
-    if test is None:
-        return "not computed"
-    if test.seeds == 0:
-        return "holds" if leads(claim, test.lead, 0.0) else "does not hold"
-    if p is None or p > LEVEL:
-        return "undecided"
-    return "holds" if test.lead > claim.by else "does not hold"
-
-
-def _overall(claim: Claim, leads: Sequence[Mapping[int, float]]) -> PairedTest | None:
-    seeds = sorted(set.intersection(*({*each} for each in leads))) if leads else []
-    means = [math.fsum(each[seed] for each in leads) / len(leads) for seed in seeds]
-    return PairedTest.of(means, claim.by) if means else None
-
-
-def _conclusion(
-    claim: Claim, comparisons: Sequence[Comparison], overall: PairedTest | None
-) -> tuple[Word, str]:
-    count = len(comparisons)
-    computed = [each for each in comparisons if each.test]
-    if not computed:
-        return "not computed", "No comparison has runs of ours on both sides."
-    there = f"{len(computed)} of {count} comparisons computed"
-    if claim.over == "average":
-        p = overall.p if overall else None
-        if len(computed) == count:
-            return _word(claim, overall, p), f"{there}; the mean over them is tested."
-        return "undecided", f"{there}; the mean over all of them is not known."
-    words = [each.word for each in computed]
-    tally = f"{there}: {words.count('holds')} hold, {words.count('does not hold')} do not"
-    if "does not hold" in words:
-        return "does not hold", tally + "."
-    if words.count("holds") == count:
-        return "holds", tally + "."
-    return "undecided", f"{tally}, {words.count('undecided')} are undecided."

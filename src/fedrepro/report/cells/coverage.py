@@ -17,7 +17,8 @@ from fedrepro.run.results import find_run
 
 # Trained cells first, then counted or calculated ones.
 TRAINED = {
-    "agrees": "agree", "weak": "weak", "differs": "differ", "not comparable": "not_comparable"
+    "agrees": "agree", "undecided": "undecided", "differs": "differ",
+    "not comparable": "not_comparable",
 }  # fmt: skip
 ARITHMETIC = {"agrees": "arithmetic_agree", "differs": "arithmetic_differ"}
 COUNTS = ("printed", "targets", "computed", *TRAINED.values(), *ARITHMETIC.values())

@@ -21,7 +21,8 @@ from fedrepro.report.cells.cell import (
     TableRow,
 )
 from fedrepro.report.cells.last_rounds import fewer, last, until
-from fedrepro.report.papers.estimate import Estimate, Residual
+from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
+from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run.replayed import other_code
@@ -50,7 +51,10 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         _results(workbench, target, cell, paper_cell)
         for cell, paper_cell in zip(target.cells, paper.cells, strict=True)
     ]
-    residuals = _residuals(workbench, target, [own for own, _ in results], published)
+    printed = [printed_cell(target, cell, published) for cell in target.cells]
+    own = [result for result, _ in results]
+    paired = paired_spreads(workbench, printed, own, published)
+    borrowed = borrowed_spreads(workbench, target, printed, own)
     return ComputedTable(
         system=target.system,
         item=target.item,
@@ -61,7 +65,15 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
         rows=tuple(rows),
         columns=tuple(TableColumn(column.label) for column in table.columns),
         cells=tuple(
-            _cell(workbench, target, divmod(index, wide), cell, found, published, residuals)
+            _cell(
+                workbench,
+                target,
+                divmod(index, wide),
+                cell,
+                found,
+                published,
+                (paired.get(index), borrowed.get(index)),
+            )
             for index, (cell, found) in enumerate(zip(target.cells, results, strict=True))
         ),
     )
@@ -95,7 +107,7 @@ def value_of(record: RunRecord, measure: Reading, summary: Summary) -> float | N
     return last(until(measure.series(record), summary.up_to), summary.rounds)
 
 
-Group = tuple[tuple[str, ...], bool]
+Spreads = tuple[Paired | None, Borrowed | None]
 
 
 def _results(
@@ -108,38 +120,6 @@ def _results(
     return _result(workbench, target, replace(paper_cell, seeds=seeds)), None
 
 
-def _residuals(
-    workbench: Workbench, target: TableTarget, results: Sequence[Result], published: Published
-) -> dict[Group, Residual]:
-    """Our methods' residuals on the authors' seeds and splits, by printed row and reading."""
-    values: dict[Group, list[list[float]]] = {}
-    for cell, result in zip(target.cells, results, strict=True):
-        printed = printed_cell(target, cell, published)
-        if printed is None or not _on_own_splits(printed, result, published):
-            continue
-        if workbench.surrogate_for(result.setting):
-            continue
-        found = [run.value for run in result.runs_of_the_chosen if run.value is not None]
-        values.setdefault((printed.row, _is_released(result)), []).append(found)
-    residuals = {group: Residual.of(rows) for group, rows in values.items()}
-    return {group: residual for group, residual in residuals.items() if residual}
-
-
-def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
-    """Whether a result has a number for each of the authors' seeds, on the authors' splits."""
-    own = published.systems[printed.system].spread.own_splits
-    if own is None or printed.dataset not in own.datasets:
-        return False
-    return sorted(own.seeds) == sorted(
-        run.seed for run in result.runs_of_the_chosen if run.value is not None
-    )
-
-
-def _is_released(result: Result) -> bool:
-    """Whether the methods follow the released code."""
-    return any("@" in method for method in result.methods)
-
-
 def _cell(
     workbench: Workbench,
     target: TableTarget,
@@ -147,17 +127,14 @@ def _cell(
     cell: Cell,
     results: tuple[Result, Result | None],
     published: Published,
-    residuals: Mapping[Group, Residual],
+    spreads: Spreads,
 ) -> TableCell:
     printed = printed_cell(target, cell, published)
     paper, demo = results
-    residual = None
-    if printed and _on_own_splits(printed, paper, published):
-        residual = residuals.get((printed.row, _is_released(paper)))
     other_kind = target.table.metric_of(cell.row, cell.column).reading.incomparable
     other_data = workbench.surrogate_for(paper.setting) or ""
     incomparable = f"Trained on a surrogate for {other_data}." if other_data else ""
-    verdict = _verdict(published, printed, paper, residual, other_kind or incomparable)
+    verdict = _verdict(published, printed, paper, spreads, other_kind or incomparable)
     difference = None
     if printed and printed.mean is not None and paper.mean is not None and verdict:
         difference = None if other_kind else paper.mean - printed.mean
@@ -326,7 +303,7 @@ def _verdict(
     published: Published,
     printed: PrintedCell | None,
     result: Result,
-    residual: Residual | None,
+    spreads: Spreads,
     incomparable: str,
 ) -> Verdict | None:
     """The verdict; None with nothing to compare. ``incomparable`` says why ours can't be."""
@@ -360,4 +337,4 @@ def _verdict(
     assert result.mean is not None
     ours = Estimate(result.n, result.mean, result.std, result.half_width)
     spread = published.systems[printed.system].spread
-    return judge(printed, ours, spread, published.effect(printed), residual)
+    return judge(printed, ours, spread, published.effect(printed), *spreads)

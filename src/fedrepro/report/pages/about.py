@@ -27,8 +27,9 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         "caption": published.captions.get((system, item)),
         "notes": published.notes.get((system, split_part(item)[0]), ()),
         "claims": [
-            {"claim": claim, "printed": judge_printed(claim, pairs_of(claim, published))}
+            {"claim": claim, "printed": judge_printed(claim, pairs_of(claim, published), spread)}
             for claim in published.claims_on(system, item)
+            for spread in (published.systems[system].spread,)
         ],
         "discrepancies": published.discrepancies(system, item),
     }

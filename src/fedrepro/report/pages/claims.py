@@ -8,7 +8,6 @@ from typing import Any
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.cells.claims import (
-    WORDS,
     CellIndex,
     Counted,
     Finding,
@@ -19,7 +18,8 @@ from fedrepro.report.cells.claims import (
 )
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.pairs import PrintedFinding, judge_printed, pairs_of
+from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS
+from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, label_of
 
 
@@ -41,8 +41,8 @@ class ClaimView:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """A row: its verdicts, the number of comparisons behind them, and our mean lead."""
-        overall = self.ours.overall
+        """A row: our mean lead, its verdicts, and the number of comparisons behind them."""
+        overall, printed = self.ours.overall, self.ours.printed_lead
         lead = f"{overall.lead:{'+.2f' if abs(overall.lead) < 1e5 else '+.3g'}}" if overall else ""
         if overall and overall.low is not None:
             lead += f" [{overall.low:+.2f}, {overall.high:+.2f}]"
@@ -51,9 +51,11 @@ class ClaimView:
             "says": self.claim.says,
             "source": self.claim.source,
             "printed": f"{self.printed.word} ({self.printed.held} of {self.printed.of})",
-            "ours": _tally(self.ours),
-            "released": _tally(self.released),
             "lead": lead,
+            "printed_lead": f"{printed:+.2f}" if overall and printed is not None else "",
+            "ours": _tally(self.ours),
+            "needs": self.ours.needs,
+            "released": _tally(self.released),
             "seeds": overall.seeds if overall else 0,
         }
 
@@ -61,7 +63,8 @@ class ClaimView:
 def _tally(finding: Finding) -> str:
     """The verdict, and how many of its comparisons have been computed."""
     computed, of = len(finding.computed), len(finding.comparisons)
-    return f"{finding.word} ({computed} of {of})" if computed else finding.word
+    how = ", counted" if finding.counted else ""
+    return f"{finding.word} ({computed} of {of}{how})" if computed else finding.word
 
 
 def views_of(
@@ -81,17 +84,21 @@ def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, A
             for name, system in published.systems.items()
         ],
         "summary": summary(views),
+        "looks": LOOKS,
+        "level": f"{100 * POCOCK:.2f}",
     }
 
 
 def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
-    """Counts: all claims, those supported by their own tables, those that hold in our runs."""
+    """Counts: all claims, those by the printed numbers, by our runs, and those that are counted."""
     views = list(views)
-    counts = Counter(view.ours.word for view in views)
+    printed = Counter(view.printed.word for view in views)
+    counts = Counter(view.ours.word for view in views if not view.ours.counted)
     return {
         "total": len(views),
-        "supported": sum(view.printed.word == "supports" for view in views),
+        "printed": {word: printed[word] for word in PRINTED_WORDS},
         "ours": {word: counts[word] for word in WORDS},
+        "counted": sum(view.ours.counted for view in views),
     }
 
 
@@ -106,7 +113,7 @@ def _view(
     labels = {key: cells[0].table for key, cells in published.tables.items() if cells}
     return ClaimView(
         claim,
-        judge_printed(claim, pairs),
+        judge_printed(claim, pairs, published.systems[claim.system].spread),
         judge_claim(claim, pairs, index, counted),
         judge_claim(claim, pairs, released),
         tuple(

@@ -13,7 +13,8 @@ from fedrepro.report.cells.cell import ComputedTable, TableCell
 
 HEADER = (
     "row", "setting", "method", "metric", "unit", "printed", "printed_spread", "printed_as",
-    "ours", "half_width_95", "seeds", "difference", "verdict", "limit", "selected_on_test_data",
+    "ours", "half_width_95", "seeds", "difference", "verdict", "limit", "margin", "seeds_to_decide",
+    "selected_on_test_data",
     "demo_setting", "demo", "demo_half_width_95", "demo_seeds",
 )  # fmt: skip
 # Characters that LaTeX needs escaped.
@@ -23,7 +24,7 @@ SPECIAL = {
     "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": r"$\pm$",
     "−": "$-$", "–": "--", "×": r"$\times$",
 }  # fmt: skip
-SIGNS = {"agrees": r"$\checkmark$", "weak": r"$\approx$", "differs": r"$\neq$"}
+SIGNS = {"agrees": r"$\checkmark$", "undecided": r"$\sim$", "differs": r"$\neq$"}
 
 
 def as_csv(table: ComputedTable) -> str:
@@ -41,6 +42,7 @@ def as_csv(table: ComputedTable) -> str:
             printed and printed.mean, printed and printed.std, printed and printed.text,
             ours.mean, ours.half_width, ours.n, cell.difference,
             cell.verdict and cell.verdict.word, cell.verdict and cell.verdict.limit,
+            cell.verdict and cell.verdict.margin, cell.verdict and cell.verdict.needs,
             cell.selection, demo and demo.setting, demo and demo.mean, demo and demo.half_width,
             demo and demo.n,
         )  # fmt: skip

@@ -14,8 +14,7 @@ from fedrepro.report.cells.readings import Answer, Both, answers_by_table
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers.pairs import pairs_of
 from fedrepro.report.papers.published import Published
-
-WORDS = ("agrees", "weak", "differs", "not comparable")
+from fedrepro.report.papers.verdict import WORDS
 
 
 @dataclass(frozen=True)

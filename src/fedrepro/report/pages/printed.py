@@ -8,7 +8,7 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.report.cells.computed import ComputedCell, ComputedWording
 from fedrepro.report.pages.about import about
 from fedrepro.report.papers.published import PrintedCell, Published, label_of
-from fedrepro.report.papers.verdict import COMPUTED_RULE
+from fedrepro.report.papers.rule import COMPUTED_RULE
 
 
 def printed_page(published: Published, system: str, item: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
 from fedrepro.report.papers.published import Published
-from fedrepro.report.papers.verdict import rule_in_words
+from fedrepro.report.papers.rule import rule_in_words
+from fedrepro.report.papers.verdict import ERRORS
 from fedrepro.run.results import flatten
 
 
@@ -126,6 +127,7 @@ def table_page(
         "methods": _methods(workbench, target),
         "counts": counts,
         "rule": rule_in_words(system.spread) if system else (),
+        "tested": _tested(table.cells),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stages": [stage for _, stage in stages],
         "alike": _alike(table.cells),
@@ -232,10 +234,18 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
         "computed": sum(cell.paper.n > 0 for cell in answers),
         "demo": sum(bool(cell.demo and cell.demo.n) for cell in _answers(cells)),
         "agree": words.count("agrees"),
-        "weak": words.count("weak"),
+        "undecided": words.count("undecided"),
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
     }
+
+
+def _tested(cells: Iterable[TableCell]) -> dict[str, float]:
+    """How many verdicts a test gave, and how many false ones to expect of them at most."""
+    bases = (cell.verdict.basis for cell in cells if cell.verdict)
+    rates = [ERRORS[basis] for basis in bases if basis in ERRORS]
+    differs, agrees = (sum(each) for each in zip(*rates, strict=True)) if rates else (0.0, 0.0)
+    return {"verdicts": len(rates), "differs": differs, "agrees": agrees}
 
 
 def _answers(cells: Iterable[TableCell]) -> list[TableCell]:

@@ -42,6 +42,12 @@ class Claim(Typed):
         default=0.0, description="The least lead; if negative, the most that it may lag."
     )
     over: Literal["each", "average"] = "each"
+    margin: float | None = Field(
+        default=None,
+        gt=0,
+        description="A mean lead within this of zero is too small to matter, in printed units; "
+        "only where `by` is 0. By default half a percentage point; other units have no default.",
+    )
 
     @property
     def anchor(self) -> str:

@@ -3,15 +3,22 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
+LEVEL = 0.05
 
-def student_t(degrees: float) -> float:
-    """The 97.5 % quantile of Student's t: 4.30 for 2 degrees of freedom, 1.96 for many."""
+
+@cache
+def student_t(degrees: float, level: float = LEVEL) -> float:
+    """Student's t that is exceeded, on either side, with probability ``level``.
+
+    4.30 for 2 degrees of freedom at 5 %, 1.96 for many.
+    """
     from scipy.special import stdtrit  # takes half a second, which most commands save
 
-    return float(stdtrit(degrees, 0.975))
+    return float(stdtrit(degrees, 1 - level / 2))
 
 
 @dataclass(frozen=True)
@@ -40,41 +47,61 @@ class Estimate:
         std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
         return cls(n, mean, std, student_t(n - 1) * std / math.sqrt(n))
 
-    @property
-    def reach_of_a_draw(self) -> float | None:
-        """Half the 95 % prediction interval of one further value; None if ``n`` is 1."""
-        if self.std is None:
-            return None
-        return student_t(self.n - 1) * self.std * math.sqrt(1 + 1 / self.n)
-
 
 @dataclass(frozen=True)
-class Residual:
-    """Residuals of several methods' values after removing each method's and each seed's mean.
+class Borrowed:
+    """A spread for a method with one seed, measured elsewhere.
 
     Attributes:
-        std: the residual standard deviation of the two-way analysis of variance.
-        degrees: its degrees of freedom, (methods - 1) (seeds - 1).
-        methods: the number of different ones behind it.
+        degrees: of freedom of ``std``.
+        source: where it was measured, in words.
     """
 
     std: float
     degrees: int
-    methods: int
+    source: str
+
+    @property
+    def limit(self) -> float:
+        """The 95 % limit of the difference of two single draws with this spread."""
+        return student_t(self.degrees) * self.std * math.sqrt(2)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A method's own spread over seeds that the authors used too.
+
+    Attributes:
+        std: over the seeds, of its value less the median of the other methods' values there. The
+            median removes what a seed does to all methods; it varies, too, so this is rather too
+            wide than too narrow. No other method's spread is pooled with it.
+        seeds: their number; one less are the degrees of freedom.
+        others: how many methods the median is over; twins count once.
+    """
+
+    std: float
+    seeds: int
+    others: int
 
     @classmethod
-    def of(cls, values: Sequence[Sequence[float]]) -> "Residual | None":
-        """The residual of values [methods, seeds]; methods with identical values count once.
+    def of(
+        cls, own: Sequence[float], others: Sequence[Sequence[float]], twins: float
+    ) -> "Paired | None":
+        """The spread of a method, from its and others' values by seed.
 
-        None for fewer than two methods or seeds.
+        Args:
+            twins: methods whose values differ by at most this with every seed are twins. A
+                method's twins are left out, and of twins among the others the first counts.
+
+        None if no other method is left, or for one seed.
         """
-        table = np.array(sorted({tuple(row) for row in values}))
-        if table.ndim != 2 or min(table.shape) < 2:
+        distinct: list[Sequence[float]] = [own]
+        for values in others:
+            if all(np.ptp([values, each], axis=0).max() > twins for each in distinct):
+                distinct.append(values)
+        if len(own) < 2 or len(distinct) < 2:
             return None
-        rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
-        degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
-        return cls(float(np.sqrt((rest**2).sum() / degrees)), degrees, table.shape[0])
-
-    def limit(self, seeds: int) -> float:
-        """The 95 % limit for the difference of two means over the same ``seeds``."""
-        return student_t(self.degrees) * self.std * math.sqrt(2 / seeds)
+        table = np.array(distinct)
+        table = table - table.mean(axis=1, keepdims=True)
+        rest = table[0] - np.median(table[1:], axis=0)
+        return cls(float(np.std(rest, ddof=1)), len(own), len(distinct) - 1)

@@ -1,16 +1,28 @@
 """The pairs of printed cells that a claim compares, and whether they support it."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fedrepro.report.papers.claim import CellSelector, Claim
-from fedrepro.report.papers.published import KEYS, PrintedCell, Published
+from fedrepro.report.papers.estimate import student_t
+from fedrepro.report.papers.limits import variance_of
+from fedrepro.report.papers.published import KEYS, PrintedCell, Published, Spread
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError
 
 OTHERS = "others"
+
+# "within the spread": it leads, but not beyond what the paper's own seeds scatter. "but for ties":
+# some numbers are equal as printed.
+PrintedWord = Literal[
+    "supports", "supports within the spread", "supports but for ties", "does not support"
+]
+PRINTED_WORDS: tuple[PrintedWord, ...] = (
+    "supports", "supports within the spread", "supports but for ties", "does not support"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,14 +46,19 @@ class PrintedFinding:
     Attributes:
         held, of: in how many of the comparisons it holds.
         lead: mean over the comparisons.
-        against: the pairs that contradict it, the largest first.
+        against: the pairs that contradict it, the largest first; ties come last.
+        ties: how many of them are equal as printed.
+        beyond: in how many comparisons the lead is beyond the printed spread over seeds; None
+            if none is printed.
     """
 
-    word: Literal["supports", "does not support"]
+    word: PrintedWord
     held: int
     of: int
     lead: float
     against: tuple[Pair, ...]
+    ties: int = 0
+    beyond: int | None = None
 
 
 def pairs_of(claim: Claim, published: Published) -> list[Pair]:
@@ -69,17 +86,63 @@ def pairs_of(claim: Claim, published: Published) -> list[Pair]:
     return found
 
 
-def judge_printed(claim: Claim, pairs: Sequence[Pair]) -> PrintedFinding:
-    """Whether the printed numbers support the claim, allowing for rounding."""
+def judge_printed(
+    claim: Claim, pairs: Sequence[Pair], spread: Spread | None = None
+) -> PrintedFinding:
+    """Whether the printed numbers support the claim, allowing for rounding.
+
+    Args:
+        spread: what the paper's printed standard deviations are over.
+    """
     against = sorted(
         (pair for pair in pairs if not leads(claim, pair.lead, pair.rounding)),
         key=lambda pair: pair.lead,
     )
+    ties = sum(claim.by == 0 and abs(pair.lead) < 1e-9 for pair in against)
     mean = sum(pair.lead for pair in pairs) / len(pairs)
     rounding = sum(pair.rounding for pair in pairs) / len(pairs)
-    supports = not against if claim.over == "each" else leads(claim, mean, rounding)
-    word: Literal["supports", "does not support"] = "supports" if supports else "does not support"
-    return PrintedFinding(word, len(pairs) - len(against), len(pairs), mean, tuple(against))
+    every = claim.over == "each"
+    beyond: list[bool] | None = None
+    if spread and all(_has_spread(pair, spread) for pair in pairs):
+        beyond = [_is_beyond(claim, [pair], spread) for pair in pairs]
+    word: PrintedWord = "supports"
+    if len(against) > ties if every else not leads(claim, mean, rounding):
+        word = "does not support"
+    elif every and ties:
+        word = "supports but for ties"
+    elif spread and beyond is not None:
+        clear = all(beyond) if every else _is_beyond(claim, pairs, spread)
+        word = "supports" if clear else "supports within the spread"
+    return PrintedFinding(
+        word,
+        len(pairs) - len(against),
+        len(pairs),
+        mean,
+        tuple(against),
+        ties,
+        None if beyond is None else sum(beyond),
+    )
+
+
+def _has_spread(pair: Pair, spread: Spread) -> bool:
+    return spread.over == "seeds" and bool(pair.left.std) and bool(pair.right.std)
+
+
+def _is_beyond(claim: Claim, pairs: Sequence[Pair], spread: Spread) -> bool:
+    """Whether the pairs' mean lead exceeds the claimed one by the 95 % limit of Welch's t."""
+    shares: dict[PrintedCell, float] = {}  # a number may be in several pairs
+    for pair in pairs:
+        shares[pair.left] = shares.get(pair.left, 0.0) + 1 / len(pairs)
+        shares[pair.right] = shares.get(pair.right, 0.0) - 1 / len(pairs)
+    errors = [
+        share**2 * variance_of(cell.std or 0.0, spread) / spread.seeds
+        for cell, share in shares.items()
+        if share
+    ]
+    total = math.fsum(errors)
+    degrees = total**2 * (spread.seeds - 1) / math.fsum(error**2 for error in errors)
+    lead = math.fsum(pair.lead for pair in pairs) / len(pairs)
+    return lead - claim.by > student_t(degrees) * math.sqrt(total)
 
 
 def leads(claim: Claim, lead: float, rounding: float) -> bool:

@@ -1,35 +1,49 @@
-"""Compare our number with the printed one: verdict, limit, and the rule in words.
+"""Compare our number with the printed one: verdict, limit, and the explanation.
 
-Only numbers from the published setting have a verdict. Its limit depends on what is known:
+Only numbers from the published setting have a verdict. Two tests share one 95 % limit of the
+difference (:mod:`fedrepro.report.papers.limits`):
 
-- our seeds and splits are the authors' own: means over the same seeds are compared, so that effects
-  common to a seed cancel (a randomised block design);
-- the printed spread is over other seeds: Welch's joint standard error;
-- the printed spread is over clients, or missing: the printed number is one draw, so the 95 %
-  prediction interval of one further seed of ours, or the tolerance if that is wider;
-- one seed of ours and no printed spread over seeds: the tolerance alone.
+- "differs" is a test of difference at 5 %: the difference is more than the limit;
+- "agrees" is an equivalence test, two one-sided tests at 2.5 % each: the difference and the limit
+  together are within the margin, that is the effect that the paper claims there.
 
-Numbers that do not differ need not agree: if the limit is wider than the effect that the paper
-claims there, the two are compatible but the comparison is weak.
+Otherwise the verdict is "undecided", and says how many seeds would decide. docs/verdicts.md has the
+error rates, and :mod:`fedrepro.report.papers.rule` states the rule for readers.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from fedrepro.report.papers.estimate import Estimate, Residual, student_t
+from pydantic import BeforeValidator
+
+from fedrepro.report.papers.estimate import LEVEL, Borrowed, Estimate, Paired
+from fedrepro.report.papers.limits import Basis, Limit, in_words, least_seeds, limit_of
 from fedrepro.report.papers.published import PrintedCell, Spread, Unit
 
-Word = Literal["agrees", "weak", "differs", "not comparable"]
-Basis = Literal["paired", "joint", "draw", "tolerance", "arithmetic", "not comparable"]
+Word = Literal["agrees", "undecided", "differs", "not comparable"]
+WORDS: tuple[Word, ...] = ("agrees", "undecided", "differs", "not comparable")
+
+# How often, at most, a test errs: of cells with equal true values, those that it says to differ; of
+# cells that are a margin or more apart, those that it says to agree. Welch's t is an approximation.
+ERRORS: dict[Basis, tuple[float, float]] = {
+    "joint": (0.06, 0.03),
+    **dict.fromkeys(("paired", "draw", "borrowed"), (LEVEL, LEVEL / 2)),
+}
 
 # In printed units. Near 0 or 100 % a point is a lot: the tolerance is a quarter of the error rate
 # (or of the rate itself) if that is smaller.
 TOLERANCE: dict[Unit, float] = {"percent": 1.0, "fraction": 0.01, "own": 0.0}
 WHOLE: dict[Unit, float] = {"percent": 100.0, "fraction": 1.0, "own": math.inf}
 SHARE_OF_THE_RATE = 0.25
-# A limit beyond this is too wide to show agreement.
-WEAK: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
+# Numbers farther apart than this do not agree, whatever the paper claims.
+WIDEST: dict[Unit, float] = {"percent": 2.0, "fraction": 0.02, "own": math.inf}
+SLACK = 1 + 1e-9
+
+
+def _as_today(word: object) -> object:
+    """Tables that were made before have another word for what is undecided."""
+    return "undecided" if word == "weak" else word
 
 
 @dataclass(frozen=True)
@@ -37,19 +51,23 @@ class Verdict:
     """A verdict and its explanation.
 
     Attributes:
-        limit: the limit that the difference was compared with.
-        basis: the limit's source; None without a limit. "apart": the printed number is of another
-            kind or on other data; our numbers are comparable with each other only.
-        effect: the difference that the paper claims between this cell and its rival, or None.
+        limit: the 95 % limit of the difference.
+        basis: the limit's source; None without a limit. "not comparable": the printed number is of
+            another kind or on other data; our numbers are comparable with each other only.
+        margin: what the difference and its limit are within if the numbers agree, or None.
         seeds: how many of our seeds have a number.
+        needs: if undecided: how many seeds would decide, in words.
     """
 
-    word: Word
+    word: Annotated[Word, BeforeValidator(_as_today)]
     why: str
     limit: float | None = None
-    basis: Basis | None = None
-    effect: float | None = None
+    basis: Annotated[
+        Basis | None, BeforeValidator(lambda name: None if name == "tolerance" else name)
+    ] = None
+    margin: float | None = None
     seeds: int | None = None
+    needs: str = ""
 
 
 def judge(
@@ -57,44 +75,98 @@ def judge(
     ours: Estimate,
     spread: Spread,
     effect: float | None = None,
-    residual: Residual | None = None,
+    paired: Paired | None = None,
+    borrowed: Borrowed | None = None,
 ) -> Verdict:
     """Compare our estimate with a printed cell of the same setting and unit.
 
     Args:
         effect: the printed distance between this cell and the one that it is compared with.
-        residual: of our methods over the authors' seeds and splits, if we have those.
+        paired: our method's spread on the authors' seeds and splits, if we have those.
+        borrowed: a spread for one seed of ours, if neither it nor the printed number has any.
     """
     if printed.mean is None:
         return Verdict("not comparable", "The printed cell is empty.")
-    over_seeds = spread.over == "seeds" and printed.std is not None
-    basis: Basis
-    if over_seeds and residual:
-        basis, limit = "paired", residual.limit(ours.n)
-        what = (
-            f"the 95 % limit for means over the same {ours.n} seeds and splits, from the "
-            f"residuals of {residual.methods} methods there"
-        )
-    elif over_seeds:
-        basis, (limit, what) = "joint", _joint(printed, ours, spread)
-    elif printed.unit == "own" and ours.std is None:
-        whose = "One seed" if ours.n == 1 else "A number over all seeds"
-        return Verdict("not comparable", f"{whose} has no spread, and no tolerance applies here.")
-    else:
-        basis, limit, what = _draw(printed, ours)
-    limit = max(limit, rounding(printed))
+    margin, of_what = margin_of(printed, effect)
+    limit = limit_of(printed, ours, spread, paired, borrowed)
+    if limit is None:
+        return _without_a_spread(ours, margin)
+    reach = limit.value + rounding(printed)
+    least = tolerance(printed) if limit.basis == "borrowed" else 0.0
     difference = abs(ours.mean - printed.mean)
-    within = difference <= limit * (1 + 1e-9)
-    bound, of_what = _bound(printed.unit, effect)
-    word: Word = "differs" if not within else "weak" if limit > bound * (1 + 1e-9) else "agrees"
+    word = word_of(difference, reach, margin, least)
     digits = max(printed.decimals, 2)
+    apart, wide = f"{difference:.{digits}f}", f"{reach:.{digits}f}"
+    within = "" if margin is None else f"{margin:.{digits}f}, {of_what}"
+    needs = ""
+    if word == "agrees":
+        why = f"The difference of {apart} and {wide}, {limit.what}, are together within {within}."
+    elif word == "differs":
+        why = f"The difference of {apart} is more than {wide}, {limit.what}."
+    elif difference > reach * SLACK:
+        why = (
+            f"The difference of {apart} is more than {wide}, {limit.what}; but that spread is not "
+            f"this cell's own, and the tolerance there is {least:.{digits}f}."
+        )
+    else:
+        why = f"The difference of {apart} is at most {wide}, {limit.what}, so it may be chance."
+        why += f" Both together are more than {within}." if within else " No effect is claimed."
+    if word == "undecided":
+        needs = _forecast(difference, limit, margin, rounding(printed), ours.n)
+        if needs:
+            why += f" If difference and spread stay as they are, {needs} seeds decide."
+        else:
+            why += " Further seeds do not help: the printed mean is over these."
+    return Verdict(word, why, reach, limit.basis, margin, ours.n, needs)
+
+
+def word_of(difference: float, limit: float, margin: float | None, least: float = 0.0) -> Word:
+    """The verdict on an absolute difference.
+
+    Args:
+        least: no smaller difference is said to differ.
+    """
+    if margin is not None and difference + limit <= margin * SLACK:
+        return "agrees"
+    return "differs" if difference > max(limit, least) * SLACK else "undecided"
+
+
+def margin_of(printed: PrintedCell, effect: float | None) -> tuple[float | None, str]:
+    """What is close enough to agree, and where that comes from; None if nothing says."""
+    if effect:
+        widest = WIDEST[printed.unit]
+        if effect <= widest:
+            return effect, "the effect that the paper claims here"
+        return widest, "two percentage points"
+    return (tolerance(printed) or None), "the tolerance, as no effect is claimed here"
+
+
+def _without_a_spread(ours: Estimate, margin: float | None) -> Verdict:
+    whose = "One seed has no spread" if ours.n == 1 else "These seeds show no spread"
+    if ours.n > 1 and ours.std is None:
+        whose = "A number over all seeds has no spread"
     why = (
-        f"The difference of {difference:.{digits}f} is {'at most' if within else 'more than'} "
-        f"{limit:.{digits}f}, {what}."
+        f"{whose}, no other is printed over seeds, and no other row has several seeds of this "
+        "column on this data set."
     )
-    if word == "weak":
-        why += f" That is wider than {bound:.{digits}f}, {of_what}."
-    return Verdict(word, why, limit, basis, effect, ours.n)
+    needs = "at least 2" if ours.n == 1 else ""
+    if needs:
+        why += " Two or more seeds give one."
+    return Verdict("undecided", why, margin=margin, seeds=ours.n, needs=needs)
+
+
+def _forecast(
+    difference: float, limit: Limit, margin: float | None, rounding: float, have: int
+) -> str:
+    """How many seeds of ours decide if difference and spread stay; "" if no number can."""
+    at = limit.at
+    if at is None:
+        return ""
+    return in_words(
+        least_seeds(
+            lambda seeds: word_of(difference, at(seeds) + rounding, margin) != "undecided", have
+        )
+    )
 
 
 def judge_computed(printed: PrintedCell, value: float, std: float | None = None) -> Verdict:
@@ -106,7 +178,7 @@ def judge_computed(printed: PrintedCell, value: float, std: float | None = None)
     if std is not None and printed.std is not None:
         pairs.append((std, printed.std))
     difference = max(abs(ours - theirs) for ours, theirs in pairs)
-    agrees = difference <= limit * (1 + 1e-9) + 1e-9
+    agrees = difference <= limit * SLACK + 1e-9
     return Verdict(
         "agrees" if agrees else "differs",
         f"The difference of {_short(difference, printed)} is "
@@ -123,116 +195,14 @@ def _short(difference: float, printed: PrintedCell) -> str:
     return f"{difference:.{printed.decimals + 2}f}"
 
 
-COMPUTED_RULE = (
-    "These numbers involve no randomness. A count agrees if it is equal. A rounded number, mean "
-    "or spread agrees if it differs by at most one unit of the last printed digit, as printed "
-    "numbers may have been computed from rounded ones. Words and expressions agree if they are "
-    "equal."
-)
-
-
 def rounding(printed: PrintedCell) -> float:
     """Half a unit of the last printed digit."""
     return 0.5 * 10.0**-printed.decimals
 
 
 def tolerance(printed: PrintedCell) -> float:
-    """The tolerance for numbers without a known spread; smaller near 0 and near 100 %."""
+    """What is close enough without a claimed effect; smaller near 0 and near 100 %."""
     assert printed.mean is not None
     whole = WHOLE[printed.unit]
     rate = max(0.0, min(printed.mean, whole - printed.mean))
     return min(TOLERANCE[printed.unit], SHARE_OF_THE_RATE * rate)
-
-
-def _bound(unit: Unit, effect: float | None) -> tuple[float, str]:
-    """The widest limit that still shows agreement."""
-    if effect is not None and effect < WEAK[unit]:
-        return effect, "the effect that the paper claims here"
-    return WEAK[unit], "two percentage points"
-
-
-def _draw(printed: PrintedCell, ours: Estimate) -> tuple[Basis, float, str]:
-    allowed, reach = tolerance(printed), ours.reach_of_a_draw
-    words = "the tolerance at this rate"
-    if reach is None:
-        whose = "one seed" if ours.n == 1 else "a number over all seeds"
-        return "tolerance", allowed, f"{words}; {whose} has no spread"
-    if reach > allowed:
-        return "draw", reach, f"the 95 % prediction interval of one more seed ({ours.n} seeds)"
-    return "tolerance", allowed, f"{words}; {ours.n} seeds of ours spread less"
-
-
-def _joint(printed: PrintedCell, ours: Estimate, spread: Spread) -> tuple[float, str]:
-    """Welch: the 95 % limit of the difference of two means."""
-    assert printed.std is not None
-    n = spread.seeds
-    variance = printed.std**2
-    if spread.ddof == 0 and n > 1:
-        variance *= n / (n - 1)
-    theirs = variance / n
-    if ours.std is None:  # the printed spread also serves as ours
-        limit = student_t(n - 1) * math.sqrt(theirs + variance)
-        return limit, (
-            "the 95 % limit of the joint standard error, where the printed spread also "
-            "serves as ours because we have one seed"
-        )
-    own = ours.std**2 / ours.n
-    total = theirs + own
-    if total == 0:
-        return 0.0, "because both spreads are zero"
-    degrees = total**2 / (theirs**2 / (n - 1) + own**2 / (ours.n - 1))
-    return student_t(degrees) * math.sqrt(total), "the 95 % limit of the joint standard error"
-
-
-def rule_in_words(spread: Spread) -> tuple[str, ...]:
-    """The rule for a system's tables, as sentences for the reader."""
-    tolerated = (
-        "The tolerance is one percentage point, or a quarter of the printed error rate (or of the "
-        "rate itself) if that is smaller: 0.25 points at 99 %."
-    )
-    draw = (
-        "A printed number without a spread over seeds is one draw: two numbers are compatible if "
-        "they differ by at most t s √(1 + 1/n), the 95 % prediction interval of one more seed, or "
-        "by the tolerance if that is wider. With one seed of ours, the tolerance is the limit. "
-        + tolerated
-    )
-    if spread.over == "seeds":
-        kind = "population" if spread.ddof == 0 else "sample"
-        first: tuple[str, ...] = (
-            f"The printed spread is over {spread.seeds} seeds ({spread.source}), as a {kind} "
-            "standard deviation. Two numbers are compatible if their difference is within the 95 "
-            "% limit of the joint standard error (Welch's t). With one seed of ours the printed "
-            "spread also serves as ours.",
-        )
-        if spread.own_splits:
-            names = ", ".join(spread.own_splits.datasets)
-            seeds = ", ".join(map(str, spread.own_splits.seeds))
-            first += (
-                f"On {names} our seeds and splits are the authors' own ({seeds}: "
-                f"{spread.own_splits.source}). Effects of a seed that all methods share then "
-                "cancel. No number is printed per seed, so its scatter is estimated from ours: "
-                "the residual s of the two-way analysis of variance, methods by seeds, over the "
-                "columns of the same reading (the paper's or the released code's). The limit is "
-                "t s √(2/n).",
-            )
-        first += ("Where no spread is printed: " + draw[0].lower() + draw[1:],)
-    else:
-        unseeded = {
-            "clients": "The printed spread is over clients, not over seeds",
-            "none": "The paper prints no spread over seeds",
-        }
-        first = (f"{unseeded[spread.over]} ({spread.source}). {draw}",)
-    return (
-        *first,
-        "Numbers that do not differ need not agree. Compatible numbers agree if the limit is at "
-        "most the effect that the paper claims there (the printed distance between the proposed "
-        "method and the best other one, or between a method with and without a plug-in) and at "
-        "most two points; otherwise they are compatible but weak.",
-        "For numbers that are neither percentages nor fractions, such as rounds or a loss, the "
-        "limit uses our seeds' spread alone. No limit is below half a unit of the last printed "
-        "digit.",
-        "A cell is not comparable if a run of its method, or of the best of several, diverged; "
-        "if some of the methods behind a printed best have not run yet; or if ours is from "
-        "another configuration than the published one or on a surrogate for the published data. "
-        "A number at scale demo has no verdict.",
-    )

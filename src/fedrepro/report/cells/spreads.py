@@ -1,0 +1,104 @@
+"""Spreads for cells that show none by themselves: from paired seeds, other rows, last rounds."""
+
+import math
+from collections.abc import Sequence
+
+from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import Result
+from fedrepro.report.cells.last_rounds import until
+from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
+from fedrepro.report.papers.published import PrintedCell, Published
+from fedrepro.report.papers.rule import TWINS
+from fedrepro.run.results import find_run
+
+# How many evaluated rounds show a spread, unless the table's number is the mean of more.
+LAST = 5
+
+
+def paired_spreads(
+    workbench: Workbench,
+    printed: Sequence[PrintedCell | None],
+    results: Sequence[Result],
+    published: Published,
+) -> dict[int, Paired]:
+    """For cells on the authors' seeds and splits: our method's own spread, by the cell's number.
+
+    A method is compared with the others of its printed row and reading.
+    """
+    groups: dict[tuple[tuple[str, ...], bool], dict[int, list[float]]] = {}
+    for index, (cell, result) in enumerate(zip(printed, results, strict=True)):
+        if cell is None or workbench.surrogate_for(result.setting):
+            continue
+        if _on_own_splits(cell, result, published):
+            values = [run.value for run in result.runs_of_the_chosen if run.value is not None]
+            released = any("@" in method for method in result.methods)
+            groups.setdefault((cell.row, released), {})[index] = values
+    found = {}
+    for group in groups.values():
+        for index, own in group.items():
+            cell = printed[index]
+            assert cell is not None
+            others = [values for other, values in group.items() if other != index]
+            if spread := Paired.of(own, others, TWINS[cell.unit]):
+                found[index] = spread
+    return found
+
+
+def _on_own_splits(printed: PrintedCell, result: Result, published: Published) -> bool:
+    """Whether a result has a number for each of the authors' seeds, on the authors' splits."""
+    own = published.systems[printed.system].spread.own_splits
+    if own is None or printed.dataset not in own.datasets:
+        return False
+    return sorted(own.seeds) == sorted(
+        run.seed for run in result.runs_of_the_chosen if run.value is not None
+    )
+
+
+def borrowed_spreads(
+    workbench: Workbench,
+    target: TableTarget,
+    printed: Sequence[PrintedCell | None],
+    results: Sequence[Result],
+) -> dict[int, Borrowed]:
+    """For cells with one seed: the widest spread that this column shows, by the cell's number.
+
+    It is shown by several seeds in another row on the same data set and printed metric, or by the
+    run's own last rounds if they scatter more. Rounds alone lend none: they share the partition and
+    the initial weights, so they need not scatter as seeds do.
+    """
+    found = {}
+    for index, (cell, result) in enumerate(zip(printed, results, strict=True)):
+        if cell is None or result.n != 1:
+            continue
+        lent = [
+            Borrowed(
+                other.std,
+                other.n - 1,
+                f"the {other.n} seeds of this column in {target.cells[at].row.label!r}",
+            )
+            for at, (beside, other) in enumerate(zip(printed, results, strict=True))
+            if beside is not None and other.std and other.setting != result.setting
+            if target.cells[at].column is target.cells[index].column
+            if (beside.dataset, beside.metric) == (cell.dataset, cell.metric)
+            if not workbench.surrogate_for(other.setting)
+        ]
+        if lent:
+            own = _of_rounds(workbench, target, target.cells[index], result)
+            found[index] = max([*lent, *own], key=lambda each: each.limit)
+    return found
+
+
+def _of_rounds(
+    workbench: Workbench, target: TableTarget, cell: Cell, result: Result
+) -> list[Borrowed]:
+    """The spread of a run's last evaluated rounds; empty if fewer than three have a number."""
+    reading, summary = target.table.metric_of(cell.row, cell.column).reading, target.table.summary
+    (run,) = (run for run in result.runs_of_the_chosen if run.value is not None)
+    record = find_run(workbench.root, result.run_of(run))
+    series = until(reading.series(record), summary.up_to)
+    values = [value for _, value in series[-max(LAST, summary.rounds) :] if math.isfinite(value)]
+    if len(values) < 3:
+        return []
+    std = Estimate.of(values).std or 0.0
+    return [Borrowed(std, len(values) - 1, f"its own last {len(values)} evaluated rounds")]

@@ -1,0 +1,151 @@
+"""What leads over paired seeds say of a claim; tests/unit/report/test_error_rates.py simulates."""
+
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from fedrepro.report.papers import published
+from fedrepro.report.papers.leads import (
+    LOOKS,
+    POCOCK,
+    PairedTest,
+    judge_leads,
+    level_at,
+)
+from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
+from fedrepro.report.papers.published import Spread
+from support.places import ROOT
+
+
+def seeds(*values: float) -> dict[int, float]:
+    return dict(enumerate(values, 1))
+
+
+UP, DOWN, WIDE = seeds(2.0, 1.9, 2.1), seeds(-1.0, -1.1, -0.9), seeds(-8.0, 1.0, 13.0)
+
+
+def word(*leads: dict[int, float], by: float = 0.0, every: bool = True) -> str:
+    return judge_leads(leads, by, every, 0.5).word
+
+
+def test_words_of_a_claim() -> None:
+    assert word(UP, UP) == "holds everywhere"
+    assert word(UP, seeds(0.5, 0.0, 0.2)) == "holds"  # the mean does, the second does not
+    assert word(UP, UP, DOWN) == "does not hold"  # one is against a claim about every one
+    assert word(UP, UP, DOWN, every=False) == "holds"
+    assert word(DOWN, DOWN, every=False) == "does not hold"
+    assert word(UP, WIDE) == "undecided"
+    assert word({}, {}) == "not computed"
+
+
+def test_a_lead_that_is_too_small_to_matter() -> None:
+    """Its interval is within half a point of zero, on whichever side of it."""
+    for middle in (0.2, 0.0, -0.2):
+        small = seeds(middle - 0.05, middle, middle + 0.05)
+        assert word(small, small) == "too small to matter" or middle < 0
+        assert word(small, small, every=False) == "too small to matter"
+        assert judge_leads([small], 0.0, False, None).word != "too small to matter"
+    # A claim to lag by at most a point is no claim of a lead.
+    assert word(small, small, by=-1.0) == "holds everywhere"
+
+
+def test_what_is_not_computed_leaves_open_but_what_is_against() -> None:
+    assert word(UP, {}) == word(UP, {}, every=False) == "undecided"
+    assert word(DOWN, {}) == "does not hold"
+    assert word(DOWN, {}, every=False) == "undecided"
+
+
+def test_holms_family_is_the_claim_not_what_is_computed() -> None:
+    """t = -6.5, p = .023: against among one or two comparisons, not among three."""
+    lean = seeds(-1.0, -1.6, -1.1)
+    (alone,) = (PairedTest.of(list(lean.values()), 0.0),)
+    assert alone.p is not None and 0.05 / 3 < alone.p < 0.05 / 2
+    for family, single in ((1, "against"), (2, "against"), (3, "against by itself")):
+        found = judge_leads([lean, *[{}] * (family - 1)], 0.0, True, None)
+        assert found.words[0] == single
+        assert found.ps[0] == pytest.approx(family * alone.p)
+    found = judge_leads([lean, WIDE, WIDE], 0.0, True, None)
+    assert found.words == ("against by itself", "undecided", "undecided")
+    # Its own interval, which a page shows, is below zero in either case.
+    assert found.tests[0] and found.tests[0].high is not None and found.tests[0].high < 0
+
+
+def test_intervals_are_those_of_the_look() -> None:
+    """Three looks at 2.21 % are one test at 5 %; three seeds are one look."""
+    assert [level_at(n) for n in (2, 3, 4, 5, 15)] == [0.05] * 3 + [POCOCK] * 2
+    for n in (3, 4, *LOOKS):
+        leads = [float(each % 4) for each in range(n)]
+        found = PairedTest.of(leads, 0.5)
+        wanted = stats.ttest_1samp(leads, 0.5)
+        low, high = wanted.confidence_interval(1 - level_at(n))
+        assert (found.low, found.high) == pytest.approx((low, high))
+        assert found.p == pytest.approx(wanted.pvalue)
+
+
+def test_seeds_are_blocks() -> None:
+    """What one comparison gains by a seed another loses: the mean has no spread of its own."""
+    found = judge_leads([seeds(1.0, 5.0, 3.2), seeds(5.0, 1.0, 3.0)], 0.0, True, None)
+    assert found.overall and found.overall.low is not None and found.overall.low > 2.8
+    assert found.word == "holds"
+    # Only seeds that all computed comparisons have.
+    found = judge_leads([seeds(1.0, 5.0, 3.2), {2: 1.0, 3: 3.0}, {}], 0.0, True, None)
+    assert found.overall and found.overall.seeds == 2
+
+
+def test_undecided_says_how_many_seeds_decide() -> None:
+    leads = seeds(1.0, 3.0, -1.0)
+    found = judge_leads([leads], 0.0, True, None)
+    assert found.word == "undecided"
+    wanted = next(
+        n for n in range(4, 101)
+        if stats.t.ppf(1 - level_at(n) / 2, n - 1) * 2 / n**0.5 < 1
+    )  # fmt: skip
+    assert found.needs == str(wanted) and f"{wanted} seeds decide" in found.why
+    assert judge_leads([seeds(1.0)], 0.0, True, None).needs == "at least 2"
+    assert judge_leads([seeds(0.01, 9.0, -9.0)], 0.0, True, None).needs == "more than 100"
+
+
+SPREAD = Spread(over="seeds", source="known", seeds=5, ddof=1)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    papers = published.load(ROOT)
+    claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")
+    return pairs_of(claim, papers)[0]
+
+
+@pytest.mark.parametrize("over", ["each", "average"])
+def test_printed_numbers_are_tested_by_their_own_spread(pair: Pair, over: str) -> None:
+    """Against scipy's Welch test, on either side of p = .05."""
+    papers = published.load(ROOT)
+    claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")
+    claim = claim.model_copy(update={"over": over})
+    for lead in (0.5, 1.0, 1.5, 2.0, 3.0):
+        left = replace(pair.left, mean=70 + lead, std=1.0)
+        right = replace(pair.right, mean=70.0, std=1.3)
+        found = judge_printed(claim, [Pair(left, right, lead)], SPREAD)
+        p = stats.ttest_ind_from_stats(70 + lead, 1.0, 5, 70, 1.3, 5, equal_var=False).pvalue
+        assert found.beyond == (p < 0.05)
+        assert found.word == ("supports" if p < 0.05 else "supports within the spread")
+    # Over clients, or not printed, a spread says nothing about seeds.
+    clients = SPREAD.model_copy(update={"over": "clients"})
+    for spread, std in ((clients, 1.0), (SPREAD, None)):
+        near = Pair(replace(left, std=std), right, 0.5)
+        found = judge_printed(claim, [near], spread)
+        assert (found.word, found.beyond) == ("supports", None)
+
+
+def test_ties_as_printed_are_a_state_of_their_own(pair: Pair) -> None:
+    papers = published.load(ROOT)
+    claim = next(each for each in papers.claims if each.anchor == "fedgo-accuracy")
+    ahead, tie, behind = (replace(pair, lead=lead) for lead in (1.0, 0.0, -1.0))
+    for pairs, said in (
+        ([ahead, tie], "supports but for ties"),
+        ([ahead, tie, behind], "does not support"),
+        ([ahead, ahead], "supports"),
+    ):
+        found = judge_printed(claim, pairs)
+        assert (found.word, found.ties) == (said, pairs.count(tie))
+        assert found.held == pairs.count(ahead)
