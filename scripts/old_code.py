@@ -1,4 +1,4 @@
-"""The code that made a reference result: which commit it is, and whether today's gives the same bits.
+"""The code that made a reference result: its commit, and whether today's gives the same bits.
 
 Bits can only be compared on one machine. So the commit's code and today's both make the same short
 run here (:mod:`short_runs`), and every number in the two folders is compared.
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 DOWNLOADS = Path("results/downloads")
 KEPT = ROOT / ".replay.json"  # fingerprints that commits' code gives
 FARTHEST = 60  # states of src/ before the commit that added a result
-ROUNDS = 4
+ROUNDS = 3
 
 
 class Short(NamedTuple):
@@ -181,9 +181,7 @@ def difference(then: Path, now: Path) -> str:
     return f"round {ROUNDS}: {len(changed)} tensors of the model, by at most {far:.3g}"
 
 
-def _differing_columns(
-    name: str, old: pd.DataFrame, file: Path
-) -> Iterator[tuple[float, str]]:
+def _differing_columns(name: str, old: pd.DataFrame, file: Path) -> Iterator[tuple[float, str]]:
     """The first difference of each column that older code recorded: its round, and words."""
     new = pd.read_parquet(file)
     for column in old:

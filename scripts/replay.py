@@ -60,7 +60,9 @@ def main(arguments: argparse.Namespace) -> None:
     repeated = sorted((each for each in repeated if not _is_current(bench, each)), key=_cost)
     minutes = sum(map(_cost, repeated)) / 60
     print(f"{len(compared)} to compare with the code of {len({*commits.values()})} commits,")
-    print(f"{len(repeated)} others to repeat in about {minutes:.0f} minutes of one core", flush=True)
+    print(
+        f"{len(repeated)} others to repeat in about {minutes:.0f} minutes of one core", flush=True
+    )
     if arguments.plan:
         return
     with tempfile.TemporaryDirectory() as folder:

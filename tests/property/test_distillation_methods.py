@@ -135,10 +135,11 @@ def test_dafkds_own_distillation_by_hand() -> None:
     plain = DaFKD()
     labels = plain.pseudo_labels(teacher)
     assert torch.equal(plain.distance(labels, student), kl_divergence(teacher.softmax(1), student))
-    one, other = (federation("dafkd", {"dafkd": {"own_distillation": own}}) for own in (True, False))
+    one, other = (
+        federation("dafkd", {"dafkd": {"own_distillation": own}}) for own in (True, False)
+    )
     with pytest.raises(AssertionError):
         assert_close(end(one), end(other), 1e-6)
-
 
 
 def test_labels_are_made_once_by_teachers_in_testing_mode_and_the_student_follows_them() -> None:

@@ -326,5 +326,7 @@ def test_ima_is_its_inner_method_to_the_bit_before_it_starts() -> None:
 
 
 def test_scaffold_has_no_rate_of_its_own_before_momentum() -> None:
-    with pytest.raises(UserError, match="decays_twice: True: expected False without after_momentum"):
+    with pytest.raises(
+        UserError, match="decays_twice: True: expected False without after_momentum"
+    ):
         Scaffold(decays_twice=True)

@@ -29,7 +29,12 @@ NEVER = 1.0  # calibrate after the last round
 
 @pytest.mark.parametrize(
     "special",
-    [FedASAM(rho=0.0), FedFA(pull=0.0, calibration=NEVER), FedGMA(threshold=0.0), FedGMA(threshold=0.0, hard=True)],
+    [
+        FedASAM(rho=0.0),
+        FedFA(pull=0.0, calibration=NEVER),
+        FedGMA(threshold=0.0),
+        FedGMA(threshold=0.0, hard=True),
+    ],
     ids=lambda method: type(method).__name__,
 )
 def test_degenerate_case_is_fedavg_to_the_bit(special: Method) -> None:
@@ -105,7 +110,6 @@ def test_hard_mask_zeroes_what_fewer_than_the_threshold_agree_on() -> None:
     assert_close(gma(hard(threshold=0.0), *deltas), -mean, 0)  # FedAvg
     alone = gma(hard(threshold=1.0), deltas[1])  # one client agrees with itself
     assert_close(alone, -torch.tensor(deltas[1]), 0)
-
 
 
 def test_released_mask_hardly_moves_the_average() -> None:

@@ -32,7 +32,9 @@ def after_a_round(name: str, execute: Executor) -> Tree:
     return play_round(world, begin(world), Memory(), 0)[0]
 
 
-@pytest.mark.parametrize("name", ["superfed_twonn", "superfed_twocnn", "superfed_vgg9", "celeba_cnn"])
+@pytest.mark.parametrize(
+    "name", ["superfed_twonn", "superfed_twocnn", "superfed_vgg9", "celeba_cnn"]
+)
 def test_side_by_side(name: str) -> None:
     assert_close(after_a_round(name, sequential), after_a_round(name, eager))
 

@@ -1,4 +1,4 @@
-"""`make replay`: short runs by old and new code, the commit that made a result, first differences."""
+"""`make replay`: short runs by old and new code, commits of results, first differences."""
 
 import importlib.util
 import json
@@ -50,7 +50,9 @@ def test_the_first_differing_round_is_named(pair: tuple[Path, Path]) -> None:
         table.to_parquet(file)
     changed = pd.read_parquet(pair[1] / "clients.parquet").loc[4]
     found = old_code.difference(*pair)
-    assert found.startswith(f"round {changed['round']:.0f}: update_norm {changed['update_norm']:.9g}")
+    assert found.startswith(
+        f"round {changed['round']:.0f}: update_norm {changed['update_norm']:.9g}"
+    )
 
 
 def test_lost_numbers_are_differences(pair: tuple[Path, Path]) -> None:

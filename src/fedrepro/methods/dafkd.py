@@ -32,7 +32,6 @@ from fedrepro.methods.feddf import FedDF, in_batches
 from fedrepro.methods.generating.adversarial import discriminator_loss
 from fedrepro.support.errors import at_least
 
-
 TEMPERATURE = 10.0  # of ``own_distillation``
 
 

@@ -1,4 +1,4 @@
-"""Small convolutional networks: McMahan's, IMA's for three data sets, LEAF's for CelebA as in AAggFF."""
+"""Small convolutional networks: McMahan's, IMA's for three data sets, CelebA's in AAggFF."""
 
 from torch import nn
 

@@ -5,9 +5,9 @@ written by hand from the papers' text and, where it is silent, their released co
 dropout and flattening are left out.
 
 Notation: ``conv3`` is a 3 x 3 convolution, ``conv3/2`` of stride 2, ``conv3d`` depthwise, ``up4/2``
-transposed; ``+`` means with a bias. ``group32`` is GroupNorm with 32 groups, ``batch`` BatchNorm with
-running statistics, ``batch!`` without. ``max2`` and ``mean2`` pool, ``mean`` pools to a given size.
-What follows is the output's shape without the number of samples; normalisations keep it.
+transposed; ``+`` means with a bias. ``group32`` is GroupNorm with 32 groups, ``batch`` BatchNorm
+with running statistics, ``batch!`` without. ``max2`` and ``mean2`` pool, ``mean`` pools to a given
+size. What follows is the output's shape without the number of samples; normalisations keep it.
 """
 
 import pytest

@@ -116,7 +116,6 @@ def test_local_models_from_the_start_change_scores_of_clients_without_one(
             assert losses.nunique() == 11 and before.nunique() == 1
 
 
-
 def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
     config = personal("superfed_lm")
     broken_off(tmp_path / "x", config, 7)
