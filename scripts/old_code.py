@@ -122,7 +122,7 @@ def play(tree: Path, runs: Iterable[Short], into: Path) -> list[str | None]:
     """Make short runs with the code and configuration of a checkout, in a folder ``into``.
 
     Returns:
-        The fingerprint of each run's code; None for a run that the code does not know.
+        The fingerprint of each run's code; None for a run that the code fails on.
 
     Raises:
         UserError: if the code fails.
@@ -159,6 +159,8 @@ def _call(tree: Path, into: Path, runs: list[Short], rounds: int) -> list[str | 
         last = (done.stderr.splitlines() or ["no message"])[-1]
         raise UserError(f"the code of {tree.name} fails: {last}")
     found: list[str | None] = json.loads(done.stdout.splitlines()[-1])
+    if rounds and None in found:
+        print(done.stderr, file=sys.stderr, flush=True)
     return found
 
 

@@ -148,14 +148,16 @@ def compare_with(
     now.mkdir(exist_ok=True)
     runs = [_short(group[0]) for group in groups.values()]
     with old_code.old_tree(commit, folder) as tree:
-        old_code.play(tree, runs, then)
-    old_code.play(ROOT, runs, now)
+        played = old_code.play(tree, runs, then)
+    again = old_code.play(ROOT, runs, now)
     found = []
-    for run, group in zip(runs, groups.values(), strict=True):
+    for run, group, one, two in zip(runs, groups.values(), played, again, strict=True):
+        if one is None or two is None:
+            continue  # why has been printed
         outcome = _outcome(then / run.folder, now / run.folder, group[0])
         for record in group:
-            one = record.run
-            ids = numerics.of_run(bench.run_spec(one.setting, one.method, one.seed))
+            key = record.run
+            ids = numerics.of_run(bench.run_spec(key.setting, key.method, key.seed))
             sha256, same = record.manifest["files"][RECORD], outcome == SAME
             replay = Replay(sha256, ids, old_code.ROUNDS, outcome, same, commit, run.seed)
             found.append((record, replay))

@@ -18,7 +18,7 @@ from typing import Any
 def main(file: Path, rounds: int) -> None:
     """Write the code's fingerprint for each run of a list to standard output, as JSON.
 
-    With ``rounds`` > 0, also make the runs. A run that the code does not know has None.
+    With ``rounds`` > 0, also make the runs. A run that the code does not know or fails on has None.
     """
     try:  # the package's layout until the first day's end
         command: Any = import_module("fedrepro.commands.run")
@@ -32,13 +32,13 @@ def main(file: Path, rounds: int) -> None:
         bench = names.load(overrides=names.Overrides(executor=executor))
         resolve = "run_spec" if hasattr(bench, "run_spec") else "run_config"
         try:
-            found.append(fingerprint.of_code(getattr(bench, resolve)(setting, method, seed)))
+            code = fingerprint.of_code(getattr(bench, resolve)(setting, method, seed))
+            if rounds:
+                _play(command, type(bench), resolve, bench, (setting, method, seed), rounds)
         except Exception as error:  # older code raises other errors for what it does not know
             print(f"{setting} {method}: {error}", file=sys.stderr)
-            found.append(None)
-            continue
-        if rounds:
-            _play(command, type(bench), resolve, bench, (setting, method, seed), rounds)
+            code = None
+        found.append(code)
     print(json.dumps(found))
 
 
