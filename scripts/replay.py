@@ -18,7 +18,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,6 @@ SAME = "same bits"
 
 def main(arguments: argparse.Namespace) -> None:
     os.nice(19)
-    with suppress(OSError):  # where Linux schedules by terminal session first
-        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
     torch.set_num_threads(1)
     bench = load()
     left = [
