@@ -62,7 +62,7 @@ fuzz: setup ## run the fuzzers with random examples: about 10 minutes on one cor
 mutants: setup ## seed single bugs and count how many the tests notice (30 minutes); writes docs/mutants.md
 	@python scripts/mutants.py --report docs/mutants.md
 
-replay: setup ## play the first rounds of the reference results with today's code, and note which agree
+replay: setup ## compare the code that made each reference result with today's, bit by bit
 	@python scripts/replay.py
 
 bless: setup ## show that changed code gives the same numbers, bit by bit; writes run/numerics.json

@@ -123,6 +123,25 @@ def test_weights_of_dafkd_sum_to_one_and_are_those_of_its_discriminators() -> No
         assert float(tree.square_norm(tree.subtract(server[part], before[part]))) > 0
 
 
+def test_dafkds_own_distillation_by_hand() -> None:
+    """Temperature 10, its square, and a mean over samples and classes (its repository)."""
+    method = DaFKD(own_distillation=True)
+    teacher, student = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(1))
+    p = (teacher / 10).exp() / (teacher / 10).exp().sum(1, keepdim=True)
+    q = (student / 10).exp() / (student / 10).exp().sum(1, keepdim=True)
+    by_hand = 100 * (p * (p.log() - q.log())).sum() / 15
+    found = method.distance(method.pseudo_labels(teacher), student)
+    torch.testing.assert_close(found, by_hand)
+    plain = DaFKD()
+    labels = plain.pseudo_labels(teacher)
+    assert torch.equal(plain.distance(labels, student), kl_divergence(teacher.softmax(1), student))
+    one, other = (
+        federation("dafkd", {"dafkd": {"own_distillation": own}}) for own in (True, False)
+    )
+    with pytest.raises(AssertionError):
+        assert_close(end(one), end(other), 1e-6)
+
+
 def test_labels_are_made_once_by_teachers_in_testing_mode_and_the_student_follows_them() -> None:
     """With one teacher, whose logits are then the ensemble's, the loss falls."""
     few = federation("feddf", method=FedDF(server_epochs=1, decays=False), cohort=3)

@@ -20,6 +20,7 @@ from fedrepro.methods.fedprox import FedProx
 from fedrepro.methods.ima import IMA
 from fedrepro.methods.scaffold import Scaffold
 from fedrepro.models.classifier import Classifier
+from fedrepro.support.errors import UserError
 from support.closeness import assert_close
 
 
@@ -103,9 +104,14 @@ def test_scaffold_after_momentum_is_scaffold_where_there_is_none() -> None:
                 assert_close(one["params"], other["params"], 1e-4)
 
 
-def test_scaffold_after_momentum_by_hand() -> None:
-    """Momentum carries gradients alone; the variate is the path over k times the rate."""
-    world = federation(method=Scaffold(after_momentum=True), weight_decay=0.0)
+@pytest.mark.parametrize("twice", [False, True])
+def test_scaffold_after_momentum_by_hand(twice: bool) -> None:
+    """Momentum carries gradients alone; the variate is the path over k times the rate.
+
+    The rate of the correction is lr(t)^2 / lr(0) if it decays ``twice``, as in IMA's code.
+    """
+    method = Scaffold(after_momentum=True, decays_twice=twice)
+    world = federation(method=method, weight_decay=0.0)
     server, client_states, _ = play(world, until=2)
     client = next(iter(client_states.known))
     ctx, client_state = context_of(world, 2, [client]), client_states.known[client]
@@ -113,6 +119,7 @@ def test_scaffold_after_momentum_by_hand() -> None:
     update, after = world.method.client_update(ctx, message, client_state, steps)
     params, velocity = message["params"], tree.zeros(message["params"])
     shift = tree.subtract(message["c"], client_state["c"])
+    shift = tree.scale(shift, 0.99**2 if twice else 1.0)
     for batch in steps:
         raw = Method().gradient(ctx, message, {}, params, batch)
         velocity = tree.apply(lambda v, g: 0.9 * v + g, velocity, raw)
@@ -316,3 +323,10 @@ def test_ima_is_its_inner_method_to_the_bit_before_it_starts() -> None:
     theirs, _, _ = play(federation("fedprox+fedyogi"), until=4)
     assert_close(ours["params"], theirs["params"], 0)
     assert_close(ours["optimizer"], theirs["optimizer"], 0)
+
+
+def test_scaffold_has_no_rate_of_its_own_before_momentum() -> None:
+    with pytest.raises(
+        UserError, match="decays_twice: True: expected False without after_momentum"
+    ):
+        Scaffold(decays_twice=True)

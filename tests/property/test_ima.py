@@ -75,6 +75,9 @@ def test_released_schemes() -> None:
     assert rate(epoch, FIRST) == 0.01 and rate(epoch, FIRST + 7) == 0.01 * 0.99**7  # B2: the jump
     fedfa = IMA(FedFA(), scheme="epoch").as_released()
     assert rate(fedfa, FIRST + 7) == 0.01 * 0.99 ** (FIRST + 7)
+    at = (-1, 0, 19, 20, 60, 99)
+    assert [epoch.epochs(cifar(FIRST + t)) for t in at] == [5, 5, 5, 4, 2, 1]
+    assert [fedfa.epochs(cifar(FIRST + t)) for t in at] == [5, 4, 4, 3, 1, 1]  # FedFA's code
     for scheme in ("exponential", "constant", "none"):
         method = IMA(FedAvg(), scheme=scheme)
         assert rate(method, 350) == rate(method.as_released(), 350)

@@ -1,6 +1,7 @@
 """The methods that IMA's Table I adds: FedASAM, FedFA, FedGMA."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -28,7 +29,12 @@ NEVER = 1.0  # calibrate after the last round
 
 @pytest.mark.parametrize(
     "special",
-    [FedASAM(rho=0.0), FedFA(pull=0.0, calibration=NEVER), FedGMA(threshold=0.0)],
+    [
+        FedASAM(rho=0.0),
+        FedFA(pull=0.0, calibration=NEVER),
+        FedGMA(threshold=0.0),
+        FedGMA(threshold=0.0, hard=True),
+    ],
     ids=lambda method: type(method).__name__,
 )
 def test_degenerate_case_is_fedavg_to_the_bit(special: Method) -> None:
@@ -92,6 +98,18 @@ def test_mask_is_the_agreement_below_the_threshold() -> None:
     assert_close(gma(FedGMA(), *deltas), -mean * torch.tensor([1, 0.5, 0, 0.75]), 1e-15)
     assert_close(gma(FedGMA(threshold=0.75), *deltas), -mean * torch.tensor([1, 0.5, 0, 1.0]), 0)
     assert_close(gma(FedGMA(threshold=0.5), *deltas), -mean * torch.tensor([1, 1, 0, 1.0]), 0)
+
+
+def test_hard_mask_zeroes_what_fewer_than_the_threshold_agree_on() -> None:
+    """IMA's words (Appendix D): where the soft mask is below 1, the hard one is 0."""
+    deltas = ([1.0, 1, 1, 0], [2.0, 1, 2, 1], [3.0, 1, -1, 1], [4.0, -1, -3, 1])
+    mean = torch.tensor(deltas).mean(0)
+    hard = partial(FedGMA, hard=True)
+    assert_close(gma(hard(), *deltas), -mean * torch.tensor([1.0, 0, 0, 0]), 0)
+    assert_close(gma(hard(threshold=0.75), *deltas), -mean * torch.tensor([1.0, 0, 0, 1]), 0)
+    assert_close(gma(hard(threshold=0.0), *deltas), -mean, 0)  # FedAvg
+    alone = gma(hard(threshold=1.0), deltas[1])  # one client agrees with itself
+    assert_close(alone, -torch.tensor(deltas[1]), 0)
 
 
 def test_released_mask_hardly_moves_the_average() -> None:

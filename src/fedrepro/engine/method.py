@@ -75,6 +75,11 @@ class Method(Faithful):
     decay_restarts: ClassVar[bool] = True  # where a wrapper's released code restarts the decay
     outputs: ClassVar[int | None] = None  # of the model; None: as the task requires
 
+    @property
+    def scores_first_states(self) -> bool:
+        """Whether a client that has not trained is scored with what `init_client` gives it."""
+        return False
+
     def layers(self) -> "list[Method]":
         """This method and, for a wrapper, everything it wraps, outermost first."""
         return [self]

@@ -10,7 +10,8 @@ Readings: on every mini-batch, classifier, discriminator and generator each take
 The discriminator uses the body in testing mode, as on the server, so that generated samples do not
 change running statistics. The generator starts from the given one, because FedGO's Table 12 prints
 DaFKD at 100,000 generator steps; its BatchNorm keeps its statistics. Distillation uses the server's
-samples (A10), at temperature 1 as in FedGO's Algorithm 1; DaFKD's own code has 10 (A32).
+samples (A10), at temperature 1 as in FedGO's Algorithm 1. DaFKD's own code distils at 10, times its
+square, with a mean over samples and classes: ``own_distillation`` (A32).
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from fedrepro.methods.feddf import FedDF, in_batches
 from fedrepro.methods.generating.adversarial import discriminator_loss
 from fedrepro.support.errors import at_least
 
+TEMPERATURE = 10.0  # of ``own_distillation``
+
 
 @dataclass(frozen=True)
 class DaFKD(FedDF):
@@ -39,6 +42,7 @@ class DaFKD(FedDF):
     requires: ClassVar[tuple[str, ...]] = ("unlabelled", "generator")
 
     fakes: int = 64  # generated samples per mini-batch
+    own_distillation: bool = False  # the loss of DaFKD's code, not of FedGO's Algorithm 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,6 +115,16 @@ class DaFKD(FedDF):
 
     def shares(self, logits: Tensor, judged: Tensor, weights: Tensor) -> Tensor:
         return domain_aware(judged)
+
+    def pseudo_labels(self, logits: Tensor) -> Tensor:
+        return super().pseudo_labels(logits / TEMPERATURE if self.own_distillation else logits)
+
+    def distance(self, labels: Tensor, logits: Tensor) -> Tensor:
+        if not self.own_distillation:
+            return super().distance(labels, logits)
+        # The mean over samples and classes, in place of a sum over classes.
+        scale = TEMPERATURE**2 / logits.shape[-1]
+        return scale * super().distance(labels, logits / TEMPERATURE)
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         after = super().server_update(ctx, server, updates, weights)

@@ -48,14 +48,6 @@ def in_batches(given: LoadedArtifact, device: torch.device) -> list[Tensor]:
     return list(torch.arange(len(given), device=device).split(BATCH))
 
 
-def _towards_labels(
-    ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
-) -> Tree:
-    return differentiate(
-        lambda params: kl_divergence(batch["y"], ctx.net(params, batch["x"])), params
-    )
-
-
 @dataclass(frozen=True)
 class FedDF(Method):
     """FedDF (Lin et al., NeurIPS 2020, Algorithm 1)."""
@@ -136,12 +128,28 @@ class FedDF(Method):
         if not self.server_epochs:
             return moved
         given = ctx.artifacts["unlabelled"]
-        labels = self.ensemble(ctx, server, updates, weights, given).softmax(-1)
+        labels = self.pseudo_labels(self.ensemble(ctx, server, updates, weights, given))
         student = self.distilled(ctx, moved["params"], labels)
         rows = in_batches(given, ctx.net.device)
         guessed = torch.cat([ctx.net.predict(student, given.inputs(each)) for each in rows])
-        loss = kl_divergence(labels, guessed).to(server["distillation_loss"])
+        loss = self.distance(labels, guessed).to(server["distillation_loss"])
         return {**moved, "params": student, "distillation_loss": loss}
+
+    def pseudo_labels(self, logits: Tensor) -> Tensor:
+        """The student's labels [n, classes] from the ensemble's logits."""
+        return logits.softmax(-1)
+
+    def distance(self, labels: Tensor, logits: Tensor) -> Tensor:
+        """The student's loss, a scalar tensor; both [n, classes]."""
+        return kl_divergence(labels, logits)
+
+    def towards_labels(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        """The gradient of :meth:`distance` on one mini-batch of the server's samples."""
+        return differentiate(
+            lambda params: self.distance(batch["y"], ctx.net(params, batch["x"])), params
+        )
 
     def distilled(self, ctx: Context, params: Tree, labels: Tensor) -> Tree:
         """``params`` after the server's epochs of distillation to ``labels`` [n, classes]."""
@@ -160,7 +168,7 @@ class FedDF(Method):
         if self.decays:
             rate = cosine(rate, ctx.round, self.decay_rounds or ctx.rounds)
         there = replace(ctx, optimizer=self.optimizer(), lr=rate)
-        trained, _ = descend(there, _towards_labels, {}, {}, params, steps)
+        trained, _ = descend(there, self.towards_labels, {}, {}, params, steps)
         return trained
 
     def optimizer(self) -> Optimizer:

@@ -2,12 +2,13 @@
 
 Where clients disagree on the direction of a parameter, the server moves it less. The agreement of
 m clients is A = |sum_k sign(delta_k)| / m. The mask is 1 where A reaches the threshold, else A
-itself, and the server follows the mask times the mean update. Buffers have no gradient and are
-averaged as usual. IMA describes a mask of zeros and ones instead (discrepancy B5).
+itself, and the server follows the mask times the mean update. With ``hard``, the mask is 0 where A
+is below the threshold: the AND-mask as IMA describes it, which makes the update sparse (sections
+2.2 and 6.4, Appendix D). Buffers have no gradient and are averaged as usual.
 
-IMA's released code (discrepancy B5) differs: it keeps the plain average and then subtracts 1e-4 / m
-times every client's masked update, each measured from the model that the previous clients left.
-That equals FedAvg to four digits, as do the numbers that IMA prints: ``@released``.
+IMA's released code (discrepancy B5) does neither: it keeps the plain average and then subtracts
+1e-4 / m times every client's masked update, each measured from the model that the previous clients
+left. That equals FedAvg to four digits, as do the numbers that IMA prints: ``@released``.
 
 https://arxiv.org/abs/2201.11986
 """
@@ -31,6 +32,7 @@ class FedGMA(Method):
     """FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023)."""
 
     threshold: float = 0.8  # epsilon in IMA's Table V
+    hard: bool = False  # zero what fewer clients agree on, instead of weakening it
     masks_the_mean: bool = deviation(
         True, released=False, item="B5", why="the plain average, less 1e-4 of the masked movements"
     )
@@ -49,7 +51,8 @@ class FedGMA(Method):
     def masked(self, mean: Tensor, deltas: Tensor) -> Tensor:
         """The masked mean update of one parameter; ``deltas`` are [cohort, ...]."""
         agreement = deltas.sign().mean(0).abs()
-        return torch.where(agreement >= self.threshold, mean, mean * agreement)
+        weaker = torch.zeros_like(mean) if self.hard else mean * agreement
+        return torch.where(agreement >= self.threshold, mean, weaker)
 
     def released(self, mean: Tensor, deltas: Tensor) -> Tensor:
         """The step of IMA's code: see the top of this file. From here on, minus is a gain."""

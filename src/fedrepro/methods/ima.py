@@ -2,10 +2,11 @@
 
 The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
 of those P replaces the global model: it is broadcast and evaluated. The window holds the models as
-the method made them, not their means (discrepancy B1, which also says how rounds are counted).
-While it holds fewer than P, as in the first rounds with start 0, the mean is taken over those. From
-t_s on the learning rate also decays faster: lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's
-exponential decay (EXD), replaces the setting's own decay (discrepancy B20).
+the method made them, not their means (discrepancy B1). While it holds fewer than P, as in the first
+rounds with start 0, the mean is taken over those. From t_s on the learning rate also decays faster:
+lr(t) = lr(t_s) * (1 - decay)^(t - t_s), the paper's exponential decay (EXD), replaces the setting's
+own decay (discrepancy B20). Rounds count from 0, as in the code; Algorithm 1 counts from 1 (B1):
+``start`` = (t_s - 1) / R.
 
 With an adaptive server optimizer, the released code averages the mean client models of the last P
 rounds before the adaptive step, and sets m and v to zero in round t_s only (B4): ``ima@released``.
@@ -141,7 +142,9 @@ class IMA(Wrapper):
         """Local epochs of this round."""
         if self.scheme != "epoch" or not self.averages(ctx):
             return ctx.epochs
-        return max(ctx.epochs - (ctx.round - self.first(ctx)) // self.period, 1)
+        # FedFA's released code drops the first epoch at t_s, the others after a period (B2).
+        early = not self.smooth_epochs and not self.layers()[-1].decay_restarts
+        return max(ctx.epochs - (ctx.round - self.first(ctx)) // self.period - early, 1)
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:
         message = self.inner.broadcast(ctx, server)

@@ -12,10 +12,10 @@ zero, so c's weights determine which objective is minimised, whatever the weight
 
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
 variable and lost (discrepancy 26). ``after_momentum`` is what that line intends, and what IMA's
-code does but for a rate that decays twice (B21): the correction follows the optimizer's step, so
-that momentum does not repeat it, and the variate is divided by k times the learning rate, whatever
-the momentum. (With momentum, clients with different k then shift the fixed point.) Variates cover
-trainable parameters only (A8).
+code does: the correction follows the optimizer's step, so that momentum does not repeat it, and the
+variate is divided by k times the learning rate, whatever the momentum. (With momentum, clients with
+different k then shift the fixed point.) IMA's code also decays the correction's rate twice,
+lr(t)^2 / lr(0), which ``decays_twice`` selects (B21). Variates cover trainable parameters only (A8).
 
 https://arxiv.org/abs/1910.06378
 """
@@ -32,6 +32,7 @@ from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.optim import gradient_weight, shifted
 from fedrepro.engine.steps import Steps, count
 from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import bad_value
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ class Scaffold(Method):
     )
     equal_weights: bool = False  # weight clients equally, not by samples
     after_momentum: bool = False  # apply the correction after the optimizer's step
+    decays_twice: bool = False  # with after_momentum: the rate of the correction
+
+    def __post_init__(self) -> None:
+        if self.decays_twice and not self.after_momentum:
+            expected = "False without after_momentum, whose correction has a rate of its own"
+            raise bad_value("method scaffold", "decays_twice", True, expected)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "c": tree.zeros(ctx.net.trainable(params))}
@@ -80,7 +87,9 @@ class Scaffold(Method):
         if self.corrects and self.after_momentum:
             ctx = replace(ctx, optimizer=shifted(ctx.optimizer))
             state = ctx.optimizer.init(ctx.net.trainable(start))
-            state = {**state, "shift": tree.subtract(message["c"], client_state["c"])}
+            shift = tree.subtract(message["c"], client_state["c"])
+            decayed = ctx.lr / ctx.schedule(0) if self.decays_twice else 1.0
+            state = {**state, "shift": tree.scale(shift, decayed)}
         params, _ = descend(ctx, self.gradient, message, client_state, start, steps, state)
         return params
 

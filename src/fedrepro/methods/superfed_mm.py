@@ -9,7 +9,10 @@ is trained, without the last term (discrepancy 53). Only the federated model is 
 
 Discrepancies: 21 (the distance is not squared), 27 (the cosine's inner product has 1e-6 added for
 every parameter). 23, each client's lambda chosen on its test samples, concerns the evaluation:
-tables offer it as the interpolation "released". 28: layers of equal shape do not start equal.
+tables offer it as the interpolation "released". 28: layers of equal shape do not start equal, and a
+client that was not sampled after round L is scored with the shared model at every lambda. Thesis
+section 3.3 and the released code give every client a local model from the start:
+``local_from_start`` scores such a client with it, untrained.
 
 https://arxiv.org/abs/2109.07628
 """
@@ -40,6 +43,7 @@ class SuPerFedMM(Method):
     start: float = 0.4  # L / T
     mu: float = 0.01
     nu: float = 1.0
+    local_from_start: bool = False  # for clients that were not sampled after round L
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
     plain_cosine: bool = deviation(
         True, released=False, item="27", why="1e-6 per parameter is added to the inner product"
@@ -51,6 +55,10 @@ class SuPerFedMM(Method):
             raise bad_value(f"method {name}", "start", self.start, "a number from 0 to 1, L / T")
         at_least(name, "mu", self.mu, 0)
         at_least(name, "nu", self.nu, 0)
+
+    @property
+    def scores_first_states(self) -> bool:
+        return self.local_from_start
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics(name_of(self))
@@ -68,7 +76,7 @@ class SuPerFedMM(Method):
         return FedProx(mu=self.mu, squared=self.squared), self.first_of(rounds)
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
-        # Before round L there is none: a client met only before L keeps using the shared model.
+        # Before round L there is none.
         return {"local": ctx.net.init(rng)} if self.mixing(ctx) else {}
 
     def broadcast(self, ctx: Context, server: Tree) -> Tree:

@@ -1,4 +1,4 @@
-"""Small convolutional networks: McMahan's, IMA's for three data sets, LEAF's for CelebA."""
+"""Small convolutional networks: McMahan's, IMA's for three data sets, CelebA's in AAggFF."""
 
 from torch import nn
 
@@ -72,18 +72,20 @@ def mcmahan_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 
 def celeba_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """LEAF's CNN for CelebA in AAggFF's code: 29,569 parameters at 3x84x84 and one logit.
+    """LEAF's CNN for CelebA as AAggFF changes it (C.2): 29,569 parameters at 3x84x84, one logit.
 
-    Four 3x3 convolutions of 32 channels without bias, each with BatchNorm, pooling and ReLU.
+    Four 3x3 convolutions of 32 channels without bias, each with GroupNorm (32, 16, 8 and 4 groups),
+    pooling and ReLU, then the mean in 5 x 5 fields. Poolings are padded by 1 as in the released
+    code, where the text is silent: sides of 84, 43, 22, 12 and 7.
     """
     require_image("LEAF's CNN", input_shape)
     layers: list[nn.Module] = []
-    for inputs in (input_shape[0], 32, 32, 32):
+    for inputs, groups in ((input_shape[0], 32), (32, 16), (32, 8), (32, 4)):
         layers += [
             nn.Conv2d(inputs, 32, 3, padding=1, bias=False),
-            nn.BatchNorm2d(32),
-            nn.MaxPool2d(2),
+            nn.GroupNorm(groups, 32),
+            nn.MaxPool2d(2, padding=1),
             nn.ReLU(),
         ]
-    body = nn.Sequential(*layers, nn.Flatten())
+    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(5), nn.Flatten())
     return Classifier(body, nn.Linear(features_of(body, input_shape), outputs))

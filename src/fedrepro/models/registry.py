@@ -85,7 +85,7 @@ MODELS = {
         "resnet", "ima_resnet18", "convolutional", "IMA Table IV, B10", channels_last=True
     ),
     "celeba_cnn": ModelEntry(
-        "cnn", "celeba_cnn", "convolutional", "LEAF (Caldas et al., 2018)", channels_last=True
+        "cnn", "celeba_cnn", "convolutional", "AAggFF (ICML 2024), C.2; LEAF", channels_last=True
     ),
     "m5": ModelEntry("sound", "m5", "convolutional", "Dai et al., ICASSP 2017"),
     "stacked_lstm": ModelEntry(

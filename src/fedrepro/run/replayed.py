@@ -26,11 +26,14 @@ class Replay(NamedTuple):
     """The outcome of replaying the first rounds of a reference result.
 
     Attributes:
-        record: SHA-256 of the rounds.parquet that was compared.
+        record: SHA-256 of the rounds.parquet of the result.
         numerics: ids of the code that replayed it.
-        rounds: number of rounds replayed: up to the first evaluated one.
-        outcome: "same bits", "within 1e-06" and so on, or the difference.
+        rounds: number of rounds replayed.
+        outcome: "same bits", or the first or worst difference.
         agrees: whether its numbers count as those of that code.
+        commit: whose code made the result. It and today's code made the same run of ``rounds``
+            rounds on one machine. Empty: today's rounds were compared with the result's.
+        seed: the seed of that run, which may be another one that the same code made.
     """
 
     record: str
@@ -38,6 +41,8 @@ class Replay(NamedTuple):
     rounds: int
     outcome: str
     agrees: bool
+    commit: str = ""
+    seed: int | None = None
 
 
 def place_of(run: RunKey) -> tuple[Path, str]:

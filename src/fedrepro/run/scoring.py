@@ -13,7 +13,14 @@ from fedrepro.engine.context import Context, LoadedArtifact
 from fedrepro.engine.evaluate import Score, evaluate, score
 from fedrepro.engine.method import LOSS, Method, name_of
 from fedrepro.engine.processes import Stacked, distribute
-from fedrepro.engine.round import Federation, Round, choose_cohort, context_of, update_norms
+from fedrepro.engine.round import (
+    Federation,
+    Round,
+    choose_cohort,
+    client_state_of,
+    context_of,
+    update_norms,
+)
 from fedrepro.engine.tree import Tree
 from fedrepro.measures import over_clients
 from fedrepro.run.assembly import Plan
@@ -182,7 +189,7 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
     def scored(samples: list[TensorSamples]) -> list[Score]:
         def score_of(client: int) -> Score:
             # One client's state at a time: they need not all fit in memory.
-            client_state = _client_state_of(plan, state, client)
+            client_state = _client_state_of(plan, state, ctx, client)
             model = federation.method.eval_model(ctx, state.server, client_state)
             return _score_client(plan, samples[client], model)
 
@@ -260,7 +267,7 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
 
     def score_of(place: int) -> Score:
         client, weight = places[place]
-        client_state = _client_state_of(plan, state, client)
+        client_state = _client_state_of(plan, state, ctx, client)
         model = federation.method.interpolate(ctx, state.server, client_state, weight)
         return _score_client(plan, plan.client_tests[client], model)
 
@@ -300,9 +307,16 @@ def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> lis
     ]
 
 
-def _client_state_of(plan: Plan, state: State, client: int) -> Tree:
-    """A client's state; empty before it has taken part, so that it uses the shared model."""
-    return state.client_states.get(_holder(plan.federation, client)) or {}
+def _client_state_of(plan: Plan, state: State, ctx: Context, client: int) -> Tree:
+    """A client's state; empty before it has taken part, so that it uses the shared model.
+
+    With a method that `scores_first_states`, it is what the client would start from.
+    """
+    federation = plan.federation
+    holder = _holder(federation, client)
+    if any(layer.scores_first_states for layer in federation.method.layers()):
+        return client_state_of(federation, ctx, state.client_states, holder)
+    return state.client_states.get(holder) or {}
 
 
 def _holder(federation: Federation, client: int) -> int:

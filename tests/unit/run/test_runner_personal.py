@@ -92,6 +92,30 @@ def test_a_client_that_never_took_part_is_counted_and_uses_the_shared_model(tmp_
         assert mixtures[mixtures["client"] == client]["loss"].nunique() == 1
 
 
+@pytest.mark.parametrize("composition", ["superfed_mm", "superfed_lm"])
+def test_local_models_from_the_start_change_scores_of_clients_without_one(
+    tmp_path: Path, composition: str
+) -> None:
+    """Thesis, section 3.3. Training stays the same to the bit; at lambda 0, scores do too."""
+    mixtures = {}
+    for own in (False, True):
+        hyperparameters = {composition: {"start": 0.5, "local_from_start": own}}
+        folder = tmp_path / str(own)
+        carry_out(folder, personal(composition, rounds=2, hyperparameters=hyperparameters))
+        mixtures[own] = pd.read_parquet(folder / "mixtures.parquet").groupby("client")["loss"]
+    models = [tmp_path / str(own) / "model.safetensors" for own in (False, True)]
+    assert models[0].read_bytes() == models[1].read_bytes()
+    trained = [client for client, losses in mixtures[False] if losses.nunique() == 11]
+    assert len(trained) == 2  # round 2 has two clients, and is the first with local models
+    for client, losses in mixtures[True]:
+        before = mixtures[False].get_group(client)
+        assert losses.iloc[0] == before.iloc[0]
+        if client in trained:
+            assert losses.tolist() == before.tolist()
+        else:
+            assert losses.nunique() == 11 and before.nunique() == 1
+
+
 def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
     config = personal("superfed_lm")
     broken_off(tmp_path / "x", config, 7)
