@@ -58,8 +58,9 @@ def of_manifest(manifest: Mapping[str, Any]) -> str:
         return stated
     # An older manifest: its executor is "sequential" for `parallel`, too.
     executor, threads, device = (manifest.get(key) for key in ("executor", "threads", "device"))
-    known = isinstance(executor, str) and executor in OF_EXECUTOR and isinstance(run, Mapping)
-    if not known or not isinstance(threads, int) or not isinstance(device, str):
+    if not isinstance(executor, str) or executor not in OF_EXECUTOR or not isinstance(run, Mapping):
+        return UNKNOWN
+    if not isinstance(threads, int) or not isinstance(device, str):
         return UNKNOWN
     precision = run.get("precision", "float32")
     return _in_words(OF_EXECUTOR[executor], str(precision), threads, device)
