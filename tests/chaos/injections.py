@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from chaos.world import TABLES, WITH, World
+from chaos.world import CONFIG, EXPERIMENT, TABLES, WITH, World, edit_code
+from support.project import Project
 
 DAY = 86400
 
@@ -278,10 +279,40 @@ def clock(world: World, random: Random) -> Survived:
     return Survived(f"half of all files from tomorrow, {len(chosen)} runs to make")
 
 
+def code_edited(world: World, random: Random) -> Survived:
+    """While Snakemake is at work or starts; then it ends, is interrupted or killed.
+
+    The same command must then make what the edited code makes from nothing.
+    """
+    from_nothing = world.root.with_name("edited")
+    if not from_nothing.exists():
+        edit_code(Project.make(from_nothing, CONFIG, EXPERIMENT))
+    expected = World(from_nothing).whole
+    copy = world.copy("code-edited")
+    copy.unmake(random)
+    process = copy.begin()
+    try:
+        time.sleep(random.uniform(0, 10))
+        edit_code(copy.project)
+        how = random.choice(["left to end", "interrupted", "killed"])
+        if how == "interrupted":
+            os.killpg(process.pid, signal.SIGINT)
+        elif how == "killed":  # its runs go on
+            process.kill()
+        process.wait()
+        wrong = copy.recovered(expected)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert not wrong, f"{how}: {wrong}"
+    shutil.rmtree(copy.root)
+    return Survived(f"code edited, Snakemake {how}")
+
+
 INJECTIONS: dict[str, Injection] = {
     each.__name__: each
     for each in (
         result, partition, prepared_array, unnoticed_array, kept_checkpoint, kill_run,
-        kill_snakemake, power, checkpoint, full_disk, read_only, clock,
+        kill_snakemake, power, checkpoint, code_edited, full_disk, read_only, clock,
     )
 }  # fmt: skip

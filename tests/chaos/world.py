@@ -90,6 +90,11 @@ WITH = {"FEDREPRO_METHODS": str(METHODS)}
 LASTING = ("*.parquet", "*.safetensors")
 
 
+def edit_code(project: Project) -> None:
+    """Change how samples are shuffled, and so the numbers of every run that trains."""
+    project.edit("src/fedrepro/engine/round.py", '"shuffle"', '"shuffle anew"')
+
+
 class World:
     """The project, what it held when nothing had gone wrong, and what is done when something has.
 
@@ -125,6 +130,13 @@ class World:
             if path.exists()
         }
 
+    def copy(self, name: str) -> "World":
+        """Another world, beside this one, with all that this one holds."""
+        root = self.root.with_name(name)
+        shutil.rmtree(root, ignore_errors=True)
+        self.project.copy(root)
+        return World(root)
+
     def command(self) -> "subprocess.CompletedProcess[str]":
         """The documented command."""
         return self.project.snakemake(*TABLES, **WITH)
@@ -140,17 +152,20 @@ class World:
             start_new_session=True,
         )
 
-    def recovered(self) -> str | None:
-        """Give the documented command; None where everything is as it was, else what is not."""
+    def recovered(self, whole: dict[str, str] | None = None) -> str | None:
+        """Give the documented command; None where everything is as it was, else what is not.
+
+        Args:
+            whole: what there should be; None for what was there when nothing had gone wrong.
+        """
+        whole = whole or self.whole
         called = self.command()
         if called.returncode:
             return called.stdout
         now = self.lasting()
         # Data and partitions that no run needs any more are not made again.
-        needed = {
-            path for path in self.whole if path.startswith(("results/runs", "results/tables"))
-        }
-        changed = {path for path in needed | now.keys() if self.whole.get(path) != now.get(path)}
+        needed = {path for path in whole if path.startswith(("results/runs", "results/tables"))}
+        changed = {path for path in needed | now.keys() if whole.get(path) != now.get(path)}
         return f"not as before: {sorted(changed)}" if changed else None
 
     def faults(self) -> list[str]:

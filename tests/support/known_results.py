@@ -82,7 +82,7 @@ def write_run(
     manifest = {
         "status": "finished", "rounds_done": count, "diverged_at": None,
         "run": spec.description(), "numerics": numerics.of_run(spec),
-        "config_hash": "0", "code": "0", "executor": "sequential", "device": "cpu",
+        "config_hash": "0", "code": "0", "executor": "sequential", "threads": 1, "device": "cpu",
         "dtype": "float32", "parameters": 1234,
         "bytes_down": 2000 * count, "bytes_up": 3000 * count,
         "packages": {"torch": "2"}, "files": {},

@@ -99,6 +99,7 @@ def write_run(
         "code": hashlib.sha256(run.setting.encode()).hexdigest(),
         "numerics": numerics.of_run(spec),
         "executor": "sequential",
+        "threads": 1,
         "device": "cpu",
         "dtype": "float32",
         "parameters": 274_026,

@@ -119,7 +119,8 @@ def lossless(method: str, seed: int, values: list[float]) -> fr.Run:
 
 
 def finished(method: str, seed: int, values: list[float]) -> fr.Run:
-    run = fr.Run(Path(), {"run": {"method": method, "seed": seed}})
+    about = {"run": {"method": method, "seed": seed}, "arithmetic": "per client"}
+    run = fr.Run(Path(), about)
     columns = {"round": range(1, len(values) + 1), "test_accuracy": values}
     vars(run)["rounds"] = pd.DataFrame(columns)
     return run
@@ -132,6 +133,17 @@ def test_comparison_is_paired_by_seed() -> None:
     assert table.loc["a"].tolist() == [2, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
     assert table.loc["b", "gain"] == pytest.approx((0.0 + 0.2) / 2)
     assert fr.compare({"x": ours[0], "y": theirs})["seeds"].to_dict() == {"x": 1, "y": 2}
+
+
+def test_seeds_of_different_arithmetic_are_not_averaged() -> None:
+    ours = [finished("a", 1, [0.1]), finished("a", 2, [0.3])]
+    ours[1].manifest["arithmetic"] = "stacked"
+    assert len(fr.compare({"one": ours[0], "other": ours[1]})) == 2
+    for show in (fr.compare, fr.plot):
+        with pytest.raises(
+            UserError, match=r"both: seeds of arithmetic per client, stacked: not av"
+        ):
+            show({"both": ours})
 
 
 def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
@@ -148,6 +160,24 @@ def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
     assert len(repr(drawn)) < 80  # what a notebook writes beside it
     with pytest.raises(UserError, match="theirs: loss: its seeds have no common round"):
         fr.plot({"theirs": lossless("b", 1, [0.2])}, of="loss")
+
+
+def test_a_module_without_a_head_serves_methods_that_need_none() -> None:
+    """FedDisco counts classes, not outputs."""
+    run = fr.train("feddisco", network(), CLIENTS, rounds=2, test=TEST)
+    assert run.rounds["test_loss"].iloc[-1] < run.rounds["test_loss"].iloc[0]
+    with pytest.raises(UserError, match="model Sequential: has no `body` and `head`"):
+        fr.train("feduv", network(), CLIENTS, rounds=1)
+
+
+def test_batchnorm_with_a_mini_batch_of_one_sample_is_one_line() -> None:
+    """40 and 24 samples: 39 leave one of the first client's."""
+    net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    fr.train("fedavg", net, CLIENTS, rounds=1, test=TEST, batch_size=38)
+    with pytest.raises(
+        UserError, match=r"batch_size: 39: leaves one sample .* with 40, which Batch"
+    ):
+        fr.train("fedavg", net, CLIENTS, rounds=1, test=TEST, batch_size=39)
 
 
 @pytest.mark.parametrize(

@@ -116,3 +116,16 @@ def test_the_command_writes_the_files_that_the_rule_writes(project: Project) -> 
     assert called.returncode == 0, called.stdout
     assert {name: (folder / name).read_bytes() for name in names} == before
     assert "round 2 of 2" in called.stdout
+
+
+def test_another_class_of_arithmetic_redoes_its_runs_and_says_so(project: Project) -> None:
+    """Snakemake with a reason; by hand it is refused, because the result would be replaced."""
+    assert project.due("--config", "executor=parallel") <= INDEX
+    project.edit("config/config.yaml", "scale: demo", "scale: demo\nexecutor: vectorised")
+    assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
+    said = project.fedrepro("why", "ima/tiny", "fedprox", "--seed", "1").stdout
+    assert "  its arithmetic has changed\n" in said and "its configuration" not in said
+    assert "    arithmetic: per client -> stacked\n" in said
+    refused = project.fedrepro("run", "ima/tiny", "fedprox", "--seed", "1")
+    assert refused.returncode == 2
+    assert "is finished with arithmetic 'per client', and 'stacked' is asked for" in refused.stdout

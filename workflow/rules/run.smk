@@ -25,7 +25,7 @@ rule run:
     params:
         code=GRAPH.run_code,
         config=GRAPH.run_definition,
-    # How a run is executed is not part of its identity, so it is not a parameter.
+    # Of how a run is executed, only the class of arithmetic counts: the definition has it.
     shell:
         "fedrepro --log {log} run {wildcards.setting} {wildcards.method}"
         f" --seed {{wildcards.seed}}{GRAPH.execution}"

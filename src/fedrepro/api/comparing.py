@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrepro.api.runs import Run
+from fedrepro.run import arithmetic
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 
@@ -118,7 +119,7 @@ def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
     """Groups of runs by name; without names, by method, numbered if methods repeat.
 
     Raises:
-        UserError: if there are no runs.
+        UserError: if there are no runs, or if those of a group differ in their arithmetic.
     """
     if isinstance(runs, Mapping):
         found = {str(name): _listed(group) for name, group in runs.items()}
@@ -133,6 +134,11 @@ def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
         }
     if not found or not all(found.values()):
         raise UserError("fedrepro: runs: expected at least one run, and one in each list")
+    for name, group in found.items():
+        classes = [arithmetic.of_manifest(run.manifest) for run in group]
+        if not arithmetic.are_averaged(classes):
+            differing = ", ".join(dict.fromkeys(classes))
+            raise UserError(f"fedrepro: {name}: seeds of arithmetic {differing}: not averaged")
     return found
 
 

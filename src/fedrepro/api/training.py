@@ -60,6 +60,7 @@ def train(
     from fedrepro.config.run_spec import Execution, RunSpec
     from fedrepro.config.settings import Setting
     from fedrepro.data.arrays import NAME, dataset_of
+    from fedrepro.data.catalogue.entries import Holding
     from fedrepro.data.partition.partition import make_partition
     from fedrepro.methods.facts import requires_of
     from fedrepro.models import registry
@@ -87,8 +88,9 @@ def train(
     setting = validate(Setting, content, WHERE)
     setting._name = SETTING
     parts = _by_part(method, hyperparameters)
-    spec = RunSpec(setting, method, method, parts, seed, Execution(device=device))
-    samples = dataset.train
+    samples, shape = dataset.train, tuple(dataset.input_shape)
+    holds = Holding(train=len(samples), shape=shape, classes=dataset.classes, clients=len(clients))
+    spec = RunSpec(setting, method, method, parts, seed, Execution(device=device), holds=holds)
     partition = make_partition(samples.y, samples.group, setting.partition, seed)
     temporary = None if folder else tempfile.mkdtemp(prefix="fedrepro-")
     run = Run(Path(folder or f"{temporary}/run"), {}, architecture)
@@ -102,7 +104,6 @@ def train(
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
-        numerics.refuse_changed_code(spec)
         run.manifest.update(runner.run(spec, dataset, partition, run.folder, code, numerics=ids))
     return run
 

@@ -27,7 +27,7 @@ from fedrepro.check.world import (
     play,
 )
 from fedrepro.engine import tree
-from fedrepro.engine.executors import Parallel, eager
+from fedrepro.engine.executors import Parallel, eager, unrolled
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.engine.tree import Tree
@@ -69,9 +69,11 @@ def hooks_keep_their_contract(name: str) -> None:
 
 def executors_agree(name: str) -> None:
     """In the first rounds, with new clients, and in a late round, when all have states."""
-    world, states = federation(name, execute=eager), history(name)
-    _same("side by side", states[2], play(world, until=2), 1e-9)
-    _same("side by side", states[5], play(world, until=5, state=states[4]), 1e-9)
+    states = history(name)
+    for execute in (eager, unrolled):
+        world = federation(name, execute=execute)
+        _same("side by side", states[2], play(world, until=2), 1e-9)
+        _same("side by side", states[5], play(world, until=5, state=states[4]), 1e-9)
 
 
 def processes_change_no_bit(name: str) -> None:

@@ -128,8 +128,10 @@ def _at(workbench: Workbench, path: Path) -> "RunRecord":
 
 def _side(record: "RunRecord") -> "Side":
     """One side of a comparison; warn if the run's files are damaged."""
+    from fedrepro.run.arithmetic import of_manifest
     from fedrepro.run.difference import Side
 
     if record.state == "damaged":
         print(f"fedrepro: {record.folder}: {record.why}", file=sys.stderr)
-    return Side(str(record.folder), record.manifest, record.rounds)
+    manifest = {**record.manifest, "arithmetic": of_manifest(record.manifest)}  # also older ones
+    return Side(str(record.folder), manifest, record.rounds)

@@ -10,13 +10,17 @@ from typing import Any, Literal, Union
 
 from fedrepro.config.settings import Setting
 from fedrepro.config.values import Executor, Hyperparameters
+from fedrepro.data.catalogue.entries import Holding
 from fedrepro.data.catalogue.weights import Weights
 from fedrepro.support.plugins import NONE, Folders
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is executed. Not part of its identity, although its bits may differ.
+    """How a run is executed.
+
+    Only the class of arithmetic that follows from it (:mod:`fedrepro.run.arithmetic`) is part of a
+    run's identity.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:<number>".
@@ -66,6 +70,7 @@ class RunSpec:
         given: the sources of the method's inputs, by the names in its ``requires``.
         weights: name and catalogue entry of the pretrained weights of the model, if any.
         plugins: the folders of plug-ins. Their code identifies the run, not their paths.
+        holds: the size of its data set, as the catalogue states it.
     """
 
     setting: Setting
@@ -77,6 +82,7 @@ class RunSpec:
     weights: tuple[str, Weights] | None = None
     given: Mapping[str, ResolvedSource] = field(default_factory=dict)
     plugins: Folders = NONE
+    holds: Holding | None = None
 
     @cached_property
     def digest(self) -> str:

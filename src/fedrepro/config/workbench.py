@@ -341,6 +341,7 @@ class Workbench:
             weights=self.weights.get(setting.model),
             given=given,
             plugins=self.plugins,
+            holds=self.datasets[setting.dataset].holds,
         )
 
     def _source(

@@ -1,8 +1,7 @@
 """Execution of a round's clients: one after another, in several processes, or side by side.
 
 Methods cannot tell the difference. The first two give the same bits; side by side agrees with them
-to 1e-9 in float64. A table and the size of the run select the executor, never a timing, because
-then a result would depend on noise.
+to 1e-9 in float64: it is another class of arithmetic (:mod:`fedrepro.run.arithmetic`).
 """
 
 import shutil
@@ -56,8 +55,21 @@ def _local(
     method: Method, ctx: Context, message: Tree, client_state: Tree, steps: Steps
 ) -> tuple[Tree, Tree]:
     with ctx.net.drawing_from(steps.layers_seed):
-        update, after = method.client_update(ctx, message, client_state, steps)
+        try:
+            update, after = method.client_update(ctx, message, client_state, steps)
+        except ValueError as error:
+            _explain(error, steps)
+            raise
     return update, tree.contiguous(after)  # as if read from a file
+
+
+def _explain(error: ValueError, steps: Steps) -> None:
+    """Raises UserError instead of PyTorch's for BatchNorm in training on a single sample."""
+    if "more than 1 value per channel" in str(error):
+        raise UserError(
+            f"batch_size: {steps.batch_size}: leaves one sample to the last mini-batch of a client "
+            f"with {len(steps.orders[0])}, which BatchNorm cannot normalise: choose another size"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,22 @@ def eager(
     return _stacked(_every_client, method, ctx, message, client_states, steps)
 
 
+def unrolled(
+    method: Method,
+    ctx: Context,
+    message: Tree,
+    client_states: Sequence[Tree],
+    steps: Sequence[Steps],
+) -> Outcome:
+    """What :func:`vectorised` compiles of small models, as it is: for tests without a compiler."""
+    return _stacked(_every_client, method, _unrolled(ctx), message, client_states, steps)
+
+
+def _unrolled(ctx: Context) -> Context:
+    # The rate as a tensor: a Python number would be compiled in, and it changes every round.
+    return replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
+
+
 def vectorised(
     method: Method,
     ctx: Context,
@@ -125,17 +153,15 @@ def vectorised(
     """
     if not can_compile(ctx.sizes.device.type):
         raise UserError(
-            "executor: 'vectorised': no C++ compiler (c++ or g++) on the PATH: "
-            "install one or use 'sequential'"
+            "executor: 'vectorised': no C++ compiler (c++ or g++) on the PATH: install one, or use "
+            "'sequential', which gives other numbers (docs/provenance.md)"
         )
     steps = list(steps)
     longest = max(len(each) for each in steps)
     # For a model of which only a part is communicated: that part.
     moving = message.get("params", ctx.initial)
     if longest <= UNROLLED and tree.numel(moving) <= UNROLLED_PARAMETERS:
-        # The rate as a tensor: a Python number would be compiled in, and it changes every round.
-        ctx = replace(ctx, mode="unrolled", lr=torch.tensor(ctx.lr, dtype=torch.float64))
-        return _stacked(_compiled(), method, ctx, message, client_states, steps)
+        return _stacked(_compiled(), method, _unrolled(ctx), message, client_states, steps)
     return _stacked(
         _every_client, method, replace(ctx, mode="compiled"), message, client_states, steps
     )
@@ -205,45 +231,15 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
     "vectorised": lambda workers: vectorised,
 }
 
-# Client steps in a whole run from which running clients side by side pays for compiling (about 20 s
-# of CPU), by model family, device and :func:`kind_of_steps`; measured, see docs/benchmarks.md.
-# Missing entries lose, or gain too little: convolutions on a CPU, and large plain steps with
-# momentum, which a client that runs alone takes in one pass over its parameters.
-PAYS_FROM = {
-    ("linear", "cpu", "plain"): 300_000,
-    ("linear", "cpu", "momentum"): 300_000,
-    ("linear", "cpu", "own"): 300_000,
-    ("mlp", "cpu", "plain"): 500_000,
-    ("mlp", "cpu", "own"): 150_000,
-    **{
-        (family, "cuda", kind): 20_000
-        for family in ("linear", "mlp")
-        for kind in ("plain", "momentum", "own")
-    },
-}
-
 # Client steps in a round from which a second process pays for its fork (about 20 ms).
 DEALT_FROM = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
 
 
-def kind_of_steps(method: Method, momentum: float) -> str:
-    """The kind of local steps: "plain" as FedAvg's, with "momentum", or the method's "own".
-
-    Args:
-        momentum: of the clients' optimizer.
-    """
-    inmost = type(method.layers()[-1])  # the wrapped method takes the steps
-    hooks = ("loss", "gradient", "client_update")
-    if any(getattr(inmost, hook) is not getattr(Method, hook) for hook in hooks):
-        return "own"
-    return "momentum" if momentum else "plain"
-
-
 def choose(
     wanted: str,
+    stacked: bool,
     family: str,
     device: str,
-    kind: str,
     client_steps: int,
     rounds: int = 1,
     threads: int = 1,
@@ -252,9 +248,10 @@ def choose(
 
     Args:
         wanted: "auto", or the name of an executor.
+        stacked: with "auto", whether clients are stacked (:mod:`fedrepro.run.arithmetic`). The
+            other arguments select between executors that give the same bits.
         family: of the model (:class:`fedrepro.models.registry.ModelEntry`).
         device: "cpu" or "cuda".
-        kind: of steps (:func:`kind_of_steps`).
         client_steps: local steps of all clients over the whole run.
         rounds: number of rounds of the run.
         threads: number of threads that the run may use.
@@ -263,8 +260,7 @@ def choose(
         UserError: if no executor is called ``wanted``, or if it does not work here.
     """
     if wanted == "auto":
-        threshold = PAYS_FROM.get((family, device, kind))
-        if threshold is not None and client_steps >= threshold and can_compile(device):
+        if stacked:
             return "vectorised"
         distributed = threads > 1 and client_steps / rounds >= DEALT_FROM[family]
         return "parallel" if distributed and device == "cpu" and can_distribute() else "sequential"

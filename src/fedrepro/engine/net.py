@@ -114,6 +114,7 @@ class Net:
 
     def features(self, params: Tree, x: Tensor) -> Tensor:
         """The body's output [n, features]."""
+        self._require_parts()
         if not self.module.training:
             params = self._laid_out(params)
         body = {
@@ -138,11 +139,21 @@ class Net:
 
     def head(self, params: Tree) -> Tree:
         """The part of ``params`` that belongs to the head."""
+        self._require_parts()
         return {name: leaf for name, leaf in params.items() if name.startswith("head.")}
 
     def body(self, params: Tree) -> Tree:
         """The part of ``params`` that does not belong to the head."""
+        self._require_parts()
         return {name: leaf for name, leaf in params.items() if not name.startswith("head.")}
+
+    def _require_parts(self) -> None:
+        """Raises UserError for a module without `body` and `head`."""
+        if not (hasattr(self.module, "body") and hasattr(self.module, "head")):
+            raise UserError(
+                f"model {type(self.module).__name__}: has no `body` and `head`, which the method "
+                "treats differently: use fedrepro.models.classifier.Classifier(body, head)"
+            )
 
     def refuse_running_statistics(self, method: str) -> None:
         """Raises UserError if the model has running statistics, which ``method`` would corrupt."""

@@ -35,6 +35,8 @@ class Facts(NamedTuple):
         released: likewise, for ``part@released``.
         departures: the numbers of the discrepancies that it can follow.
         shares_prefix_with_inner: whether it is a wrapper that starts as the wrapped method.
+        steps: the kind of its local steps: "plain" as FedAvg's, the method's "own", of "two
+            models", "pooled" if one client has all data; "" where another part takes them.
     """
 
     requires: tuple[str, ...]
@@ -44,6 +46,7 @@ class Facts(NamedTuple):
     released: dict[str, Any]
     departures: tuple[str, ...]
     shares_prefix_with_inner: bool
+    steps: str
 
 
 def requires_of(composition: str, folders: plugins.Folders = plugins.NONE) -> tuple[str, ...]:
@@ -64,6 +67,11 @@ def departures_of(composition: str, folders: plugins.Folders = plugins.NONE) -> 
 def shares_prefix_with_inner(part: str, folders: plugins.Folders = plugins.NONE) -> bool:
     """Whether a part is a wrapper whose first rounds are the wrapped method's."""
     return _facts_of(part, folders, folders.of("methods")).shares_prefix_with_inner
+
+
+def steps_of(composition: str, folders: plugins.Folders = plugins.NONE) -> str:
+    """The kind of a composition's local steps, as in :class:`Facts`."""
+    return _facts_of(composition, folders, folders.of("methods")).steps or "plain"
 
 
 def defaults_of(
@@ -112,6 +120,7 @@ def _facts_of(composition: str, folders: plugins.Folders, methods: Path | None) 
         {name: value for each in found for name, value in each.released.items()},
         _joined(each.departures for each in found),
         any(each.shares_prefix_with_inner for each in found),
+        next((each.steps for each in found if each.steps), ""),
     )
 
 
@@ -135,7 +144,22 @@ def _ask(file: Path) -> Facts:
         _plain(defaults | released),
         _joined((str(each.metadata["item"]),) for each in deviations),
         issubclass(cls, Wrapper) and cls.shared_prefix is not Method.shared_prefix,
+        _steps_of(cls),
     )
+
+
+def _steps_of(cls: type) -> str:
+    from fedrepro.engine.method import Method, Wrapper
+
+    if not issubclass(cls, Method) or issubclass(cls, Wrapper):
+        return ""
+    if cls.centralized:
+        return "pooled"
+    if cls.interpolates:
+        return "two models"
+    hooks = ("loss", "gradient", "client_update")
+    own = any(getattr(cls, hook) is not getattr(Method, hook) for hook in hooks)
+    return "own" if own else "plain"
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class FedDisco(Method):
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
         update, client_state = super().client_update(ctx, message, client_state, steps)
-        counts = class_counts(ctx, ctx.net.outputs(message["params"]), steps)
+        counts = class_counts(ctx, ctx.inputs.classes, steps)
         return {**update, "imbalance": imbalance(counts)}, client_state
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:

@@ -213,7 +213,7 @@ def _own(file: Path) -> ModelEntry:
         UserError: for a file without a function of its name, or with an unknown family.
     """
     try:
-        nodes = ast.parse(file.read_bytes(), filename=str(file)).body
+        nodes = ast.parse(plugins.content_of(file), filename=str(file)).body
     except SyntaxError as error:
         raise UserError(f"{file}:{error.lineno}: {error.msg}") from None
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}

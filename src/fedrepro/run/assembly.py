@@ -19,7 +19,7 @@ from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, Inputs, LoadedArtifact
-from fedrepro.engine.executors import EXECUTORS, choose, kind_of_steps
+from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.method import SAMPLES, Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import Optimizer, adam, sgd
@@ -32,6 +32,7 @@ from fedrepro.measures.base import Measure, Per
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
+from fedrepro.run import arithmetic
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
@@ -193,15 +194,15 @@ def make_plan(
         * setting.epochs
         * steps_per_epoch(round(mean_size), setting.batch_size)
     )
-    threads = spec.execution.threads
+    execution = spec.execution
     executor = choose(
-        spec.execution.executor,
+        execution.executor,
+        arithmetic.pays(spec),
         models.find(setting.model, spec.plugins).family,
         device.partition(":")[0],
-        kind_of_steps(method, setting.optimizer.momentum),
         client_steps,
         setting.rounds,
-        threads,
+        execution.threads,
     )
     distributed = executor == "parallel"
 
@@ -235,7 +236,7 @@ def make_plan(
         cohort_size=cohort,
         batch_size=setting.batch_size,
         seed=spec.seed,
-        execute=EXECUTORS[executor](threads),
+        execute=EXECUTORS[executor](execution.threads),
         flips=setting.augment == "flip",
         sample_cohort=_sampler(setting, everyone, cohort),
     )
@@ -254,8 +255,8 @@ def make_plan(
         scaling=scaling,
         weights_sha256=weights_sha256,
         executor="sequential" if distributed else executor,
-        threads=1 if distributed else threads,
-        workers=threads if distributed else 1,
+        threads=arithmetic.threads_of(execution),
+        workers=execution.threads if distributed else 1,
     )
 
 

@@ -110,7 +110,7 @@ def save(state: State, partial: Path, identity: str) -> None:
 
 
 def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
-    """Copy the checkpoint just saved to ``folder`` for child runs; an existing one is left alone.
+    """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
 
@@ -118,7 +118,8 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
         UserError: if the disk fails.
     """
     about = {"identity": identity, "machine": hardware(device)}
-    if about.items() <= _about(folder).items():
+    there = _about(folder)
+    if about.items() <= there.items() and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
     with whole_folder(folder) as temporary:
@@ -143,7 +144,8 @@ def resume_from_parent(
         if round > parent.rounds:
             continue
         if (about.get("identity"), about.get("machine")) != (identity, machine):
-            note(f"{folder}: cannot resume from it: other code, configuration, data or machine")
+            differing = "other code, configuration, arithmetic, data or machine"
+            note(f"{folder}: cannot resume from it: {differing}")
             continue
         changed = next(changed_files(folder, about), None)
         if changed:

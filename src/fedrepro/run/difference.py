@@ -14,7 +14,7 @@ from fedrepro.support.plugins import NONE, Folders
 # Keys of a manifest under each title.
 SECTIONS = {
     "configuration": ("run",),
-    "execution": ("executor", "device", "threads", "dtype"),
+    "execution": ("arithmetic", "executor", "device", "threads", "dtype"),
     "packages": ("packages",),
     "hardware": ("hardware",),
     "data": ("data",),

@@ -53,6 +53,8 @@ OUTSIDE_A_RUN = (
     "methods/files",  # finds files by name; the run's own method and model files are start points
     "methods/registry",
     "models/registry",  # the model's entry counts
+    "run/arithmetic",  # its result is in the manifest, and part of the run's identity
+    "run/shares",
     "run/store",  # checkpoints have a layout with a version
     "support/plugins",  # finds files by name
 )
@@ -95,13 +97,21 @@ def files_of_code(spec: RunSpec) -> dict[str, str]:
     Names are relative to the package, those of plug-ins are like ``plugins/methods/x.py``. A model
     given as an object has no file.
     """
+    found = closure(code_of_spec(spec), OUTSIDE_A_RUN)
+    files = {_named(path, spec.plugins): path for path in found}
+    return {name: syntax_of(path).digest for name, path in sorted(files.items())}
+
+
+def code_of_spec(spec: RunSpec) -> tuple[Path, ...]:
+    """The files from which the search for a run's code starts.
+
+    A model given as an object has none.
+    """
     model = spec.setting.model
     named = models.find(model, spec.plugins).make is None
     seek = partial(code_of_run, model=model) if named else code_around_model
     starts = seek(spec.composition, folders=spec.plugins)
-    sought = (*starts, *code_of_setting(spec.setting), *measured_by(spec))
-    files = {_named(path, spec.plugins): path for path in closure(sought, OUTSIDE_A_RUN)}
-    return {name: syntax_of(path).digest for name, path in sorted(files.items())}
+    return (*starts, *code_of_setting(spec.setting), *measured_by(spec))
 
 
 def file_of_code(name: str, folders: plugins.Folders) -> tuple[Path, str] | None:

@@ -12,7 +12,7 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.engine import tree
-from fedrepro.run import fingerprint
+from fedrepro.run import arithmetic, fingerprint
 from fedrepro.run.assembly import Plan
 from fedrepro.run.numerics import Numerics
 from fedrepro.run.rates import processor
@@ -38,6 +38,7 @@ def of_spec(spec: RunSpec, code: str, numerics: Numerics) -> dict[str, Any]:
         "config_hash": fingerprint.of_config(spec),
         "code": code,
         **({"numerics": dict(numerics)} if numerics else {}),
+        "arithmetic": arithmetic.of_spec(spec),
         "device": spec.execution.device,
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "packages": {name: version(name) for name in ("fedrepro", *PACKAGES)},

@@ -209,9 +209,8 @@ def refuse_changed_code(spec: RunSpec) -> None:
         UserError: if a file of this package has changed since the process started, or one of the
             run's plug-ins since it was imported.
     """
-    files = fingerprint.code_of_run(spec.composition, spec.setting.model, spec.plugins)
-    theirs = (*files, *fingerprint.measured_by(spec))
-    changed = changed_since_the_start() or plugins.changed_since_import(theirs)
+    files = fingerprint.code_of_spec(spec)
+    changed = changed_since_the_start() or plugins.changed_since_import(files)
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "

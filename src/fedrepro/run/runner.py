@@ -23,17 +23,17 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.run import checkpoint, fingerprint, manifest, scoring
+from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
-from fedrepro.run.numerics import NONE, Numerics
+from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run.results import FINISHED, partial_of
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import watched
-from fedrepro.support.errors import Interrupted, cannot_write
+from fedrepro.support.errors import Interrupted, UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, is_locked, only_one, owner_of
@@ -85,18 +85,22 @@ def run(
         The manifest.
 
     Raises:
-        UserError: for bad input or a full disk.
+        UserError: for bad input or a full disk, if code has changed since it was imported, and if
+            ``folder`` has the finished run with other arithmetic.
         Interrupted: after Ctrl-C or SIGTERM; the same call resumes the run.
     """
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
+    # By now, all code that counts has been imported, and its fingerprint taken.
+    refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))
     torch.set_num_threads(plan.threads)
     partial = partial_of(folder)
     if is_locked(partial):
         sharing.note(f"waiting for {owner_of(partial)}, which is working on this run")
     with only_one(partial) as lock:
+        _refuse_other_arithmetic(folder, spec)
         try:
             make_folder(partial)
         except OSError as error:
@@ -156,10 +160,40 @@ def _listed(numbers: Sequence[float] | None) -> list[float] | None:
     return None if numbers is None else list(numbers)
 
 
+def _manifest(folder: Path) -> dict[str, Any]:
+    """A finished run's manifest; one of before it had its class of arithmetic gets it.
+
+    Raises:
+        OSError, ValueError, AttributeError: if there is none, or no JSON object in it.
+    """
+    found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return {"arithmetic": arithmetic.of_manifest(found), **found}
+
+
+def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
+    """Refuse to replace a finished run whose numbers were computed in another way.
+
+    Raises:
+        UserError: with both classes, and how to get either.
+    """
+    try:
+        found = _manifest(folder)
+    except (OSError, ValueError, AttributeError):  # not a result: it is replaced
+        return
+    there, asked = str(found["arithmetic"]), arithmetic.of_spec(spec)
+    if found.get("config_hash") == fingerprint.of_config(spec) and there != asked:
+        keep = arithmetic.how_to_get(there)
+        keep = f"use {keep} to keep it, or " if keep else ""
+        raise UserError(
+            f"{folder}: this run is finished with arithmetic {there!r}, and {asked!r} is asked for "
+            f"({arithmetic.how_to_get(asked)}): {keep}remove its folder to make it again"
+        )
+
+
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
     """The manifest of a finished run of the same subject, if none of its files has changed."""
     try:
-        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        found = _manifest(folder)
         wanted = json.loads(json.dumps(subject))
         if "numerics" in wanted:  # more precise than the fingerprint of the code
             del wanted["code"]

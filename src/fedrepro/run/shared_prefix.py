@@ -15,7 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import registry
-from fedrepro.run import fingerprint
+from fedrepro.run import arithmetic, fingerprint
 
 KEPT = Path("results/trunks")
 
@@ -69,7 +69,8 @@ def kept_in(folder: Path) -> list[tuple[int, Path]]:
 def shared_rounds(bench: Workbench, run: RunKey) -> int:
     """The last round after which a run can continue its parent run; 0 if it has none.
 
-    The parent run's last round is not kept, and a run's files of single rounds must be its own.
+    The parent run's last round is not kept, a run's files of single rounds must be its own, and
+    both runs must have the same class of arithmetic.
     """
     parent, setting = bench.parent_of(run), bench.setting(run.setting)
     if parent is None:
@@ -78,6 +79,9 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
     first, rounds = method.shared_prefix(setting.rounds)
     its = registry.compose(*bench.compose(setting, parent.method), bench.plugins)
     if (first, server_optimizer) != its:
+        return 0
+    specs = (bench.run_spec(each.setting, each.method, each.seed) for each in (run, parent))
+    if len(set(map(arithmetic.of_spec, specs))) > 1:
         return 0
     return min(
         rounds, setting.rounds - 1, *(round - 1 for round in setting.keep.get(run.method, ()))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
+from fedrepro.support.plugins import content_of
 
 # The cache, in the working directory: a line with the hash of the second line, which is the data.
 REMEMBERED = Path(".snakemake/fedrepro-code")
@@ -40,7 +41,7 @@ def syntax_of(path: Path) -> Syntax:
     Raises:
         SyntaxError: if it is not valid Python.
     """
-    code = path.read_bytes()
+    code = content_of(path)
     known, key = _remembered(), _hash(code)
     if key not in known:
         known[key] = read_syntax(code, path)

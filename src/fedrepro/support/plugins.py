@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -72,6 +72,12 @@ class Folders:
 NONE = Folders()
 
 
+@cache
+def content_of(file: Path) -> bytes:
+    """The bytes of a code file, read once: what a process signs is what it has executed."""
+    return file.read_bytes()
+
+
 @lru_cache
 def parse(file: Path) -> ast.Module:
     """The syntax tree of a file.
@@ -80,7 +86,7 @@ def parse(file: Path) -> ast.Module:
         UserError: for a syntax error, with the line.
     """
     try:
-        return ast.parse(file.read_bytes(), filename=str(file))
+        return ast.parse(content_of(file), filename=str(file))
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
         raise UserError(f"{file}:{error.lineno}: syntax error: {error.msg}{text}") from error
@@ -103,10 +109,9 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
-    content = file.read_bytes()
     try:
         # Not with the loader, which may use outdated bytecode.
-        exec(compile(content, str(file), "exec"), module.__dict__)
+        exec(compile(content_of(file), str(file), "exec"), module.__dict__)
     except UserError:
         raise
     except Exception as error:
@@ -115,24 +120,17 @@ def import_file(kind: Kind, file: Path) -> ModuleType:
         raise UserError(
             f"{where}: could not be imported: {type(error).__name__}: {error}{hint_of(error)}"
         ) from error
-    _executed[file.absolute()] = content
     return module
 
 
-_executed: dict[Path, bytes] = {}
-
-
 def changed_since_import(files: Iterable[Path]) -> Path | None:
-    """The first of some files that has changed since this process imported it, if any has."""
-    return next((file for file in files if not _is_as_imported(file)), None)
+    """The first of some files that has changed since this process read it, if any has."""
+    return next((file for file in files if not _is_as_read(file)), None)
 
 
-def _is_as_imported(file: Path) -> bool:
-    content = _executed.get(file.absolute())
-    if content is None:  # not imported as a plug-in
-        return True
+def _is_as_read(file: Path) -> bool:
     try:
-        return file.read_bytes() == content
+        return file.read_bytes() == content_of(file)
     except OSError:
         return False
 

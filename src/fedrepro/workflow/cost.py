@@ -18,18 +18,12 @@ from fedrepro.config.settings import Setting
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import fingerprint, numerics
+from fedrepro.run import arithmetic, fingerprint, numerics
 from fedrepro.run.rates import DRAWN, MethodRate, ModelRate, Rates, Workload, key_of_method
 from fedrepro.run.results import read_run
 from fedrepro.run.shared_prefix import kept_in, kept_of, shared_rounds
-from fedrepro.workflow.amounts import (
-    Data,
-    DataShares,
-    cohort_size,
-    counted_shares,
-    data_of,
-    estimated_shares,
-)
+from fedrepro.run.shares import DataShares, cohort_size, estimated_shares
+from fedrepro.workflow.amounts import Data, counted_shares, data_of
 
 MIXTURES = 11  # evaluated after the last round (fedrepro.run.scoring)
 FLOAT = 4  # bytes
@@ -124,7 +118,10 @@ class CostModel:
         if record.state not in ("finished", "diverged"):
             return False
         made_by = record.manifest.get("config_hash"), record.manifest.get("numerics")
-        return made_by == (fingerprint.of_config(spec), numerics.of_run(spec))
+        if made_by != (fingerprint.of_config(spec), numerics.of_run(spec)):
+            return False
+        its = arithmetic.of_manifest(record.manifest)
+        return its in (arithmetic.of_spec(spec), arithmetic.UNKNOWN)
 
     def data(self, name: str) -> Data | None:
         """The size of a data set; None if unknown."""
@@ -290,7 +287,7 @@ class CostModel:
             + data.sample_bytes * (data.train + data.test + held)
             + FLOAT * rate.parameters * clients,
             shares.counted,
-            self._is_side_by_side(spec, steps / rounds * setting.rounds),
+            arithmetic.of_spec(spec).startswith(arithmetic.STACKED),
             measured,
         )
 
@@ -313,16 +310,6 @@ class CostModel:
             if parent in left and (shared := shared_rounds(self.bench, run)):
                 found.setdefault(parent, set()).add(shared)
         return found
-
-    def _is_side_by_side(self, spec: RunSpec, steps: float) -> bool:
-        from fedrepro.engine.executors import choose, kind_of_steps
-        from fedrepro.models.registry import find
-        from fedrepro.run.assembly import compose
-
-        device = spec.execution.device.partition(":")[0]
-        family = find(spec.setting.model, spec.plugins).family
-        kind = kind_of_steps(compose(spec)[0], spec.setting.optimizer.momentum)
-        return choose(spec.execution.executor, family, device, kind, int(steps)) == "vectorised"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
 from fedrepro.methods.files import part_files
 from fedrepro.models.registry import INCEPTION
-from fedrepro.run import fingerprint, numerics
+from fedrepro.run import arithmetic, fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
 from fedrepro.support import papers
 from fedrepro.support.errors import one_line
@@ -123,7 +123,8 @@ class Graph:
             stated: str | int | None = getattr(self._resources(wildcards), name)
             if stated is not None or name not in DOUBLED or not self._estimates:
                 return stated
-            return getattr(self._estimates.get(self.run_definition(wildcards)), name, None)
+            config = fingerprint.of_config(self._run_spec(wildcards))
+            return getattr(self._estimates.get(config), name, None)
 
         as_a_default = name if name == "mem_mb" else IN_A_RULE[name]
         return or_default(own, name, defaults.get(as_a_default))
@@ -276,7 +277,8 @@ class Graph:
         return numerics.in_words(ids)
 
     def run_definition(self, wildcards: Any) -> str:
-        return fingerprint.of_config(self._run_spec(wildcards))
+        """The hash of a run's description, and its class of arithmetic."""
+        return definition_of(self._run_spec(wildcards))
 
     def _run_spec(self, wildcards: Any) -> RunSpec:
         return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
@@ -410,6 +412,13 @@ class Graph:
 def of_paper(system: str) -> str:
     """A hash of the committed files on a paper; cached because all its tables and pages use it."""
     return fingerprint.of_files([PAPERS / system, REFERENCES])
+
+
+def definition_of(spec: RunSpec) -> str:
+    """As recorded by Snakemake. The usual class is left out, so older records stay valid."""
+    words = arithmetic.of_spec(spec)
+    hashed = fingerprint.of_config(spec)
+    return hashed if words == arithmetic.PER_CLIENT else f"{hashed} {words}"
 
 
 def _given(spec: RunSpec) -> Iterator[str]:

@@ -153,3 +153,11 @@ def test_damaged_rounds_are_said_and_not_compared(
     change(folder, files={"rounds.parquet": sha256_of(folder / "rounds.parquet")})
     assert cli.main([*WHY, "--other", PROX.setting, PROX.method, "1"]) == 2
     assert "rounds.parquet: damaged: " in capsys.readouterr().err
+
+
+def test_another_class_of_arithmetic_is_told(
+    bench: Workbench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of a manifest from before it was recorded."""
+    change(write_run(bench, RUN, [0.5, 0.75]), executor="vectorised")
+    assert "    arithmetic: stacked -> per client" in said(capsys).splitlines()

@@ -14,7 +14,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
-from fedrepro.engine.executors import choose, eager, kind_of_steps, vectorised
+from fedrepro.engine.executors import choose, eager, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
@@ -262,66 +262,27 @@ def test_a_part_of_the_parameters_can_be_trained() -> None:
     assert not torch.equal(moved["head.bias"], params["head.bias"])
 
 
-def test_executor_is_chosen_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    assert choose("auto", "linear", "cpu", "plain", 10_000_000) == "vectorised"
-    assert choose("auto", "linear", "cpu", "plain", 1_000) == "sequential"
-    assert choose("auto", "convolutional", "cpu", "plain", 10_000_000) == "sequential"
-    assert choose("vectorised", "convolutional", "cpu", "plain", 1) == "vectorised"
-    assert (
-        choose("auto", "convolutional", "cpu", "plain", 10_000, rounds=100, threads=2) == "parallel"
-    )
-    assert (
-        choose("auto", "convolutional", "cpu", "plain", 1_000, rounds=100, threads=2)
-        == "sequential"
-    )
-    assert (
-        choose("auto", "convolutional", "cuda", "plain", 10_000, rounds=100, threads=2)
-        == "sequential"
-    )
-    assert choose("auto", "mlp", "cpu", "plain", 10_000_000, rounds=100, threads=2) == "vectorised"
-    assert choose("auto", "mlp", "cpu", "plain", 400_000) == "sequential"
-    assert choose("auto", "mlp", "cpu", "own", 400_000) == "vectorised"
-    assert choose("auto", "mlp", "cpu", "momentum", 10_000_000) == "sequential"
-    assert choose("auto", "linear", "cpu", "momentum", 10_000_000) == "vectorised"
-    assert choose("parallel", "linear", "cpu", "plain", 1) == "parallel"
+def test_executors_of_equal_bits_are_chosen_by_speed() -> None:
+    assert choose("auto", True, "linear", "cpu", 1) == "vectorised"
+    assert choose("auto", True, "linear", "cpu", 10**6, threads=2) == "vectorised"
+    assert choose("auto", False, "linear", "cpu", 10**6) == "sequential"
+    of_hundred = {"rounds": 100, "threads": 2}
+    assert choose("auto", False, "convolutional", "cpu", 10_000, **of_hundred) == "parallel"
+    assert choose("auto", False, "convolutional", "cpu", 1_000, **of_hundred) == "sequential"
+    assert choose("auto", False, "convolutional", "cuda", 10_000, **of_hundred) == "sequential"
+    assert choose("vectorised", False, "convolutional", "cpu", 1) == "vectorised"
+    assert choose("parallel", True, "linear", "cpu", 1) == "parallel"
     with pytest.raises(UserError, match="needs Linux and device cpu"):
-        choose("parallel", "linear", "cuda", "plain", 1)
+        choose("parallel", False, "linear", "cuda", 1)
     with pytest.raises(UserError, match="did you mean 'sequential'"):
-        choose("sequental", "linear", "cpu", "plain", 1)
+        choose("sequental", False, "linear", "cpu", 1)
 
 
-def test_without_a_compiler_runs_are_sequential_unless_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert choose("auto", "linear", "cpu", "plain", 10_000_000) == "sequential"
-    assert choose("auto", "linear", "cuda", "plain", 10_000_000) == "vectorised"
-    assert (
-        choose("vectorised", "linear", "cpu", "plain", 1) == "vectorised"
-    )  # refused when it begins
     world = federation()
-    with pytest.raises(UserError, match=r"no C\+\+ compiler"):
+    with pytest.raises(UserError, match=r"no C\+\+ compiler.* use 'sequential'"):
         vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
-
-
-@pytest.mark.parametrize(
-    ("name", "momentum", "kind"),
-    [
-        ("fedavg", 0.0, "plain"),
-        ("fedavg", 0.9, "momentum"),
-        ("ima+aaggff_d+fedavg", 0.9, "momentum"),
-        ("fedavg+fedadam", 0.0, "plain"),
-        ("fedprox", 0.0, "own"),
-        ("ima+superfed_mm", 0.9, "own"),
-        ("scaffold", 0.9, "own"),
-        ("fedper", 0.0, "own"),
-    ],
-)
-def test_what_steps_take_is_said_by_the_method_that_takes_them(
-    name: str, momentum: float, kind: str
-) -> None:
-    assert kind_of_steps(registry.compose(name, {})[0], momentum) == kind
 
 
 def test_composition() -> None:

@@ -104,3 +104,22 @@ def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
     bench = load(workbench)
     assert shares_prefix_with_inner("late", bench.plugins)
     assert defaults_of("late", bench.plugins)["odd"] is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("composition", "kind"),
+    [
+        ("fedavg", "plain"),
+        ("ima+aaggff_d+fedavg", "plain"),
+        ("ima", "plain"),
+        ("fedavg+fedadam", "plain"),
+        ("fedprox", "own"),
+        ("scaffold", "own"),
+        ("fedper", "own"),
+        ("ima+superfed_mm", "two models"),
+        ("apfl", "two models"),
+        ("central", "pooled"),
+    ],
+)
+def test_what_steps_take_is_said_by_the_method_that_takes_them(composition: str, kind: str) -> None:
+    assert _facts.steps_of(composition) == kind

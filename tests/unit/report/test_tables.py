@@ -136,6 +136,28 @@ def test_another_configuration_is_not_comparable(bench: Workbench, papers: Publi
     assert "batch_size" in verdict.why
 
 
+@pytest.mark.parametrize(
+    "other", [{"executor": "vectorised"}, {"device": "cuda:0"}, {"threads": None}]
+)
+def test_seeds_of_different_arithmetic_are_not_averaged(
+    bench: Workbench, papers: Published, other: dict[str, object]
+) -> None:
+    for seed in (1, 2):
+        folder = write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.81))
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | other))
+    cell = cells(bench, papers, "paper")[0]
+    assert (cell.paper.n, cell.paper.mean, cell.paper.chosen) == (0, None, None)
+    assert cell.verdict and cell.verdict.word == "not comparable"
+    assert cell.verdict.why.startswith(
+        "seed 1 has arithmetic 'per client': not averaged with others"
+    )
+    assert cell.paper.hole and "; seed 2 has arithmetic " in cell.paper.hole
+    assert [run.value for run in cell.paper.runs][:2] == [None, None]
+    shutil.rmtree(folder)  # one seed has one class
+    assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
+
+
 def test_a_diverged_run_shows_and_is_not_comparable(bench: Workbench, papers: Published) -> None:
     nan = float("nan")
     write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.4, nan], status="diverged")

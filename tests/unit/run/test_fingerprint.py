@@ -12,6 +12,7 @@ from fedrepro.config.run_spec import Execution
 from fedrepro.config.settings import later
 from fedrepro.run import fingerprint
 from fedrepro.run.syntax import Syntax, read_syntax, syntax_of
+from fedrepro.support.plugins import content_of
 from fedrepro.support.typed_yaml import Typed
 from support.places import ROOT
 from support.tiny_run import run_spec
@@ -46,7 +47,7 @@ def changed(root: Path, file: str, text: str) -> bool:
     """Whether the fingerprint of the module `start` changes when a file gets a new text."""
 
     def now() -> str:
-        for cached in (syntax_of, fingerprint._imported):
+        for cached in (content_of, syntax_of, fingerprint._imported):
             cached.cache_clear()
         return fingerprint.of_module("fedrepro.start")
 

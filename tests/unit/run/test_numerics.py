@@ -56,7 +56,9 @@ def test_a_plugin_follows_its_own_code_and_the_ids_of_what_it_extends(
 
     def now(text: str) -> str:
         file.write_text(text, encoding="utf-8")
-        for cached in (numerics._of_plugin, fingerprint._imported, numerics.syntax_of):
+        for cached in (
+            plugins.content_of, numerics._of_plugin, fingerprint._imported, numerics.syntax_of,
+        ):  # fmt: skip
             cached.cache_clear()
         return numerics.of_file("method mine", file)
 

@@ -218,6 +218,25 @@ def test_a_finished_result_that_is_not_in_its_place_is_put_there(tmp_path: Path)
         assert not aside.parent.exists()
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_run_by_other_code_left_is_not_used(tmp_path: Path, ended: bool) -> None:
+    """A checkpoint after Ctrl-C, or the result of a run that outlived its Snakemake's kill -9."""
+    folder, played = tmp_path / "seed1", list[int]()
+
+    def go(code: str, report: runner.Report) -> None:
+        runner.run(run_spec(), dataset(), partition(), folder, code, report)
+
+    if ended:
+        go("before the edit", lambda each: None)
+        (tmp_path / "seed1.partial").mkdir()
+        folder.rename(tmp_path / "seed1.partial" / FINISHED)
+    else:
+        with pytest.raises(Stop):
+            go("before the edit", stop_after(7))
+    go("after the edit", lambda each: played.append(each.round))
+    assert played == list(range(1, 13))
+
+
 @pytest.mark.parametrize(
     "change",
     [

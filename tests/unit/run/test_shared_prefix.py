@@ -5,6 +5,7 @@ The same for every inner method, server and clients, is in tests/property/test_e
 
 import errno
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+import fedrepro
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.run import checkpoint, runner
 from fedrepro.run.shared_prefix import ParentRun, Sharing, kept_in
+from fedrepro.support.errors import UserError
 from support.places import TESTS
 from support.tiny_run import dataset, partition, run_spec
 
@@ -155,6 +158,29 @@ def test_a_finished_trunk_that_kept_nothing_is_no_hindrance(tmp_path: Path) -> N
     world.expect_the_same(began=False)
 
 
+def test_code_that_changed_since_it_was_imported_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a child run of the new code would continue from rounds of the old code."""
+    world = World(tmp_path)
+    path, known = next(iter(fedrepro.CODE_FILES.items()))
+    monkeypatch.setitem(fedrepro.CODE_FILES, path, (known[0] - 1, known[1]))
+    with pytest.raises(UserError, match="changed after this process started"):
+        world.parent()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_parent_that_is_made_again_replaces_a_damaged_checkpoint(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.parent()
+    (world.kept / "round3/checkpoint.safetensors").write_bytes(b"")
+    shutil.rmtree(tmp_path / "trunk")
+    world.parent()
+    _, played = world.go_on()
+    assert played == [4, 5, 6] and not world.notes
+    world.expect_the_same()
+
+
 def test_an_earlier_round_serves_and_a_later_one_does_not(tmp_path: Path) -> None:
     world = World(tmp_path)
     sharing = Sharing(world.kept, frozenset({1, 2, 4, 5}))
@@ -180,9 +206,8 @@ def test_another_runs_checkpoint_is_not_gone_on_from(tmp_path: Path, change: str
     world.child, world.inner = child, inner
     _, played = world.go_on()
     assert len(played) == 6
-    assert world.notes == [
-        f"{world.kept}/round3: cannot resume from it: other code, configuration, data or machine"
-    ]
+    differing = "other code, configuration, arithmetic, data or machine"
+    assert world.notes == [f"{world.kept}/round3: cannot resume from it: {differing}"]
 
 
 def test_another_machine_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

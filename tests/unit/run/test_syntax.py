@@ -6,6 +6,7 @@ import pytest
 
 from fedrepro.run import syntax
 from fedrepro.run.syntax import REMEMBERED, Syntax, remember, syntax_of
+from fedrepro.support.plugins import content_of
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def forget() -> None:
     """What a new process knows."""
     syntax_of.cache_clear()
+    content_of.cache_clear()
     syntax._remembered.cache_clear()
     syntax._new.clear()
     syntax._used.clear()

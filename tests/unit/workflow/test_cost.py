@@ -18,8 +18,9 @@ from fedrepro.run import fingerprint, numerics
 from fedrepro.run.calibration import LATER
 from fedrepro.run.rates import MethodRate, ModelRate, Rates, stored
 from fedrepro.run.shared_prefix import shared_rounds, sharing_of
+from fedrepro.run.shares import DataShares, estimated_shares
 from fedrepro.support.errors import UserError
-from fedrepro.workflow.amounts import Data, DataShares, counted_shares, estimated_shares
+from fedrepro.workflow.amounts import Data, counted_shares
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
 from fedrepro.workflow.schedule import makespan

@@ -47,12 +47,13 @@ def record_of(bench: Workbench, folder: Path, name: str) -> Path:
     return bench.root / folder / key
 
 
-def write_records(bench: Workbench, **changes: Any) -> None:
+def write_records(bench: Workbench, stacked: bool = False, **changes: Any) -> None:
     spec = bench.run_spec(RUN.setting, RUN.method, RUN.seed)
+    definition = fingerprint.of_config(spec) + " stacked" * stacked
     record = {
         "record_format_version": 6,
         "params": sorted(
-            [repr(numerics.in_words(numerics.of_run(spec))), repr(fingerprint.of_config(spec))]
+            [repr(numerics.in_words(numerics.of_run(spec))), repr(definition)]
         ),
         "input": sorted(inputs(bench)),
         "input_checksums": {
@@ -81,6 +82,7 @@ def test_a_run_that_is_as_recorded_is_left_alone(bench: Workbench) -> None:
         ({"params": ["'another'"]}, ["the code", "its configuration"]),
         ({"params": ["'another'"], "record_format_version": 5}, []),
         ({"input": ["something else"]}, ["its list of inputs"]),
+        ({"stacked": True}, ["its arithmetic"]),
         ({"params": None, "input": None, "input_checksums": None}, []),
         ({"params": 7, "record_format_version": 6}, []),
     ],

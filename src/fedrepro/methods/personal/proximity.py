@@ -40,7 +40,8 @@ def pulled(
     found = differentiate(loss, params)
 
     def added(leaf: Tensor, fixed: Tensor, gradient: Tensor) -> Tensor:
-        return (leaf.detach() - fixed).mul_(mu).add_(gradient)  # in one new tensor
+        # Added out of place: of stacked clients, only the gradient may have a client dimension.
+        return (leaf.detach() - fixed).mul_(mu).add(gradient)
 
     every = (ctx.net.trainable(each) for each in (params, anchor, found))
     return {**found, **tree.apply(added, *every)}

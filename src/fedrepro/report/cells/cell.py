@@ -59,6 +59,7 @@ class Result:
         n: how many seeds have a number; if 0, the other numbers are None.
         std, half_width: as in :class:`fedrepro.report.papers.estimate.Estimate`.
         precision: the training precision, if any run used a non-default one; or "".
+        apart: whether the number is missing because runs differ in their arithmetic.
     """
 
     setting: str
@@ -73,6 +74,7 @@ class Result:
     std: float | None
     half_width: float | None
     precision: str = ""
+    apart: bool = False
 
     @property
     def runs_of_the_chosen(self) -> tuple[CellRun, ...]:

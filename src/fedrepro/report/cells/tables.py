@@ -25,6 +25,7 @@ from fedrepro.report.cells.spreads import borrowed_spreads, paired_spreads
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
+from fedrepro.run import arithmetic
 from fedrepro.run.replayed import other_code
 from fedrepro.run.results import RunRecord, find_run
 from fedrepro.support.files import write_atomically
@@ -209,13 +210,20 @@ def result_of(
     by_method: dict[str, list[CellRun]] = {}
     estimates: dict[str, Estimate] = {}
     precisions: dict[str, str] = {}
+    apart: set[str] = set()
     for method, wanted in runs_of.items():
         records = [find_run(workbench.root, run) for run in wanted]
         runs = [_run(workbench, record, measure, summary) for record in records]
         by_method[method] = runs
         pairs = zip(records, runs, strict=True)
         valued = [(record, run.value) for record, run in pairs if run.value is not None]
-        if valued:
+        classes = [arithmetic.of_manifest(record.manifest) for record, _ in valued]
+        if not arithmetic.are_averaged(classes):
+            by_method[method] = [
+                _apart(record, run) for record, run in zip(records, runs, strict=True)
+            ]
+            apart.add(method)
+        elif valued:
             estimates[method] = _estimate(measure, valued)
             low = {record.manifest["run"].get("precision", "") for record, _ in valued}
             precisions[method] = max(low)  # marked if any run has it
@@ -237,6 +245,7 @@ def result_of(
         std=ours.std if ours else None,
         half_width=ours.half_width if ours else None,
         precision=precisions[chosen] if chosen else "",
+        apart=not chosen and bool(apart),
     )
 
 
@@ -264,6 +273,14 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         page=record.page.as_posix() if record.manifest else None,
         code=other_code(record, _spec_of(workbench, record)) if record.manifest else "",
     )
+
+
+def _apart(record: RunRecord, run: CellRun) -> CellRun:
+    """A run without its number, which is not averaged with those of other arithmetic."""
+    if run.value is None:
+        return run
+    its = arithmetic.of_manifest(record.manifest)
+    return replace(run, value=None, why=f"has arithmetic {its!r}: not averaged with others")
 
 
 def _changed(workbench: Workbench, record: RunRecord) -> tuple[str, ...]:
@@ -309,6 +326,8 @@ def _verdict(
     """The verdict; None with nothing to compare. ``incomparable`` says why ours can't be."""
     chosen = result.runs_of_the_chosen
     diverged = [run for run in (chosen or result.runs) if run.state == "diverged"]
+    if printed is not None and result.apart:
+        return Verdict("not comparable", f"{result.hole}.")
     if printed is None or not (result.n or diverged):
         return None
     changed = sorted({key for run in chosen if run.value is not None for key in run.changed})

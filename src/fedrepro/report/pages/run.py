@@ -13,6 +13,7 @@ from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
+from fedrepro.run.arithmetic import of_manifest
 from fedrepro.run.results import RunRecord, flatten
 from fedrepro.support.plugins import NONE, Folders
 
@@ -77,6 +78,7 @@ def run_page(
         "given": given,
         "configuration": list(flatten(manifest.get("run", {}))),
         "environment": [
+            ("arithmetic", of_manifest(manifest)),
             *flatten({key: manifest.get(key) for key in ("executor", "device", "dtype")}),
             *flatten(manifest.get("hardware", {})),
             *((f"{name}, version", value) for name, value in flatten(manifest.get("packages", {}))),

@@ -1,0 +1,123 @@
+"""The class of arithmetic of a run: how its sums are formed, which decides the last bits.
+
+Clients that run one after another or in several processes give the same bits: "per client". If the
+clients of a round are stacked into one tensor, sums are formed in another order: "stacked". So do
+several threads of PyTorch, a GPU and reduced precision. Training amplifies such differences:
+FedAvg in superfed/mnist5k-demo ends at 67.00 % per client and 67.38 % stacked. The class is
+therefore part of a run's identity, while processes and other ways of execution are not.
+
+With executor `auto` the class follows from the run's specification alone, never from the machine
+or its load.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fedrepro.config.run_spec import Execution, RunSpec
+from fedrepro.methods import _facts
+from fedrepro.models import registry as models
+from fedrepro.run.shares import cohort_size, estimated_shares
+
+PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
+OF_EXECUTOR = {"sequential": PER_CLIENT, "parallel": PER_CLIENT, "vectorised": STACKED}
+
+# Client steps in a whole run from which stacking pays for compiling (about 20 s of CPU), by model
+# family, device and kind of steps; measured, see docs/benchmarks.md. Missing entries lose, or gain
+# too little: convolutions on a CPU, and large plain steps with momentum, which a client that runs
+# alone takes in one pass over its parameters.
+PAYS_FROM = {
+    ("linear", "cpu", "plain"): 300_000,
+    ("linear", "cpu", "momentum"): 300_000,
+    ("linear", "cpu", "own"): 300_000,
+    ("linear", "cpu", "two models"): 300_000,
+    ("mlp", "cpu", "plain"): 500_000,
+    ("mlp", "cpu", "own"): 150_000,
+    ("mlp", "cpu", "two models"): 25_000,
+    **{
+        (family, "cuda", kind): 20_000
+        for family in ("linear", "mlp")
+        for kind in ("plain", "momentum", "own", "two models")
+    },
+}
+
+
+def of_spec(spec: RunSpec) -> str:
+    """The class in which a run is computed as requested, in words."""
+    execution = spec.execution
+    if execution.executor == "auto":
+        base = STACKED if pays(spec) else PER_CLIENT
+    else:
+        base = OF_EXECUTOR[execution.executor]
+    return _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
+
+
+def of_manifest(manifest: Mapping[str, Any]) -> str:
+    """The class of a finished run; :data:`UNKNOWN` if its manifest does not say how it was run."""
+    stated, run = manifest.get("arithmetic"), manifest.get("run")
+    if isinstance(stated, str):
+        return stated
+    # An older manifest: its executor is "sequential" for `parallel`, too.
+    executor, threads, device = (manifest.get(key) for key in ("executor", "threads", "device"))
+    if not isinstance(executor, str) or executor not in OF_EXECUTOR or not isinstance(run, Mapping):
+        return UNKNOWN
+    if not isinstance(threads, int) or not isinstance(device, str):
+        return UNKNOWN
+    precision = run.get("precision", "float32")
+    return _in_words(OF_EXECUTOR[executor], str(precision), threads, device)
+
+
+def _in_words(base: str, precision: str, threads: int, device: str) -> str:
+    kind = device.partition(":")[0]
+    further = (
+        precision if precision != "float32" else "",
+        f"{threads} threads" if threads > 1 else "",
+        kind if kind != "cpu" else "",
+    )
+    return ", ".join((base, *filter(None, further)))
+
+
+def how_to_get(words: str) -> str:
+    """The keys of config.yaml that request a class; "" if it is unknown."""
+    base, *further = words.split(", ")
+    executor = next((name for name, its in OF_EXECUTOR.items() if its == base), None)
+    if executor is None:
+        return ""
+    keys = [f"executor: {executor}"]
+    for each in further:
+        if each.endswith(" threads"):
+            keys.append(f"threads: {each.partition(' ')[0]}")
+        elif each == "cuda":
+            keys.append("device: cuda")
+    return ", ".join(keys)
+
+
+def threads_of(execution: Execution) -> int:
+    """PyTorch's threads: one with `auto`, so that no bit depends on how many cores there are."""
+    return execution.threads if execution.executor in ("sequential", "vectorised") else 1
+
+
+def pays(spec: RunSpec) -> bool:
+    """Whether stacking clients pays for compiling, by model, method and amount of data."""
+    family = models.find(spec.setting.model, spec.plugins).family
+    kind = _facts.steps_of(spec.composition, spec.plugins)
+    if kind == "plain" and spec.setting.optimizer.momentum:
+        kind = "momentum"
+    threshold = PAYS_FROM.get((family, spec.execution.device.partition(":")[0], kind))
+    return threshold is not None and client_steps(spec) >= threshold
+
+
+def client_steps(spec: RunSpec) -> float:
+    """Local steps of all clients over the whole run; 0 if the catalogue states no sizes.
+
+    Not counted in prepared data: the workflow needs to know it before.
+    """
+    shares = estimated_shares(spec.setting, spec.holds) if spec.holds else None
+    if shares is None:
+        return 0.0
+    rounds = spec.setting.rounds * cohort_size(spec.setting, shares.clients)
+    return rounds * spec.setting.epochs * shares.steps / shares.clients
+
+
+def are_averaged(classes: Collection[str]) -> bool:
+    """Whether numbers of several runs may be averaged, by their classes: all equal and known."""
+    return len(classes) < 2 or (len({*classes}) == 1 and UNKNOWN not in classes)

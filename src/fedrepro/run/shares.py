@@ -1,0 +1,64 @@
+"""The sizes of clients' shares, estimated from what the catalogue says of a data set."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedrepro.config.settings import Setting
+
+
+class Size(Protocol):
+    """The size of a data set: training samples, and natural clients if there are any."""
+
+    @property
+    def train(self) -> int: ...
+
+    @property
+    def clients(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class DataShares:
+    """The sizes of a partition; estimates unless they are ``counted``.
+
+    Attributes:
+        train, test: samples of all clients together.
+        steps: of all clients together, in one local epoch.
+        validation: validation samples of all clients together.
+    """
+
+    clients: int
+    train: int
+    test: int
+    steps: float
+    counted: bool
+    validation: int = 0
+
+
+def estimated_shares(setting: Setting, data: Size) -> DataShares | None:
+    """The expected shares of a scheme; with uneven ones, half a mini-batch more for each client.
+
+    None if the number of clients is unknown.
+    """
+    scheme = setting.partition
+    clients = getattr(scheme, "within", scheme).clients or data.clients
+    if clients is None:
+        return None
+    samples = data.train
+    if scheme.scheme == "natural" and scheme.clients and data.clients:  # some of them
+        samples = round(samples * min(1.0, scheme.clients / data.clients))
+    samples = round(samples * getattr(scheme, "share", 1.0))  # the server alone
+    samples -= round(samples * scheme.server)
+    test = round(samples * scheme.test_fraction)
+    train = samples - test
+    kept = round(train * scheme.validation)
+    train -= kept
+    even = scheme.scheme in ("iid", "shards", "paired_shards", "at_server")
+    size = train / clients / setting.batch_size
+    steps = clients * (math.ceil(size) if even else size + 0.5)
+    return DataShares(clients, train, test, steps, False, kept)
+
+
+def cohort_size(setting: Setting, clients: int) -> int:
+    """Clients in a cohort, as in :func:`fedrepro.run.assembly.make_plan`."""
+    return max(1, int(setting.participation * clients + 1e-9))

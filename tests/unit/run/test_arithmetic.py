@@ -1,0 +1,166 @@
+"""The class of arithmetic: what it follows from, and that no run replaces one of another class."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.data.catalogue.entries import Holding
+from fedrepro.run import arithmetic, fingerprint
+from fedrepro.run.arithmetic import PER_CLIENT, STACKED, UNKNOWN
+from fedrepro.run.results import reference_runs
+from fedrepro.run.runner import Progress
+from fedrepro.support.errors import UserError
+from fedrepro.workflow.graph import definition_of
+from support.places import ROOT
+from support.tiny_run import carry_out, run_spec
+
+SIZE = Holding(train=6_000, shape=(1, 2, 2), classes=3)
+
+
+@pytest.mark.parametrize(
+    ("execution", "words"),
+    [
+        ({"executor": "sequential"}, "per client"),
+        ({"executor": "parallel", "threads": 4}, "per client"),
+        ({"executor": "vectorised"}, "stacked"),
+        ({"executor": "auto", "threads": 4}, "per client"),
+        ({"executor": "sequential", "threads": 4}, "per client, 4 threads"),
+        ({"executor": "vectorised", "threads": 2, "device": "cuda:1"}, "stacked, 2 threads, cuda"),
+        (
+            {"executor": "auto", "model": "mcmahan_cnn", "precision": "bfloat16"},
+            "per client, bfloat16",
+        ),
+    ],
+)
+def test_a_request_has_a_class_and_a_class_says_how_to_request_it(
+    execution: dict[str, Any], words: str
+) -> None:
+    spec = run_spec(**execution)
+    assert arithmetic.of_spec(spec) == words
+    keys = dict(each.split(": ") for each in arithmetic.how_to_get(words).split(", "))
+    if "threads" in keys:
+        keys["threads"] = int(keys["threads"])
+    asked = replace(spec, execution=replace(spec.execution, **{"threads": 1, **keys}))
+    assert arithmetic.of_spec(asked) == words
+
+
+@pytest.mark.parametrize(
+    ("composition", "changes", "stacked"),
+    [
+        ("fedavg", {"rounds": 900}, True),
+        ("fedavg", {"rounds": 90}, False),
+        ("ima+fedprox+fedadam", {"rounds": 900}, True),
+        ("fedavg", {"rounds": 900, "model": "mcmahan_cnn"}, False),
+        (
+            "fedavg",
+            {"rounds": 900, "model": "twonn", "optimizer": {"lr": 1, "momentum": 0.9}},
+            False,
+        ),
+        ("central", {"rounds": 9_000}, False),
+    ],
+)
+def test_auto_follows_from_the_specification_alone(
+    composition: str, changes: dict[str, Any], stacked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3 of 6 clients with 1,000 samples each, in mini-batches of 8, in two epochs."""
+    monkeypatch.setattr("shutil.which", lambda name: None)  # no compiler, either
+    spec = replace(run_spec(composition, executor="auto", **changes), holds=SIZE)
+    words = STACKED if stacked else PER_CLIENT
+    for threads in (1, 2, 16):
+        execution = replace(spec.execution, threads=threads)
+        assert arithmetic.of_spec(replace(spec, execution=execution)) == words
+    assert arithmetic.client_steps(spec) == 3 * 2 * 125 * spec.setting.rounds
+    assert arithmetic.of_spec(replace(spec, holds=None)) == PER_CLIENT
+    text = fingerprint.of_config(spec)
+    assert definition_of(spec) == (f"{text} stacked" if stacked else text)
+
+
+def test_two_models_are_stacked_earlier_than_one() -> None:
+    """The more a step computes, the fewer pay for compiling."""
+    thresholds = arithmetic.PAYS_FROM
+    assert thresholds["mlp", "cpu", "two models"] < thresholds["mlp", "cpu", "own"]
+    assert thresholds["mlp", "cpu", "own"] < thresholds["mlp", "cpu", "plain"]
+
+
+def test_reference_results_say_how_they_were_computed() -> None:
+    classes = {arithmetic.of_manifest(record.manifest) for record in reference_runs(ROOT)}
+    assert classes == {PER_CLIENT, STACKED}
+
+
+@pytest.mark.parametrize("key", ["executor", "threads", "device", "run"])
+def test_a_manifest_that_does_not_say_it_is_of_unknown_class(key: str) -> None:
+    manifest = {"executor": "vectorised", "threads": 2, "device": "cpu", "run": {}}
+    assert arithmetic.of_manifest(manifest) == "stacked, 2 threads"
+    assert arithmetic.of_manifest({**manifest, "arithmetic": PER_CLIENT}) == PER_CLIENT
+    for value in (None, [], "other" if key == "executor" else 1.5):
+        assert arithmetic.of_manifest({**manifest, key: value}) == UNKNOWN
+    del manifest[key]
+    assert arithmetic.of_manifest(manifest) == UNKNOWN
+    assert arithmetic.how_to_get(UNKNOWN) == ""
+
+
+def test_only_equal_and_known_classes_are_averaged() -> None:
+    assert arithmetic.are_averaged([]) and arithmetic.are_averaged([UNKNOWN])
+    assert arithmetic.are_averaged([STACKED, STACKED])
+    assert not arithmetic.are_averaged([STACKED, PER_CLIENT])
+    assert not arithmetic.are_averaged([UNKNOWN, UNKNOWN])
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"executor": "vectorised"}, "'stacked' is asked for (executor: vectorised)"),
+        ({"threads": 2}, "'per client, 2 threads' is asked for (executor: sequential, threads: 2)"),
+    ],
+)
+def test_a_finished_run_of_another_class_is_not_replaced(
+    tmp_path: Path, asked: dict[str, Any], line: str
+) -> None:
+    folder = tmp_path / "seed1"
+    assert carry_out(folder, run_spec(rounds=2))["arithmetic"] == PER_CLIENT
+    before = content(folder)
+    with pytest.raises(UserError) as refused:
+        carry_out(folder, run_spec(rounds=2, **asked))
+    assert f"finished with arithmetic 'per client', and {line}" in str(refused.value)
+    assert "use executor: sequential to keep it, or remove its folder" in str(refused.value)
+    assert content(folder) == before and list(tmp_path.iterdir()) == [folder]
+
+
+def test_another_executor_of_the_same_class_finds_the_run_done(tmp_path: Path) -> None:
+    """Also a run from before manifests had classes; not one that does not say how it was run."""
+    played: list[Progress] = []
+    folder = tmp_path / "seed1"
+    carry_out(folder, run_spec(rounds=2))
+    carry_out(folder, run_spec(rounds=2, executor="parallel", threads=2), played.append)
+    assert not played
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["arithmetic"]
+    path.write_text(json.dumps(manifest))
+    carry_out(folder, run_spec(rounds=2), played.append)
+    assert not played
+    del manifest["executor"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"'unknown'.*\(executor: sequential\): remove its folder"):
+        carry_out(folder, run_spec(rounds=2))
+    shutil.rmtree(folder)
+    carry_out(folder, run_spec(rounds=2), played.append)
+    assert len(played) == 2
+
+
+def test_processes_change_no_class_and_torch_threads_do(tmp_path: Path) -> None:
+    """What the manifest says agrees with what was done."""
+    for way in ({"executor": "auto"}, {"executor": "parallel"}, {"executor": "sequential"}):
+        manifest = carry_out(tmp_path / way["executor"], run_spec(rounds=1, threads=2, **way))
+        threads = 2 if way["executor"] == "sequential" else 1
+        assert manifest["threads"] == threads
+        assert ("2 threads" in manifest["arithmetic"]) == (threads == 2)
+        assert arithmetic.of_manifest({**manifest, "arithmetic": None}) == manifest["arithmetic"]
