@@ -1,7 +1,6 @@
 """What `make reference` plans, what it says that costs, and what it keeps."""
 
 import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from fedrepro.run.results import reference_folder, reference_runs
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate
+from support.manifests import write_manifest
 from support.places import ROOT
 
 
@@ -106,7 +106,7 @@ def test_finished_runs_are_kept_without_their_model(
     manifest = run.folder / "manifest.json"
 
     def left(**changes: Any) -> list[RunKey]:
-        manifest.write_text(json.dumps({"run": {**described, **changes}}), encoding="utf-8")
+        write_manifest(run.folder, {"run": {**described, **changes}, "files": {}})
         return list(reference.keep_finished(bench, [run, other]))
 
     assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's

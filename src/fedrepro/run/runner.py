@@ -28,13 +28,21 @@ from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics
-from fedrepro.run.results import FINISHED, partial_of
+from fedrepro.run.results import (
+    FINISHED,
+    TIMING,
+    changed_files,
+    partial_of,
+    read_timing,
+    timing_of,
+)
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import watched
+from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, cannot_write
-from fedrepro.support.files import flush, make_folder, sha256_of
+from fedrepro.support.files import flush, make_folder
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, is_locked, only_one, owner_of
 
@@ -159,15 +167,17 @@ def _listed(numbers: Sequence[float] | None) -> list[float] | None:
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
     """The manifest of a finished run of the same subject, if none of its files has changed."""
     try:
-        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        found = sealed.parsed(folder / "manifest.json")
         wanted = json.loads(json.dumps(subject))
         if "numerics" in wanted:  # more precise than the fingerprint of the code
             del wanted["code"]
         same = all(found[key] == value for key, value in wanted.items())
-        whole = same and all(
-            sha256_of(folder / name) == sha for name, sha in found["files"].items()
+        whole = (
+            same
+            and not sealed.fault(found)
+            and not any(changed_files(folder, found))
+            and bool(read_timing(folder, found))
         )
-        json.loads((folder / "timing.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return found if whole else None
@@ -303,9 +313,10 @@ def _finish(
     for file in (partial / BESIDE).glob("*"):  # copied: moving would lose them on an interrupt
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}
-    described["seal"] = fingerprint.of_manifest(described)
+    described["seal"] = sealed.seal_of(described)
     _write_json(staged / "manifest.json", described)
-    _write_json(staged / "timing.json", manifest.timing(plan, state))
+    timing = sealed.sealed(manifest.timing(plan, state), timing_of(described))
+    _write_json(staged / TIMING, timing)
     for file in staged.iterdir():
         flush(file)
     flush(staged)

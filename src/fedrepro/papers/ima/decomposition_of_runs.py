@@ -20,6 +20,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.tree import Tree
 from fedrepro.papers.ima.decomposition import decompose_classes, distances, ensemble_gap
 from fedrepro.papers.ima.similarity import mean_cka
+from fedrepro.run.results import made_of
 from fedrepro.support.errors import UserError
 
 Progress = Callable[[float], None]  # called with the finished share
@@ -81,6 +82,7 @@ def decomposition_of(
         progress(place / len(rounds))
     everyone = first.plan.federation.context.clients
     return {
+        "of": made_of(each.record for each in runs),
         "seeds": list(seeds),
         "samples": len(y),
         "clients": everyone,

@@ -10,7 +10,8 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
-from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.replayed import not_of_today
+from fedrepro.run.results import RunRecord, find_run, name_of
 from fedrepro.support import papers
 
 
@@ -36,6 +37,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "seeds": {scale: workbench.seeds(scale, target.system, figure.seeds) for scale in SCALES},
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),
+        "others": _others(workbench, records),
         **about(published, target.system, target.item, ""),
     }
 
@@ -48,3 +50,15 @@ def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
         for record in records
         if record.state != "finished"
     ]  # fmt: skip
+
+
+def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str, str]]:
+    """Results of this machine that are not of today's configuration and code, with the reason."""
+    found = []
+    for record in records:
+        run = record.run
+        if record.state == "finished" and not record.reference:
+            today = workbench.run_spec(run.setting, run.method, run.seed)
+            if why := not_of_today(record, today):
+                found.append({"name": name_of(run), "why": why})
+    return found
