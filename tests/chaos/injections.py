@@ -119,7 +119,7 @@ def unnoticed_array(world: World, random: Random) -> Survived:
     return Survived("a bit of train_x.npy changed before runs were made")
 
 
-@contextmanagerdef data_facts(world: World, random: Random) -> Survived:
+def data_facts(world: World, random: Random) -> Survived:
     return _damaged(world, random, "results/data/*/meta.json")
 
 
@@ -226,7 +226,7 @@ def forgotten(world: World, random: Random) -> Survived:
     return Survived(f"no records, and a learning rate of {rate}")
 
 
-
+@contextmanager
 def _working(world: World, random: Random) -> Iterator["subprocess.Popen[bytes]"]:
     """Snakemake at work on some runs, at a random moment."""
     world.unmake(random)

@@ -63,7 +63,7 @@ def whole(tmp_path: Path) -> Path:
 PARTITION = Path("partitions/d/iid/seed1.npz")  # the path is what it is
 
 
-.mark.parametrize(
+@pytest.mark.parametrize(
     "name",
     [str(PARTITION), str(PARTITION.with_suffix(".json")), "d/meta.json", "x.safetensors"],
 )

@@ -1,6 +1,5 @@
 """A finished reproduction of a few seconds with every kind of file that a number goes through."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -106,8 +105,17 @@ ANALYSES = (
     *(("decompose", "ima/kept", "fedavg", "--seeds", *seeds, "--samples", "100")
       for seeds in ("12", "21")),
 )  # fmt: skip
-STUDY = {"seeds": [1], "cases": {"equal": {
-    "weights": [0.6, 0.4], "followed": [0.6, 0.4], "sampled": [[0.6, 0.4]], "p": [0.5]}}}  # fmt: skip
+STUDY = {
+    "seeds": [1],
+    "cases": {
+        "equal": {
+            "weights": [0.6, 0.4],
+            "followed": [0.6, 0.4],
+            "sampled": [[0.6, 0.4]],
+            "p": [0.5],
+        }
+    },
+}
 
 
 def make(root: Path) -> None:
@@ -125,7 +133,7 @@ def make(root: Path) -> None:
         for setting, method, seed in RUNS:
             call("run", f"ima/{setting}", method, "--seed", str(seed))
         for run in REFERENCES:
-            os.makedirs(reference_folder(run).parent, exist_ok=True)
+            reference_folder(run).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(run.folder, reference_folder(run))
             (reference_folder(run) / "model.safetensors").unlink()
         for words in ANALYSES:

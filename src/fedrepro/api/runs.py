@@ -97,7 +97,7 @@ def load(
         root: the workbench's folder. If it lacks the run, a committed reference result is used.
 
     Raises:
-        UserError: if the run does not exist, is another one, or its files do not match its manifest.
+        UserError: if the run does not exist or is another one, or if its files have changed.
 
     Warns:
         UserWarning: if the run is not of today's configuration or code.

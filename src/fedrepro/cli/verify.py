@@ -14,10 +14,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "verify",
         help="check that no file of a results tree has changed",
-        description="Check a results tree: runs, partitions, analyses and tables by their checksums, "
-        "by their places and by the runs that they were made from; prepared data and downloads by "
-        "their sizes. Prints one line per fault, and exits with 1 if there are any. Remove the "
-        "files that it names: the workflow makes them again. `fedrepro verify reports` checks the "
+        description="Check a results tree: runs, partitions, analyses, tables by their checksums, "
+        "places and the runs that they were made from; prepared data and downloads by their "
+        "sizes. Prints one line per fault, and exits with 1 if there are any. Remove the files "
+        "that it names: the workflow makes them again. `fedrepro verify reports` checks the "
         "committed reference results.",
     )
     parser.add_argument(

@@ -365,10 +365,9 @@ def refuse_use(read: Callable[[], str], right: str) -> None:
     """A line, a word on the page, or the same number made again."""
     try:
         found = read()
-    except UserError as error:
-        assert "\n" not in str(error)
-    else:
-        assert "damaged" in found or found == right
+    except UserError:
+        return
+    assert "damaged" in found or found == right
 
 
 @pytest.mark.parametrize("how", ["damaged", "swapped", "removed"])

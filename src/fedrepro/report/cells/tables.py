@@ -23,8 +23,8 @@ from fedrepro.report.cells.last_rounds import fewer, last, until
 from fedrepro.report.papers.estimate import Estimate, Residual
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
-from fedrepro.run.replayed import changed_keys, other_code
 from fedrepro.run.made import seals_of
+from fedrepro.run.replayed import changed_keys, other_code
 from fedrepro.run.results import RunRecord, find_run, name_of
 from fedrepro.support import sealed
 
