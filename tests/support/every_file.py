@@ -65,8 +65,7 @@ figures:
   figure_2:
     kind: planes
     title: P
-    points: 3
-    samples: 100
+    grid: {points: 3, samples: 100}
     panels: [{label: K, setting: kept, method: fedavg, through: ["4.1", "4.2", "4.3"]}]
   figure_3:
     kind: decomposition
