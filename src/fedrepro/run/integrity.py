@@ -14,7 +14,7 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
-from fedrepro.run.made import others
+from fedrepro.run.made import REPLACED, others
 from fedrepro.run.results import (
     REFERENCE,
     TIMING,
@@ -97,7 +97,7 @@ class Check:
                 for fault in changed_files(path.parent, content):
                     yield f"{folder}: damaged: {fault}"
             for name in others(content, self._seal_of):
-                yield f"{path}: made from another result of {name}"
+                yield f"{path}: {REPLACED.format(name)}"
         except (FileNotFoundError, *OTHERWISE) as error:
             yield f"{path}: damaged: {error}"
         except UserError as error:

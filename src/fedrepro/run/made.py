@@ -9,6 +9,8 @@ from fedrepro.run.results import name_of, reference_folder
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 
+REPLACED = "made from a result of {} that was replaced or deleted since"
+
 
 def read_made(root: Path, path: Path) -> dict[str, Any] | None:
     """The content of a sealed file of ``results``; None if it does not exist.
@@ -24,7 +26,7 @@ def read_made(root: Path, path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     for name in others(found, lambda run: seal_of_run(root, run)):
-        raise UserError(f"{path}: made from another result of {name}; {sealed.AGAIN}")
+        raise UserError(f"{path}: {REPLACED.format(name)}; {sealed.AGAIN}")
     return found
 
 

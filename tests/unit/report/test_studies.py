@@ -40,6 +40,7 @@ def write(bench: Workbench, path: Path, text: str) -> None:
     try:
         sealed.write(bench.root / path, json.loads(text), sealed.of_results(path))
     except (ValueError, TypeError):
+        (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
         (bench.root / path).write_text(text, encoding="utf-8")
 
 
