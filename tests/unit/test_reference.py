@@ -10,6 +10,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.run.integrity import Check
 from fedrepro.run.rates import MethodRate, ModelRate, stored
 from fedrepro.run.results import reference_folder, reference_runs
 from fedrepro.support.errors import UserError
@@ -135,3 +136,10 @@ def test_the_pages_beside_them_show_them(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(ROOT)
     for page, text in render_reference.pages().items():
         assert page.read_text(encoding="utf-8") == text, "python scripts/render_reference.py"
+
+
+def test_committed_results_are_as_they_were_written() -> None:
+    """Each with its checksums, in its own place."""
+    check = Check(ROOT / "reports")
+    assert list(check.faults()) == []
+    assert check.counts["reference results"] >= 148
