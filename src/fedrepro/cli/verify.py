@@ -54,7 +54,8 @@ def _not_of_today(results: Path) -> str:
     from fedrepro.run.integrity import runs_in
     from fedrepro.workflow.recorded import why_not_today
 
-    bench, found = load(), []
+    bench = load()
+    found: list[str] = []
     for _, run in runs_in(results / "runs"):
         with suppress(UserError):  # no experiment file has it any more
             if why := why_not_today(bench, run):
