@@ -5,8 +5,8 @@ that is due, so every other target says that it does not depend on what was chan
 """
 
 import json
-import re
 import os
+import re
 from pathlib import Path
 
 import numpy as np
