@@ -87,7 +87,9 @@ def is_current(bench: Workbench, record: RunRecord) -> bool:
     """Whether there is a reference result of the current configuration."""
     run = record.run
     today = bench.run_spec(run.setting, run.method, run.seed).description()
-    return bool(record.manifest) and record.manifest["run"] == json.loads(json.dumps(today))
+    if record.state == "damaged" or not record.manifest:
+        return False
+    return bool(record.manifest["run"] == json.loads(json.dumps(today)))
 
 
 def keep(run: RunKey) -> Path:

@@ -23,6 +23,7 @@ from fedrepro.config.loading import load
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
 from support import tiny_run
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.project import Project
 from support.report_world import write_run
@@ -170,8 +171,7 @@ def verify(folder: Path) -> dict[str, float]:
         described = {**manifest["run"], "setting": f"test/blobs{number // 10}"}
         about = {**manifest, "run": {**described, "seed": number % 10}}
         about["config_hash"] = fingerprint.of_text(json.dumps(about["run"], sort_keys=True))
-        about["seal"] = fingerprint.of_manifest(about)
-        (run / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
+        write_manifest(run, about)
     return measured(["fedrepro", "verify"], folder, str(ROOT / "src"))
 
 

@@ -4,6 +4,7 @@ An injection returns what was done and how much work was lost, or raises Asserti
 something was not noticed or did not come back.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -117,6 +118,120 @@ def unnoticed_array(world: World, random: Random) -> Survived:
     wrong = world.recovered()
     assert not wrong, wrong
     return Survived("a bit of train_x.npy changed before runs were made")
+
+
+def data_facts(world: World, random: Random) -> Survived:
+    return _damaged(world, random, "results/data/*/meta.json")
+
+
+def timing(world: World, random: Random) -> Survived:
+    """What a run took. Snakemake does not miss it, so the whole run is removed."""
+    path = random.choice(world.runs) / "timing.json"
+    what = f"{path.relative_to(world.root)} {damage(path, random)}"
+    assert world.faults(), f"{what}: not noticed"
+    shutil.rmtree(path.parent)
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def table(world: World, random: Random) -> Survived:
+    """A digit of a table. It is on no page until the table is made again."""
+    path = world.root / random.choice(TABLES)
+    what = f"{path.relative_to(world.root)} {other_digit(path, random)}"
+    called = world.project.fedrepro("page", "ima", path.stem, "--scale", "demo", **WITH)
+    assert called.returncode == 2 and "damaged" in called.stdout, f"{what}: {called.stdout}"
+    faults = world.faults()
+    assert faults, f"{what}: not noticed"
+    world.remove(faults)
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def other_digit(path: Path, random: Random) -> str:
+    """Change one digit of a JSON file, and leave its times as they were."""
+    times, content = path.stat(), bytearray(path.read_bytes())
+    place = random.choice([at for at, byte in enumerate(content) if chr(byte).isdigit()])
+    content[place] = ord("1") if content[place] != ord("1") else ord("2")
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return f"digit {place} of {len(content)} changed"
+
+
+def swapped_result(world: World, random: Random) -> Survived:
+    """A run's folder with another run's files, which are all whole."""
+    one, other = random.sample([run for run in world.runs if "/plain/" in str(run)], 2)
+    before = {table: (world.root / table).read_bytes() for table in TABLES}
+    shutil.rmtree(one)
+    shutil.copytree(other, one)
+    what = f"{one.relative_to(world.root)} has the files of {other.relative_to(world.root)}"
+    for path in TABLES:
+        called = world.project.fedrepro("table", "ima", Path(path).stem, "--scale", "demo", **WITH)
+        now = (world.root / path).read_bytes()
+        assert called.returncode == 0, called.stdout
+        assert now == before[path] or b"another run" in now, f"{what}: used"
+    faults = world.faults()
+    assert faults, f"{what}: not noticed"
+    for path in TABLES:
+        (world.root / path).unlink()
+    wrong = world.recovered()  # nobody has removed what verify names
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def swapped_partition(world: World, random: Random) -> Survived:
+    """A partition over another one, and what is made of it is to be made."""
+    paths = sorted(world.root.glob("results/partitions/*/*/seed*.npz"))
+    one, other = random.sample(paths, 2)
+    for suffix in (".json", ".npz"):
+        times = one.with_suffix(suffix).stat()
+        shutil.copyfile(other.with_suffix(suffix), one.with_suffix(suffix))
+        os.utime(one.with_suffix(suffix), ns=(times.st_atime_ns, times.st_mtime_ns))
+    what = f"{one.relative_to(world.root)} is {other.relative_to(world.root)}"
+    faults = world.faults()
+    assert faults, f"{what}: not noticed"
+    world.remove(faults)
+    world.unmake(random)
+    wrong = world.recovered()
+    assert not wrong, f"{what}: {wrong}"
+    return Survived(what)
+
+
+def unsealed(world: World, random: Random) -> Survived:
+    """A manifest without its seal, beside another run's rounds."""
+    one, other = random.sample([run for run in world.runs if "/plain/" in str(run)], 2)
+    manifest = json.loads((one / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["seal"]
+    manifest["files"] = {}
+    (one / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    shutil.copyfile(other / "rounds.parquet", one / "rounds.parquet")
+    assert world.faults(), "not noticed"
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"{one.relative_to(world.root)} without a seal")
+
+
+def forgotten(world: World, random: Random) -> Survived:
+    """Snakemake's records gone and the configuration changed; then all of it once more, back."""
+    file, before = world.project.experiment, world.project.experiment.read_bytes()
+    rate = random.choice([0.04, 0.06, 0.07])
+    try:
+        file.write_bytes(before.replace(b"lr: 0.05", f"lr: {rate}".encode()))
+        shutil.rmtree(world.root / ".snakemake")
+        called = world.command()
+        assert called.returncode == 0, called.stdout
+        assert "made with another configuration: optimizer" in called.stdout, called.stdout
+        for run in world.runs:
+            described = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["run"]
+            assert described["optimizer"]["lr"] != 0.05, f"{run}: the old configuration"
+        assert world.lasting() != world.whole
+    finally:
+        file.write_bytes(before)
+        shutil.rmtree(world.root / ".snakemake", ignore_errors=True)
+    wrong = world.recovered()
+    assert not wrong, wrong
+    return Survived(f"no records, and a learning rate of {rate}")
 
 
 @contextmanager
@@ -312,7 +427,8 @@ def code_edited(world: World, random: Random) -> Survived:
 INJECTIONS: dict[str, Injection] = {
     each.__name__: each
     for each in (
-        result, partition, prepared_array, unnoticed_array, kept_checkpoint, kill_run,
-        kill_snakemake, power, checkpoint, code_edited, full_disk, read_only, clock,
+        result, partition, prepared_array, unnoticed_array, kept_checkpoint, data_facts, timing,
+        table, swapped_result, swapped_partition, unsealed, forgotten, kill_run, kill_snakemake,
+        power, checkpoint, code_edited, full_disk, read_only, clock,
     )
 }  # fmt: skip

@@ -47,7 +47,7 @@ def whole(tmp_path: Path) -> Path:
     labels = np.arange(60) % 10
     spec = Iid(scheme="iid", clients=3, test_fraction=0.2)
     folder = tmp_path / IN / "whole"
-    make_partition(labels, None, spec, 1).save(folder / "seed1.npz")
+    make_partition(labels, None, spec, 1).save(folder / PARTITION)
     write_packed(idx_files(), tmp_path / IN / "archives")
     prepare(
         "d",
@@ -60,7 +60,13 @@ def whole(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["seed1.npz", "seed1.json", "d/meta.json", "x.safetensors"])
+PARTITION = Path("partitions/d/iid/seed1.npz")  # the path is what it is
+
+
+@pytest.mark.parametrize(
+    "name",
+    [str(PARTITION), str(PARTITION.with_suffix(".json")), "d/meta.json", "x.safetensors"],
+)
 def test_what_is_read_before_a_run(tmp_path: Path, whole: Path, name: str) -> None:
     folder = tmp_path / IN / "now"
     labels = np.arange(60) % 10
@@ -73,8 +79,8 @@ def test_what_is_read_before_a_run(tmp_path: Path, whole: Path, name: str) -> No
         )
         damaged(folder, whole, name, lambda content: change(content, how))
         with watched(tmp_path):
-            if name.startswith("seed1"):
-                Partition.load(folder / "seed1.npz").fits(labels)
+            if name.startswith("partitions"):
+                Partition.load(folder / PARTITION).fits(labels)
             elif name.startswith("x"):
                 load_tree(folder / name)
             else:

@@ -1,6 +1,5 @@
 """Figures of every kind over made-up runs, added to :mod:`support.report_world`."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ import yaml
 
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
+from fedrepro.support import sealed
+from support.manifests import follow
 from support.report_world import ROOT, curve, write_run
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
@@ -137,13 +138,17 @@ def give_runs(bench: Workbench, target: FigureTarget, methods: set[str]) -> None
             write_run(bench, run, curve(rounds, 0.5 + 0.1 * number, number))
 
 
+def write(path: Path, made: dict[str, Any]) -> None:
+    """An analysis as its command leaves it."""
+    sealed.write(path, made, sealed.place(path, path.parts[::-1].index("results")))
+
+
 def write_landscape(path: Path, **changes: Any) -> None:
     """A bowl of loss 0.1 in the middle and 2.1 in the corners."""
     x = [-1.0, -0.5, 0.0, 0.5, 1.0]
     loss = [[0.1 + a * a + b * b for a in x] for b in x]
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = {"directions": "two random ones", "x": x, "y": x, "loss": loss, "accuracy": loss}
-    path.write_text(json.dumps(made | changes), encoding="utf-8")
+    write(path, made | changes)
 
 
 def write_through(path: Path, **changes: Any) -> None:
@@ -163,8 +168,7 @@ def write_through(path: Path, **changes: Any) -> None:
     ]  # fmt: skip
     made = {"models": names, "samples": 40, "precision": "float32", "x": x, "y": x, "loss": loss,
             "accuracy": score, "marks": marks}  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(made | changes), encoding="utf-8")
+    write(path, made | changes)
 
 
 def write_decomposition(path: Path, **changes: Any) -> None:
@@ -176,8 +180,7 @@ def write_decomposition(path: Path, **changes: Any) -> None:
         for number in (1, 4)
     ]  # fmt: skip
     made = {"seeds": [1, 2], "samples": 40, "clients": 5, "estimates": "all", "rounds": rounds}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(made | changes), encoding="utf-8")
+    write(path, made | changes)
 
 
 # What an analysis of a kind of figure leaves.
@@ -193,10 +196,9 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 def write_regret(path: Path, **changes: Any) -> None:
     """Four rounds of five clients: the regret crosses its bound once, one number is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = {"clients": 5, "linearised": False, "round": [1, 2, 3, 4],
             "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
-    path.write_text(json.dumps(made | changes), encoding="utf-8")
+    write(path, made | changes)
 
 
 def write_decisions(folder: Path, losses: Sequence[tuple[float, float]]) -> None:
@@ -217,3 +219,4 @@ def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:
         for client, (start, end) in enumerate(accuracies)
     ]
     pd.DataFrame(table).to_parquet(folder / "mixtures.parquet")
+    follow(folder, "mixtures.parquet")

@@ -16,8 +16,10 @@ import yaml
 from fedrepro.config.products import expand
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import numerics
-from fedrepro.run.results import reference_folder
+from fedrepro.data.partition.partition import PLACE
+from fedrepro.run import fingerprint, numerics
+from fedrepro.run.results import reference_folder, timing_of
+from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of
 from support.places import ROOT
 
@@ -95,7 +97,7 @@ def write_run(
         "diverged_at": count if status == "diverged" else None,
         "rounds_done": count,
         "run": json.loads(json.dumps(described)),
-        "config_hash": hashlib.sha256(run.method.encode()).hexdigest(),
+        "config_hash": fingerprint.of_text(json.dumps(described, sort_keys=True)),
         "code": hashlib.sha256(run.setting.encode()).hexdigest(),
         "numerics": numerics.of_run(spec),
         "executor": "sequential",
@@ -116,8 +118,9 @@ def write_run(
         "peak_memory_bytes": 512_000_000,
         "resumed": 0,
     }
-    for name, content in (("manifest", manifest), ("timing", timing)):
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    manifest["seal"] = sealed.seal_of(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    sealed.write(folder / "timing.json", timing, timing_of(manifest))
     return folder
 
 
@@ -132,7 +135,7 @@ def write_partition(workbench: Workbench, setting: str, seed: int) -> None:
     ]
     name = path.parent.name
     histogram = {"name": name, "seed": seed, "clients": clients, "classes": 10, "train": counts}
-    path.write_text(json.dumps(histogram | {"spec": {}, "test": None}), encoding="utf-8")
+    sealed.write(path, histogram | {"spec": {}, "test": None}, sealed.place(path, PLACE))
 
 
 def fill(workbench: Workbench, target: TableTarget, end: float = 0.85) -> None:

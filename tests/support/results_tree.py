@@ -1,12 +1,13 @@
 """A small results tree with one of everything that `fedrepro verify` looks at."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
+from fedrepro.data.dataset import FORMAT
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Iid
+from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of
 from support import tiny_run
 
@@ -18,8 +19,7 @@ def write_tree(root: Path) -> None:
     write_partition(root)
     write_data(root)
     write_download(root)
-    (root / "tables/demo/ima").mkdir(parents=True)
-    (root / "tables/demo/ima/table_1.json").write_text("{}")
+    sealed.write(root / "tables/demo/ima/table_1.json", {}, "tables/demo/ima/table_1")
 
 
 def write_partition(root: Path) -> None:
@@ -34,8 +34,8 @@ def write_data(root: Path) -> None:
     np.save(folder / "train_x.npy", np.arange(40, dtype=np.uint8))
     file = folder / "train_x.npy"
     about = {"size": file.stat().st_size, "sha256": sha256_of(file), "shape": [40]}
-    meta = {"format": 1, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
-    (folder / "meta.json").write_text(json.dumps(meta))
+    meta = {"format": FORMAT, "splits": {"train": {"samples": 40, "arrays": {"train_x": about}}}}
+    sealed.write(folder / "meta.json", meta, "data/blobs/meta")
 
 
 def write_download(root: Path) -> None:
@@ -46,4 +46,4 @@ def write_download(root: Path) -> None:
         "raw": {"size": 3, "sha256": sha256_of(folder / "raw"), "from": "there"},
         "own/elsewhere": {"sha256": "0" * 64, "from": "your own"},
     }
-    (folder / "files.json").write_text(json.dumps({"files": files}))
+    sealed.write(folder / "files.json", {"files": files}, "downloads/blobs/files")

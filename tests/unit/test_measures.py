@@ -31,6 +31,7 @@ from fedrepro.run.results import read_run
 from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
+from support.manifests import follow, write_bare
 from support.places import ROOT
 from support.tiny_run import dataset, partition, run_spec
 
@@ -301,11 +302,10 @@ def test_a_measure_of_a_run_takes_no_training(root: Path) -> None:
     )
     folders = load(root).plugins
     run = RunKey("mine/watched", "fedavg", 1)
-    (root / run.folder).mkdir(parents=True)
-    manifest = {"status": "finished", "rounds_done": 7}
-    (root / run.folder / "manifest.json").write_text(json.dumps(manifest))
+    write_bare(root, run, rounds_done=7)
     table = pyarrow.table({"round": [1, 7], "test_accuracy": [0.25, 0.75]})
     pq.write_table(table, root / run.folder / "rounds.parquet")
+    follow(root / run.folder, "rounds.parquet")
     metric = OfRounds.model_validate("gained", context=folders)
     assert metric.reading.series(read_run(root, run)) == [(7.0, 50.0)]
     assert metric.of_a_run and metric.reading.unit == "points"

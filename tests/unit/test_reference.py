@@ -1,7 +1,6 @@
 """What `make reference` plans, what it says that costs, and what it keeps."""
 
 import importlib.util
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.run.integrity import Check
 from fedrepro.run.rates import MethodRate, ModelRate, stored
 from fedrepro.run.results import reference_folder, reference_runs
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate
+from support.manifests import write_manifest
 from support.places import ROOT
 
 
@@ -106,7 +107,7 @@ def test_finished_runs_are_kept_without_their_model(
     manifest = run.folder / "manifest.json"
 
     def left(**changes: Any) -> list[RunKey]:
-        manifest.write_text(json.dumps({"run": {**described, **changes}}), encoding="utf-8")
+        write_manifest(run.folder, {"run": {**described, **changes}, "files": {}})
         return list(reference.keep_finished(bench, [run, other]))
 
     assert left(lr_decay=0.99) == [run, other]  # of another configuration than today's
@@ -135,3 +136,10 @@ def test_the_pages_beside_them_show_them(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(ROOT)
     for page, text in render_reference.pages().items():
         assert page.read_text(encoding="utf-8") == text, "python scripts/render_reference.py"
+
+
+def test_committed_results_are_as_they_were_written() -> None:
+    """Each with its checksums, in its own place."""
+    check = Check(ROOT / "reports")
+    assert list(check.faults()) == []
+    assert check.counts["reference results"] >= 148

@@ -1,6 +1,7 @@
 """What Snakemake does again after a change, and what it leaves alone."""
 
 import json
+import shutil
 from pathlib import Path
 
 from support.project import Project
@@ -129,3 +130,37 @@ def test_another_class_of_arithmetic_redoes_its_runs_and_says_so(project: Projec
     refused = project.fedrepro("run", "ima/tiny", "fedprox", "--seed", "1")
     assert refused.returncode == 2
     assert "is finished with arithmetic 'per client', and 'stacked' is asked for" in refused.stdout
+
+
+def test_without_records_the_files_themselves_are_asked(project: Project) -> None:
+    """Where ``.snakemake`` is gone, runs say in their manifests what they are; pages do not."""
+    shutil.rmtree(project.root / ".snakemake")
+    assert project.due() == TABLE_1 | TABLE_2 | INDEX
+    project.edit(project.experiment, "rounds: 2", "rounds: 3")
+    assert project.due() == {FEDAVG, FEDPROX} | TABLE_1 | TABLE_2 | INDEX
+    listed = project.snakemake("-n", FEDPROX).stdout
+    assert "run ima/tiny fedprox 1: made with another configuration: rounds" in listed
+    said = project.fedrepro("verify").stdout
+    assert "2 runs are not of today's configuration and code" in said
+    called = project.snakemake()
+    assert called.returncode == 0, called.stdout
+    assert json.loads((project.root / FEDPROX).read_text())["run"]["rounds"] == 3
+    assert project.due() == set()
+
+
+def test_records_are_not_believed_where_a_manifest_says_otherwise(project: Project) -> None:
+    """As where results of another day, or of another run, are copied over those that are there."""
+    folder = (project.root / FEDPROX).parent
+    shutil.rmtree(folder)
+    shutil.copytree((project.root / FEDAVG).parent, folder)
+    assert project.due(FEDPROX) == {FEDPROX}
+    listed = project.snakemake("-n", FEDPROX).stdout
+    assert "the folder holds another run: ima/tiny fedavg seed 1" in listed
+    said = project.fedrepro("why", "ima/tiny", "fedprox", "--seed", "1").stdout
+    assert "the folder holds another run: ima/tiny fedavg seed 1" in said
+
+
+def test_data_of_another_entry_are_prepared_again(project: Project) -> None:
+    shutil.rmtree(project.root / ".snakemake")
+    project.edit("config/datasets.yaml", "mean: [0.1307]", "mean: [0.5]")
+    assert "results/data/mnist5k/meta.json" in project.due(FEDPROX)

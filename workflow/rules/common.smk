@@ -2,6 +2,7 @@
 
 import gc
 
+from fedrepro.workflow.again import Again
 from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
@@ -12,12 +13,14 @@ from snakemake.resources import Resources
 
 if workflow.is_main_process:
     forget_dead_calls()
-    shorten(workflow)
 
 # The graph is millions of long-lived objects. Searching them for garbage took a tenth of the time.
 gc.set_threshold(50_000)
 
 GRAPH = open_graph(config)
+AGAIN = Again(GRAPH, workflow)
+if workflow.is_main_process:
+    shorten(workflow, AGAIN.reasons)
 
 # The default resources of the profile and the command line.
 DEFAULTS = Resources.from_mapping(workflow.resource_settings.default_resources or {})

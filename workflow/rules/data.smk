@@ -16,6 +16,7 @@ rule download:
 
 rule prepare:
     input:
+        AGAIN.data,
         "results/downloads/{dataset}/files.json",
     output:
         "results/data/{dataset}/meta.json",

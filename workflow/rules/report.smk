@@ -4,6 +4,7 @@
 
 rule table:
     input:
+        AGAIN.unrecorded("results/tables/{scale}/{system}/{item}.json"),
         GRAPH.inputs_of_table,
     output:
         "results/tables/{scale}/{system}/{item}.json",
@@ -22,6 +23,7 @@ rule table:
 
 rule page:
     input:
+        AGAIN.unrecorded("reports/site/{system}/{item}.html"),
         GRAPH.inputs_of_page,
     output:
         "reports/site/{system}/{item}.html",
@@ -47,6 +49,7 @@ rule page:
 
 rule site:
     input:
+        AGAIN.unrecorded("reports/site/index.html"),
         tables=GRAPH.tables(),
         pages=GRAPH.pages(),
     output:

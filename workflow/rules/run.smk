@@ -3,6 +3,7 @@
 
 rule run:
     input:
+        AGAIN.run,
         GRAPH.inputs_of_run,
         # The parent run, so that this run waits for it. Not marked `ancient`: while the parent is
         # being made again, Snakemake would then overlook other changes of this run's inputs.
@@ -34,6 +35,7 @@ rule run:
 # The loss around a run's model, for figures that show it.
 rule landscape:
     input:
+        AGAIN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
         data=GRAPH.inputs_of_run,
@@ -55,6 +57,7 @@ rule landscape:
 # The loss on a line or plane through models that a run kept, also for figures.
 rule landscape_through:
     input:
+        AGAIN.unrecorded("results/landscapes/{setting}/{method}/seed{seed}/{part}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         data=GRAPH.inputs_of_run,
     output:
@@ -76,6 +79,7 @@ rule landscape_through:
 # part of the run's identity.
 rule quality:
     input:
+        AGAIN.unrecorded("results/quality/{setting}/{method}/seed{seed}.json"),
         manifest="results/runs/{setting}/{method}/seed{seed}/manifest.json",
         model="results/runs/{setting}/{method}/seed{seed}/model.safetensors",
         data=GRAPH.inputs_of_run,

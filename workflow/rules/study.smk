@@ -2,6 +2,8 @@
 
 
 rule study:
+    input:
+        AGAIN.unrecorded("results/studies/{study}.json"),
     output:
         "results/studies/{study}.json",
     log:

@@ -9,7 +9,7 @@ import torch
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
-from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.samples import TensorSamples
 from fedrepro.engine import tree
@@ -17,7 +17,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import Plan, compose, make_plan
 from fedrepro.run.given import MODEL, load
-from fedrepro.run.results import RunRecord, read_run
+from fedrepro.run.results import RunRecord, changed_files, read_run
 from fedrepro.run.runner import data_of
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import UserError
@@ -63,6 +63,9 @@ def open_run(workbench: Workbench, run: RunKey) -> Finished:
     record = read_run(workbench.root, run)
     if record.state != "finished":
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    if changed := next(changed_files(workbench.root / run.folder, record.manifest, MODEL), None):
+        raise UserError(f"{run.folder}: damaged: {changed}: {again}")
+    refuse_damage(setting.dataset, workbench.root / PREPARED)
     dataset = open_dataset(setting.dataset, workbench.root / PREPARED)
     torch.set_num_threads(spec.execution.threads)
     partition = Partition.load(workbench.root / setting.partition_path(run.seed))

@@ -34,8 +34,9 @@ from fedrepro.engine import tree
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.tree import Tree
 from fedrepro.run import fingerprint
+from fedrepro.run.results import made_of
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import write_atomically
 from fedrepro.support.rng import stream
 
 Progress = Callable[[float], None]  # called with the finished share
@@ -66,7 +67,14 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
     axis = np.linspace(-REACH, REACH, POINTS).tolist()
     directions = random_directions(centre, rngs)
     loss, accuracy = surfaces(score, centre, directions, axis, axis, progress)
-    return {"directions": DIRECTIONS, "x": axis, "y": axis, "loss": loss, "accuracy": accuracy}
+    return {
+        "of": made_of([finished.record]),
+        "directions": DIRECTIONS,
+        "x": axis,
+        "y": axis,
+        "loss": loss,
+        "accuracy": accuracy,
+    }
 
 
 def landscape_through(
@@ -108,6 +116,7 @@ def landscape_through(
     x, y = finished.samples(samples)
     score = scorer(context.net, context.task, x, y, bfloat16)
     about = {
+        "of": made_of([finished.record]),
         "models": list(words),
         "samples": len(y),
         "precision": "bfloat16" if bfloat16 else "float32",
@@ -119,8 +128,7 @@ def landscape_through(
     centre = models[0].params
     places = [coordinates(each.params, centre, directions) for each in models]
     xs, ys = axes(places, points)
-    files = finished.record.manifest["files"]
-    identity = fingerprint.of_text(json.dumps([about, xs, ys, files]))
+    identity = fingerprint.of_text(json.dumps([about, xs, ys]))
     loss, accuracy = _resumed(
         partial, identity, ys, lambda left: rows(score, centre, directions, xs, left), progress
     )
@@ -196,13 +204,12 @@ def _resumed(
 ) -> tuple[list[Row], list[Row]]:
     """All rows; reuses those in ``partial`` if they are of the same plane."""
     done: list[tuple[Row, Row]] = []
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(partial.read_text(encoding="utf-8"))
-        done = [(loss, accuracy) for loss, accuracy in found[identity]]
+    with suppress(FileNotFoundError, UserError):
+        found = sealed.read(partial, identity)
+        done = [(loss, accuracy) for loss, accuracy in found["rows"]]
     for row in make(ys[len(done) :]):
         done.append(row)
-        with write_atomically(partial) as temporary:
-            temporary.write_text(json.dumps({identity: done}), encoding="utf-8")
+        sealed.write(partial, {"rows": done}, identity)
         progress(len(done) / len(ys))
     partial.unlink(missing_ok=True)
     return [loss for loss, _ in done], [accuracy for _, accuracy in done]

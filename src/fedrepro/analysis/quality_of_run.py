@@ -23,6 +23,7 @@ from fedrepro.measures import over_clients
 from fedrepro.models.inception import features, inception
 from fedrepro.models.registry import INCEPTION, LearnedWeights
 from fedrepro.run.given import MODEL
+from fedrepro.run.results import made_of
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import numpy_stream
 
@@ -48,7 +49,7 @@ def quality_of(
         progress: called with the finished share.
 
     Returns:
-        First, as JSON values: ``of`` (the run's configuration and model as hashes), ``judge``,
+        First, as JSON values: ``of`` (the run and its manifest's seal), ``judge``,
         ``samples``, ``classes``, ``numbers`` by the names of
         :class:`fedrepro.config.tables.Quality` (shares from 0 to 1, None if undefined),
         ``training``, ``clients``, ``by_class``, ``pairs``, ``stand_in`` and ``no_fid`` in words.
@@ -89,10 +90,7 @@ def quality_of(
     progress(0.95)
     pairs, images = _pairs(opened, made, training)
     return {
-        "of": {
-            "config_hash": opened.record.manifest["config_hash"],
-            "model": opened.record.manifest["files"][MODEL],
-        },
+        "of": made_of([opened.record]),
         "judge": judge.model_dump(mode="json"),
         "samples": len(made),
         "classes": classes,

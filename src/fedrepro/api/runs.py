@@ -1,5 +1,6 @@
 """Load finished runs, by folder or by setting, method and seed."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,12 +56,16 @@ class Run:
         """The trained shared model, in evaluation mode.
 
         Raises:
-            UserError: if the method has no shared model, or the model's name is unknown.
+            UserError: if the method has no shared model, the model's name is unknown, or its file
+                has changed.
         """
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
+        from fedrepro.run.results import changed_files
         from fedrepro.run.store import load_tree
 
+        if wrong := next(changed_files(self.folder, self.manifest, MODEL), None):
+            raise UserError(f"{self.folder}: damaged: {wrong}")
         tensors, facts = load_tree(self.folder / MODEL)
         if facts.get("part") != "" or facts["clients"] is not None:
             raise UserError(f"{self.folder}: {self.method} has no shared model")
@@ -92,14 +97,20 @@ def load(
         root: the workbench's folder. If it lacks the run, a committed reference result is used.
 
     Raises:
-        UserError: if the run does not exist, or its files do not match its manifest.
-    """
-    from fedrepro.run.results import changed_files, read_run
+        UserError: if the run does not exist or is another one, or if its files have changed.
 
-    plugins = NONE
+    Warns:
+        UserWarning: if the run is not of today's configuration or code.
+    """
+    from fedrepro.run.replayed import not_of_today
+    from fedrepro.run.results import find_run, read_any
+
+    plugins, other = NONE, ""
     if method is None:
         folder = Path(what)
-        manifest = _manifest(folder)
+        record = read_any(Path(), folder)
+        if not record.manifest:
+            raise UserError(f"{folder}: not the folder of a finished run: {record.why}")
     else:
         from fedrepro.config.loading import load as load_workbench
         from fedrepro.config.targets import RunKey as Named
@@ -107,26 +118,18 @@ def load(
         bench = load_workbench(Path(root))
         plugins = bench.plugins
         named = Named(bench.setting(str(what)).name, method, 1 if seed is None else seed)
-        found = [read_run(Path(root), named, reference) for reference in (False, True)]
-        record = next((each for each in found if each.manifest), found[0])
+        record = find_run(Path(root), named)
         if not record.manifest:
             raise UserError(
                 f"{record.folder}: {record.why}: run `fedrepro run {named.setting} {named.method} "
                 f"--seed {named.seed}`"
             )
-        folder, manifest = Path(root) / record.folder, dict(record.manifest)
-    wrong = next(changed_files(folder, manifest, ".parquet"), None)
-    if wrong:
-        raise UserError(f"{folder}: damaged: {wrong}")
-    return Run(folder, manifest, plugins=plugins)
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    import json
-
-    path = folder / "manifest.json"
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not the manifest of a finished run: {error}") from None
-    return found
+        folder = Path(root) / record.folder
+        if record.state != "damaged":
+            today = bench.run_spec(named.setting, named.method, named.seed)
+            other = not_of_today(record, today)
+    if record.state == "damaged":
+        raise UserError(f"{folder}: {record.why}")
+    if other:
+        warnings.warn(f"{folder}: {other}", stacklevel=2)
+    return Run(folder, dict(record.manifest), plugins=plugins)

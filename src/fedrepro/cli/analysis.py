@@ -1,7 +1,6 @@
 """``fedrepro landscape``, ``quality``, ``study``: analyses that pages show."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from fedrepro.cli.console import progress_bar
 from fedrepro.cli.run import add_run, requested
 from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
+from fedrepro.support import sealed
 from fedrepro.support.errors import bad_value
 
 
@@ -76,13 +76,13 @@ def make_landscape(arguments: argparse.Namespace) -> None:
     if arguments.through is None:
         with progress_bar(name) as progress:
             found = landscape_of(workbench, run, progress)
-        write_found(workbench.root / run.analysis("landscapes"), found)
+        write_found(workbench.root, run.analysis("landscapes"), found)
         return
     require_at_least("--points", arguments.points, 2)
     require_at_least("--samples", arguments.samples, 1)
     words = [_short(each) for each in arguments.through]
     part = Grid(points=arguments.points, samples=arguments.samples).part(words)
-    path = workbench.root / run.analysis("landscapes", part)
+    path = run.analysis("landscapes", part)
     finished = open_kept(workbench, run)
     with progress_bar(name) as progress:
         found = landscape_through(
@@ -91,10 +91,10 @@ def make_landscape(arguments: argparse.Namespace) -> None:
             arguments.points,
             arguments.samples,
             arguments.bfloat16,
-            path.with_suffix(".partial"),
+            workbench.root / path.with_suffix(".partial"),
             progress,
         )
-    write_found(path, found)
+    write_found(workbench.root, path, found)
 
 
 def _short(word: str) -> str:
@@ -115,25 +115,25 @@ def make_study(arguments: argparse.Namespace) -> None:
     from fedrepro.config.targets import study_path
 
     workbench = load()
-    write_found(workbench.root / study_path(arguments.name), make(arguments.name))
+    write_found(workbench.root, study_path(arguments.name), make(arguments.name))
 
 
 def make_quality(arguments: argparse.Namespace) -> None:
     from fedrepro.analysis.quality_of_run import quality_of
+    from fedrepro.run.results import PAIRS
     from fedrepro.run.store import save_tree
+    from fedrepro.support.files import sha256_of
 
     workbench, run = requested(arguments)
     with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
         found, pairs = quality_of(workbench, run, progress)
-    path = workbench.root / run.analysis("quality")
-    save_tree(path.with_suffix(".pairs.safetensors"), pairs)
-    write_found(path, found)
+    path = run.analysis("quality")
+    images = workbench.root / path.with_suffix(PAIRS)
+    save_tree(images, pairs)
+    write_found(workbench.root, path, {**found, "files": {images.name: sha256_of(images)}})
 
 
-def write_found(path: Path, found: Mapping[str, Any]) -> None:
-    """Write the result as JSON, and print the path."""
-    from fedrepro.support.files import write_atomically
-
-    with write_atomically(path) as temporary:
-        temporary.write_text(json.dumps(found, allow_nan=False) + "\n", encoding="utf-8")
-    print(path)
+def write_found(root: Path, path: Path, found: Mapping[str, Any]) -> None:
+    """Write the result as JSON to a path relative to the root, and print it."""
+    sealed.write(root / path, found, sealed.of_results(path))
+    print(root / path)

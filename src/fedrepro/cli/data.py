@@ -54,7 +54,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _download(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.data.catalogue.catalogue import find_dataset
-    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download
+    from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
+    from fedrepro.support import sealed
     from fedrepro.support.files import sha256_of
 
     workbench = load()
@@ -70,7 +71,7 @@ def _download(arguments: argparse.Namespace) -> None:
     spec = find_dataset(arguments.name, workbench.datasets)
     download(arguments.name, spec, workbench.config.data.archives)
     record = DOWNLOADS / arguments.name / RECORD
-    for name, about in json.loads(record.read_text(encoding="utf-8"))["files"].items():
+    for name, about in sealed.read(record, what_is(arguments.name))["files"].items():
         print(f"{name}  sha256 {about['sha256']}  from {about['from']}")
 
 

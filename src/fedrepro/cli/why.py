@@ -115,12 +115,12 @@ def _other(workbench: Workbench, words: list[str]) -> "RunRecord":
 
 def _at(workbench: Workbench, path: Path) -> "RunRecord":
     """The run whose manifest is at a path, possibly in another results tree."""
-    from fedrepro.run.results import read_folder
+    from fedrepro.run.results import read_any
 
     folder = path.parent if path.name == "manifest.json" else path
     if "\0" in str(path) or not (workbench.root / folder / "manifest.json").is_file():
         raise bad_value("the command line", "--other", str(path), OTHER)
-    record = read_folder(workbench.root, RunKey(folder.as_posix(), "", 0), folder)
+    record = read_any(workbench.root, folder)
     if not record.manifest:
         raise UserError(f"{record.folder}: {record.why}")
     return record

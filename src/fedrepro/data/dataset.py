@@ -1,6 +1,5 @@
 """Open prepared data sets: memory-mapped arrays and a small JSON file."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, brief, nearest
 from fedrepro.support.files import sha256_of
 
 PREPARED = Path("results/data")
-FORMAT = 1  # bump when the layout of a prepared folder changes
+FORMAT = 2  # bump when the layout of a prepared folder changes
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,21 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
         UserError: if it is damaged or from another version of fedrepro.
     """
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        meta = sealed.parsed(folder / "meta.json")
+    except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise damaged(folder, error) from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    if meta.get("format") != FORMAT:
         raise damaged(folder, ValueError("meta.json is of another version"))
+    if why := sealed.fault(meta, what_is(folder.name)):
+        raise damaged(folder, ValueError(f"meta.json: {why}"))
     return meta
+
+
+def what_is(name: str) -> str:
+    """What meta.json of a data set says that it is: its place."""
+    return f"data/{name}/meta"
 
 
 def damaged(folder: Path, error: Exception) -> UserError:

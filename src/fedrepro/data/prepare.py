@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrepro.data.catalogue.catalogue import meaning_of
+from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
 from fedrepro.data.catalogue.kinds import DatasetSpec
-from fedrepro.data.dataset import FORMAT, PREPARED, read_meta
+from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
 from fedrepro.data.readers.content import Content, Progress, RawSamples, Reader, read_as
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import whole_folder
 from fedrepro.support.locks import only_one
+from fedrepro.support.sealed import sealed
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
 LARGEST = np.finfo(np.float32).max
@@ -135,9 +136,10 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         "splits": splits,
         "content_sha256": _digest(hashes),
         "recipe": recipe,
+        "entry": digest_of(spec),
         **content.notes,
     }
-    text = json.dumps(meta, indent=2, sort_keys=True) + "\n"
+    text = json.dumps(sealed(meta, what_is(name)), indent=2, sort_keys=True) + "\n"
     try:
         (folder / "meta.json").write_text(text, encoding="utf-8")
     except OSError as error:

@@ -15,7 +15,8 @@ variable and lost (discrepancy 26). ``after_momentum`` is what that line intends
 code does: the correction follows the optimizer's step, so that momentum does not repeat it, and the
 variate is divided by k times the learning rate, whatever the momentum. (With momentum, clients with
 different k then shift the fixed point.) IMA's code also decays the correction's rate twice,
-lr(t)^2 / lr(0), which ``decays_twice`` selects (B21). Variates cover trainable parameters only (A8).
+lr(t)^2 / lr(0), which ``decays_twice`` selects (B21). Variates cover trainable parameters only
+(A8).
 
 https://arxiv.org/abs/1910.06378
 """

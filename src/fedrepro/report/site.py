@@ -127,22 +127,13 @@ def _write_bibliography(renderer: Renderer, published: Published, system: str) -
 
 
 def runs_of(root: Path, table: ComputedTable) -> list[RunRecord]:
-    """Every run that a table's JSON links to.
-
-    Raises:
-        UserError: if one of them was deleted after the table was computed.
-    """
+    """Every run that a table's JSON links to."""
     found = {}
     results = (result for cell in table.cells for result in (cell.paper, cell.demo) if result)
     for result in results:
         for run in result.runs:
             if run.page and run.page not in found:
                 record = read_run(root, result.run_of(run), reference=run.reference)
-                if not record.manifest:
-                    raise UserError(
-                        f"{record.folder}: deleted since its table was computed: run "
-                        f"`fedrepro table {table.system} {table.item}` again"
-                    )
                 found[run.page] = record
     return list(found.values())
 

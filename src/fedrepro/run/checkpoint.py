@@ -1,6 +1,5 @@
 """Save the training state between rounds, and resume from it."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,16 +15,18 @@ from fedrepro.run.results import changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
 
 # Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
 # code that reads and writes them is not part of a run's fingerprint.
-LAYOUT = 3
+LAYOUT = 4
 
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
+PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
     "began",
@@ -126,7 +127,8 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
         for file in files:
             _link(file, temporary / file.relative_to(partial))
         hashes = {str(file.relative_to(partial)): sha256_of(file) for file in files}
-        (temporary / ABOUT).write_text(json.dumps({**about, "files": hashes}), encoding="utf-8")
+        what = sealed.place(folder / ABOUT, PLACE)
+        sealed.write(temporary / ABOUT, {**about, "files": hashes}, what)
 
 
 def resume_from_parent(
@@ -165,13 +167,11 @@ def resume_from_parent(
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """A kept checkpoint's metadata; empty if it is damaged or missing."""
+    """A kept checkpoint's metadata; empty if it is damaged, missing or of another checkpoint."""
     try:
-        found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return sealed.read(folder / ABOUT, sealed.place(folder / ABOUT, PLACE))
+    except (FileNotFoundError, UserError):
         return {}
-    whole = isinstance(found, dict) and isinstance(found.get("files"), dict)
-    return found if whole else {}
 
 
 def _link(file: Path, place: Path) -> None:

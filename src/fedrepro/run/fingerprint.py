@@ -12,8 +12,7 @@ memory.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ HANDLING = (  # texts, files, checks
     "support/files",
     "support/locks",
     "support/papers",
+    "support/sealed",
     "support/typed_yaml",
 )
 OUTSIDE_A_RUN = (
@@ -201,12 +201,6 @@ def of_files(paths: Iterable[Path]) -> str:
     )
     lines = (f"{file.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
     return of_text("\n".join(lines))
-
-
-def of_manifest(manifest: Mapping[str, Any]) -> str:
-    """A manifest's checksum: the hash of its content, except for how the run came about."""
-    checksummed = {**manifest, "seal": None, "went_on_from": None}
-    return of_text(json.dumps(checksummed, sort_keys=True))
 
 
 def of_text(text: str) -> str:

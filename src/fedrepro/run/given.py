@@ -14,7 +14,7 @@ import torch
 
 from fedrepro.config.run_spec import ResolvedData, ResolvedFile, ResolvedSource, RunSpec
 from fedrepro.config.targets import RunKey
-from fedrepro.data.dataset import PREPARED, Dataset, open_dataset
+from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.method import SAMPLES, Artifact
@@ -158,6 +158,7 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredA
 def _of_data(
     root: Path, need: str, source: ResolvedData, spec: RunSpec, dataset: Dataset
 ) -> StoredArtifact:
+    refuse_damage(source.dataset, root / PREPARED)
     other = open_dataset(source.dataset, root / PREPARED)
     x, where = other.train.x, f"given: {need}: data set {source.dataset}"
     differing = {

@@ -1,13 +1,12 @@
-"""Check the files of a results tree against their recorded hashes and sizes.
+"""Check the files of a results tree, and reference results, against their checksums and places.
 
 Needs no torch and changes nothing. Files have another name while they are written, so a tree can be
 checked during runs.
 """
 
-import json
-import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,32 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
-from fedrepro.run import fingerprint
-from fedrepro.run.results import changed_files
+from fedrepro.run.made import REPLACED, others
+from fedrepro.run.results import (
+    REFERENCE,
+    TIMING,
+    changed_files,
+    fault_of_manifest,
+    name_of,
+    reference_folder,
+    run_of,
+    timing_of,
+)
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
-JSON_FOLDERS = ("tables", "landscapes", "regrets", "quality")
+# The sealed files of each folder. Partitions and runs are checked with what is beside them.
+SEALED = {
+    "downloads": "*/files.json",
+    "data": "*/meta.json",
+    "trunks": "*/*/*/*/*/about.json",
+    **dict.fromkeys(
+        ("decompositions", "landscapes", "quality", "regrets", "studies", "tables"),
+        "**/*.json",
+    ),
+}
+WORDS = {"data": "prepared data sets", "trunks": "kept checkpoints"}
 WRITTEN = ("rounds.parquet", "clients.parquet", "model.safetensors")  # by every run
 
 OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # raised for unexpected JSON
@@ -28,7 +47,7 @@ OTHERWISE = (AttributeError, KeyError, TypeError, ValueError)  # raised for unex
 
 @dataclass
 class Check:
-    """One pass over a results tree.
+    """One pass over a results tree, or over the reference results of ``reports``.
 
     Attributes:
         results: its folder.
@@ -48,47 +67,58 @@ class Check:
         """
         if not self.results.is_dir():
             raise UserError(f"{self.results}: expected the folder of a results tree")
-        yield from self._downloads()
-        yield from self._prepared()
+        yield from self._sealed()
         yield from self._partitions()
         yield from self._runs()
-        for path in sorted(self.results.glob("trunks/*/*/*/seed*/[!.]*/about.json")):
-            self.counts["kept checkpoints"] += 1
-            about, faults = _read_json(path)
-            changed = changed_files(path.parent, about)
-            yield from (*faults, *(f"{path.parent}: damaged: {fault}" for fault in changed))
-        for kind in JSON_FOLDERS:
-            for path in sorted((self.results / kind).rglob("[!.]*.json")):
-                self.counts[kind] += 1
-                yield from _read_json(path)[1]
+        yield from self._references()
 
-    def _downloads(self) -> Iterator[str]:
-        for record in sorted(self.results.glob("downloads/[!.]*/files.json")):
-            self.counts["downloads"] += 1
-            about, faults = _read_json(record)
-            yield from faults
-            try:
-                for name, each in about.get("files", {}).items():
+    def _sealed(self) -> Iterator[str]:
+        """All JSON files except those of runs, and the files that they list."""
+        for kind, pattern in SEALED.items():
+            for path in sorted((self.results / kind).glob(pattern)):
+                parts = path.relative_to(self.results).parts
+                if not any(part.startswith(".") for part in parts):
+                    self.counts[WORDS.get(kind, kind)] += 1
+                    yield from self._faults_of(path, sealed.place(path, len(parts)))
+
+    def _faults_of(self, path: Path, what: str) -> Iterator[str]:
+        try:
+            content = sealed.parsed(path)
+            if why := sealed.fault(content, what):
+                raise ValueError(why)
+            if what.startswith("data/"):
+                yield from self._arrays(path.parent)
+            elif what.startswith("downloads/"):
+                for name, each in content["files"].items():
                     if "size" in each:  # a user's own files are not copied
-                        yield from self._file(record.parent / name, each)
-            except OTHERWISE:
-                yield f"{record}: damaged: it does not list what was downloaded"
+                        yield from self._file(path.parent / name, each)
+            else:
+                folder = path.parent if what.startswith("trunks/") else path
+                for fault in changed_files(path.parent, content):
+                    yield f"{folder}: damaged: {fault}"
+            for name in others(content, self._seal_of):
+                yield f"{path}: {REPLACED.format(name)}"
+        except (FileNotFoundError, *OTHERWISE) as error:
+            yield f"{path}: damaged: {error}"
+        except UserError as error:
+            yield str(error)
 
-    def _prepared(self) -> Iterator[str]:
-        for path in sorted(self.results.glob("data/[!.]*/meta.json")):
-            self.counts["prepared data sets"] += 1
-            try:
-                meta = read_meta(path.parent)
-                assert meta is not None
-                for split in meta["splits"].values():
-                    for key, about in split["arrays"].items():
-                        # The folder, because a single array cannot be made again.
-                        for fault in self._file(path.parent / f"{key}.npy", about):
-                            yield f"{path.parent}: {fault.rpartition('/')[2]}"
-            except UserError as error:
-                yield str(error)
-            except OTHERWISE:
-                yield f"{path}: damaged: it lists no arrays"
+    def _seal_of(self, run: RunKey) -> str | None:
+        """The seal of a run's result in this tree or of its reference result; None without one."""
+        reference = self.results.parent / reference_folder(run)
+        for folder in (self.results / "runs" / name_of(run), reference):
+            with suppress(FileNotFoundError, ValueError):
+                return str(sealed.parsed(folder / "manifest.json").get("seal"))
+        return None
+
+    def _arrays(self, folder: Path) -> Iterator[str]:
+        meta = read_meta(folder)
+        assert meta is not None
+        for split in meta["splits"].values():
+            for key, about in split["arrays"].items():
+                # The folder, because a single array cannot be made again.
+                for fault in self._file(folder / f"{key}.npy", about):
+                    yield f"{folder}: {fault.rpartition('/')[2]}"
 
     def _file(self, path: Path, about: Mapping[str, Any]) -> Iterator[str]:
         """Compare a file with its recorded ``size`` and, in a full check, ``sha256``."""
@@ -107,76 +137,61 @@ class Check:
         for path in sorted(self.results.glob("partitions/*/*/[!.]*.npz")):
             self.counts["partitions"] += 1
             try:
-                yield from _faults_of_partition(path)
+                Partition.load(path)
             except UserError as error:
                 yield str(error)
 
     def _runs(self) -> Iterator[str]:
-        root = self.results / "runs"
-        for folder in sorted(root.glob("*/*/*/seed*")):
-            if folder.name.removeprefix("seed").isdigit():
-                self.counts["runs"] += 1
-                yield from _faults_of_run(root, folder)
+        for folder, run in runs_in(self.results / "runs"):
+            self.counts["runs"] += 1
+            yield from _faults_of_run(folder, run, reference=False)
+
+    def _references(self) -> Iterator[str]:
+        """Reference results, which keep neither models nor images."""
+        root = self.results / "papers"
+        for folder in sorted(root.glob(f"*/{REFERENCE}/*/*/seed*")):
+            system, _, setting, method, seed = folder.relative_to(root).parts
+            if seed.removeprefix("seed").isdigit():
+                self.counts["reference results"] += 1
+                run = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
+                yield from _faults_of_run(folder, run, reference=True)
+                if (folder / "quality.json").exists():
+                    what = sealed.of_results(run.analysis("quality"))
+                    yield from self._faults_of(folder / "quality.json", what)
 
 
-def _faults_of_partition(path: Path) -> Iterator[str]:
-    """Check its checksums (of a zip's members), and its arrays against its histogram.
-
-    Raises:
-        UserError: if it cannot be read.
-    """
-    partition = Partition.load(path)
-    with zipfile.ZipFile(path) as archive:
-        member = archive.testzip()
-    if member:
-        yield f"{path}: damaged: {member}"
-        return
-    histogram, faults = _read_json(path.with_suffix(".json"))
-    yield from faults
-    parts = {name: (rows, counts.tolist()) for name, rows, counts in partition.parts}
-    for name in ("train", "test", "validation"):
-        rows, there = parts.get(name, (None, None))
-        sizes = None if rows is None else [len(each) for each in rows]
-        if there != histogram.get(name) or sizes != (there and [sum(each) for each in there]):
-            yield f"{path.with_suffix('.json')}: damaged: does not match {path.name} ({name})"
+def runs_in(root: Path) -> Iterator[tuple[Path, RunKey]]:
+    """The folders of finished runs below a folder, each with the run that must be in it."""
+    for folder in sorted(root.glob("*/*/*/seed*")):
+        system, setting, method, seed = folder.relative_to(root).parts
+        if seed.removeprefix("seed").isdigit():
+            number = int(seed.removeprefix("seed"))
+            yield folder, RunKey(f"{system}/{setting}", method, number)
 
 
-def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
+def _faults_of_run(folder: Path, run: RunKey, *, reference: bool) -> Iterator[str]:
     path = folder / "manifest.json"
-    if not path.exists():
+    try:
+        manifest = sealed.parsed(path)
+        run_of(manifest)
+    except FileNotFoundError:
         yield f"{folder}: damaged: there is no manifest.json"
         return
-    manifest, faults = _read_json(path)
-    yield from faults
-    if not manifest:
+    except ValueError as error:
+        yield f"{path}: damaged: {error}"
         return
-    run, files = manifest.get("run"), manifest.get("files")
-    if not isinstance(run, dict) or not isinstance(files, dict):
-        yield f"{path}: damaged: it lists no configuration or no files"
+    if why := fault_of_manifest(manifest, run):
+        yield f"{folder}: damaged: {why}"
         return
-    system, setting, method, seed = folder.relative_to(root).parts
-    place = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
-    if RunKey(str(run.get("setting")), str(run.get("method")), run.get("seed", -1)) != place:
-        yield f"{path}: damaged: it belongs to another run"
-    if fingerprint.of_text(json.dumps(run, sort_keys=True)) != manifest.get("config_hash"):
-        yield f"{path}: damaged: its configuration does not match the hash in it"
-    elif manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        yield f"{path}: damaged: it does not match its checksum"
     for name in WRITTEN:
-        if name not in files:
+        if name not in manifest["files"]:
             yield f"{path}: damaged: it does not list {name}"
-    yield from (f"{folder}: damaged: {fault}" for fault in changed_files(folder, manifest))
-    yield from _read_json(folder / "timing.json")[1]
-
-
-def _read_json(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """A file's keys and values, and its faults."""
+    for fault in changed_files(folder, manifest, ".parquet" if reference else ""):
+        yield f"{folder}: damaged: {fault}"
     try:
-        found = json.loads(path.read_bytes())
+        if why := sealed.fault(sealed.parsed(folder / TIMING), timing_of(manifest)):
+            raise ValueError(why)
     except FileNotFoundError:
-        return {}, [f"{path}: missing"]
-    except (OSError, ValueError, RecursionError) as error:
-        return {}, [f"{path}: damaged: {error}"]
-    if not isinstance(found, dict):
-        return {}, [f"{path}: damaged: expected keys with values"]
-    return found, []
+        yield f"{folder / TIMING}: missing"
+    except ValueError as error:
+        yield f"{folder / TIMING}: damaged: {error}"

@@ -105,6 +105,20 @@ def other_code(record: RunRecord, today: RunSpec) -> str:
     return f"made by other code: {', '.join(other)}" if other else ""
 
 
+def not_of_today(record: RunRecord, today: RunSpec) -> str:
+    """Why a result is not one of today's configuration and code, in words; or ""."""
+    changed = ", ".join(changed_keys(record, today))
+    return f"made with another configuration: {changed}" if changed else other_code(record, today)
+
+
+def changed_keys(record: RunRecord, today: RunSpec) -> tuple[str, ...]:
+    """The keys of a run's description that have another value today."""
+    now = json.loads(json.dumps(today.description()))
+    then = record.manifest["run"]
+    keys = {*now, *then}
+    return tuple(sorted(key for key in keys if now.get(key) != then.get(key)))
+
+
 def written(replays: dict[str, Replay]) -> str:
     """The text that :func:`read_replays` reads."""
     content = {name: replays[name]._asdict() for name in sorted(replays)}

@@ -1,9 +1,8 @@
 """Read run folders, including missing and damaged ones."""
 
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.targets import RunKey
-from fedrepro.run import fingerprint
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
@@ -27,6 +26,8 @@ REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
+TIMING = "timing.json"
+PAIRS = ".pairs.safetensors"  # beside quality.json: the nearest images
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
 
 
@@ -66,13 +67,13 @@ class RunRecord:
         Raises:
             UserError: if the file is damaged.
         """
-        path = self.folder / "quality.json" if self.reference else self.run.analysis("quality")
-        found = _json(self.root, path)
-        model = self.manifest.get("files", {}).get("model.safetensors")
-        if found is None or found.get("of") != {
-            "config_hash": self.manifest.get("config_hash"),
-            "model": model,
-        }:
+        what = self.run.analysis("quality")
+        path = self.folder / "quality.json" if self.reference else what
+        try:
+            found = sealed.read(self.root / path, sealed.of_results(what), path)
+        except FileNotFoundError:
+            return {}
+        if found.get("of") != made_of([self]):
             return {}
         numbers, classes = found.get("numbers"), found.get("classes")
         if not isinstance(numbers, dict) or not all(map(_is_number, numbers.values())):
@@ -159,7 +160,7 @@ class RunRecord:
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
-        if self.state == "damaged" or not path.exists():
+        if name not in self._files:  # nor a file of another run that lies beside
             return {}
         import pyarrow.parquet
 
@@ -189,37 +190,78 @@ def reference_folder(run: RunKey) -> Path:
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
     """Read a run; with ``reference``, its committed reference result.
 
-    A run is damaged if its tables differ from the hashes in its manifest; such a run has no
-    numbers.
+    A run is damaged if its manifest has another checksum or is of another run, or if its tables
+    differ from the hashes in the manifest. Such a run has no numbers.
     """
     return read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
 
 
 def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) -> RunRecord:
     """Read a run whose files are, or should be, in ``folder``."""
+    path = folder / "manifest.json"
     try:
-        manifest = _json(root, folder / "manifest.json")
-        timing = _json(root, folder / "timing.json") or {}
-    except UserError as error:
-        return RunRecord(root, run, folder, reference, "damaged", str(error))
-    if manifest is None:
+        manifest = sealed.parsed(root / path)
+        run_of(manifest)
+    except FileNotFoundError:
         state, why = _missing(root, run, reference)
         return RunRecord(root, run, folder, reference, state, why)
-    if not manifest:
-        why = f"{folder / 'manifest.json'}: damaged: it is empty"
+    except ValueError as error:
+        why = f"{path}: damaged: {error}"
         return RunRecord(root, run, folder, reference, "damaged", why)
-    for key in ("run", "files"):
-        if not isinstance(manifest.get(key, {}), dict):
-            raise UserError(
-                f"{folder / 'manifest.json'}: damaged: {key}: expected keys with values"
-            )
     state, why = _became(manifest)
-    changed = next(changed_files(root / folder, manifest, ".parquet"), None)
-    if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
-        changed = "manifest.json does not match its checksum"
+    changed = fault_of_manifest(manifest, run) or next(
+        changed_files(root / folder, manifest, ".parquet"), None
+    )
     if changed:
         state, why = "damaged", f"damaged: {changed}"
+    timing = read_timing(root / folder, manifest)
     return RunRecord(root, run, folder, reference, state, why, manifest, timing)
+
+
+def run_of(manifest: Mapping[str, Any]) -> RunKey:
+    """Which run a manifest says that it is of.
+
+    Raises:
+        ValueError: if it does not say, or lists no files.
+    """
+    run, files = manifest.get("run"), manifest.get("files")
+    if not isinstance(run, dict) or not isinstance(files, dict):
+        raise ValueError("it lists no configuration or no files")
+    return RunKey(str(run.get("setting")), str(run.get("method")), run.get("seed", -1))
+
+
+def fault_of_manifest(manifest: Mapping[str, Any], run: RunKey) -> str:
+    """Why a manifest is not that of an unchanged result of a run, in words; or ""."""
+    found = run_of(manifest)
+    if why := sealed.fault(manifest):
+        return f"manifest.json: {why}"
+    if found != run:
+        whose = f"{found.setting} {found.method} seed {found.seed}"
+        return f"the folder holds another run: {whose}"
+    return ""
+
+
+def read_timing(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's timing.json; empty if it is missing, damaged, or of another result."""
+    try:
+        found = sealed.parsed(folder / TIMING)
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {} if sealed.fault(found, timing_of(manifest)) else found
+
+
+def timing_of(manifest: Mapping[str, Any]) -> str:
+    """What timing.json of a run with this manifest says that it is."""
+    return f"timing of {manifest.get('seal')}"
+
+
+def read_any(root: Path, folder: Path) -> RunRecord:
+    """Read a run whichever it is."""
+    try:
+        run = run_of(sealed.parsed(root / folder / "manifest.json"))
+    except (FileNotFoundError, ValueError):
+        run = RunKey(folder.as_posix(), "", 0)
+    return read_folder(root, run, folder)
 
 
 def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -> Iterator[str]:
@@ -257,8 +299,10 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def find_run(root: Path, run: RunKey) -> RunRecord:
     """A run of this machine or, if there is none, the committed reference result."""
     record = read_run(root, run)
-    reference = record if record.manifest else read_run(root, run, reference=True)
-    return reference if reference.manifest else record
+    if record.manifest or record.state == "damaged":  # which is said, not passed over
+        return record
+    reference = read_run(root, run, reference=True)
+    return record if reference.state == "not run" else reference
 
 
 def reference_runs(root: Path) -> list[RunRecord]:
@@ -304,13 +348,11 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
     return "failed", f"failed: {reason}"
 
 
-def _json(root: Path, path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads((root / path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path}: damaged: expected keys with values")
-    return found
+def made_of(records: Iterable[RunRecord]) -> dict[str, str]:
+    """What a file made from runs says of them: name -> the seal of the manifest."""
+    return {name_of(record.run): str(record.manifest.get("seal")) for record in records}
+
+
+def name_of(run: RunKey) -> str:
+    """A run's folder below ``results/runs``."""
+    return f"{run.setting}/{run.method}/seed{run.seed}"

@@ -28,13 +28,21 @@ from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
-from fedrepro.run.results import FINISHED, partial_of
+from fedrepro.run.results import (
+    FINISHED,
+    TIMING,
+    changed_files,
+    partial_of,
+    read_timing,
+    timing_of,
+)
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import watched
+from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, cannot_write
-from fedrepro.support.files import flush, make_folder, sha256_of
+from fedrepro.support.files import flush, make_folder
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, is_locked, only_one, owner_of
 
@@ -160,16 +168,6 @@ def _listed(numbers: Sequence[float] | None) -> list[float] | None:
     return None if numbers is None else list(numbers)
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    """A finished run's manifest; one of before it had its class of arithmetic gets it.
-
-    Raises:
-        OSError, ValueError, AttributeError: if there is none, or no JSON object in it.
-    """
-    found = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    return {"arithmetic": arithmetic.of_manifest(found), **found}
-
-
 def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
     """Refuse to replace a finished run whose numbers were computed in another way.
 
@@ -177,10 +175,10 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
         UserError: with both classes, and how to get either.
     """
     try:
-        found = _manifest(folder)
+        found = sealed.parsed(folder / "manifest.json")
+        there, asked = arithmetic.of_manifest(found), arithmetic.of_spec(spec)
     except (OSError, ValueError, AttributeError):  # not a result: it is replaced
         return
-    there, asked = str(found["arithmetic"]), arithmetic.of_spec(spec)
     if found.get("config_hash") == fingerprint.of_config(spec) and there != asked:
         keep = arithmetic.how_to_get(there)
         keep = f"use {keep} to keep it, or " if keep else ""
@@ -193,15 +191,18 @@ def _refuse_other_arithmetic(folder: Path, spec: RunSpec) -> None:
 def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None:
     """The manifest of a finished run of the same subject, if none of its files has changed."""
     try:
-        found = _manifest(folder)
+        found = sealed.parsed(folder / "manifest.json")
         wanted = json.loads(json.dumps(subject))
         if "numerics" in wanted:  # more precise than the fingerprint of the code
             del wanted["code"]
-        same = all(found[key] == value for key, value in wanted.items())
-        whole = same and all(
-            sha256_of(folder / name) == sha for name, sha in found["files"].items()
+        known = {"arithmetic": arithmetic.of_manifest(found), **found}
+        same = all(known[key] == value for key, value in wanted.items())
+        whole = (
+            same
+            and not sealed.fault(found)
+            and not any(changed_files(folder, found))
+            and bool(read_timing(folder, found))
         )
-        json.loads((folder / "timing.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return found if whole else None
@@ -337,9 +338,10 @@ def _finish(
     for file in (partial / BESIDE).glob("*"):  # copied: moving would lose them on an interrupt
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}
-    described["seal"] = fingerprint.of_manifest(described)
+    described["seal"] = sealed.seal_of(described)
     _write_json(staged / "manifest.json", described)
-    _write_json(staged / "timing.json", manifest.timing(plan, state))
+    timing = sealed.sealed(manifest.timing(plan, state), timing_of(described))
+    _write_json(staged / TIMING, timing)
     for file in staged.iterdir():
         flush(file)
     flush(staged)

@@ -28,16 +28,20 @@ KEY = "fedrepro"  # a single metadata key: the order of several is not fixed
 
 def save_tree(
     path: Path, what: Tree, facts: Mapping[str, Any] | None = None, checksummed: bool = False
-) -> None:
+) -> str:
     """Write a tree and JSON metadata to one file, which appears complete or not at all.
 
     Args:
         checksummed: store its SHA-256 in the file; for files that no manifest lists.
+
+    Returns:
+        The SHA-256, or "".
     """
     tensors = {name: leaf.detach().cpu().contiguous() for name, leaf in tree.named(what)}
     about = {"shape": _shape(what), "facts": facts or {}}
+    seal = _checksum(about, tensors) if checksummed else ""
     if checksummed:
-        about["seal"] = _checksum(about, tensors)
+        about["seal"] = seal
     metadata = {KEY: json.dumps(about)}
     with write_atomically(path) as temporary:
         try:
@@ -45,10 +49,16 @@ def save_tree(
             temporary.chmod(0o644)  # like other results: safetensors makes files private
         except SafetensorError as error:  # mostly a full disk
             raise UserError(f"{path}: could not be written: {error}") from error
+    return seal
 
 
-def load_tree(path: Path, checksummed: bool = False) -> tuple[Tree, dict[str, Any]]:
+def load_tree(
+    path: Path, checksummed: bool = False, seal: str | None = None
+) -> tuple[Tree, dict[str, Any]]:
     """Read what :func:`save_tree` wrote.
+
+    Args:
+        seal: the SHA-256 that a ``checksummed`` file must have; None for any.
 
     Raises:
         UserError: if the file is visibly damaged; in a ``checksummed`` file, if any bit differs.
@@ -58,8 +68,11 @@ def load_tree(path: Path, checksummed: bool = False) -> tuple[Tree, dict[str, An
             about = json.loads(file.metadata()[KEY])
             # Copied: bits may depend on a tensor's alignment in memory, and a file packs them.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        if checksummed and about.pop("seal") != _checksum(about, tensors):
+        found = about.pop("seal", None)
+        if checksummed and found != _checksum(about, tensors):
             raise ValueError("its content differs from its checksum")
+        if seal not in (None, found):
+            raise ValueError("it is another state")
         return _unflatten(about["shape"], tensors), about["facts"]
     except (
         SafetensorError, KeyError, TypeError, ValueError, OSError, AttributeError, RecursionError,
@@ -115,7 +128,7 @@ class ClientStore:
 
     Args:
         folder: for the files; created with the first one.
-        versions: client -> version, from a checkpoint; None for a new run.
+        versions: client -> version and SHA-256, from a checkpoint; None for a new run.
         device: of the returned states.
         cache_bytes: limit of the states in memory.
     """
@@ -123,14 +136,16 @@ class ClientStore:
     def __init__(
         self,
         folder: Path,
-        versions: Mapping[str, int] | None = None,
+        versions: Mapping[str, tuple[int, str]] | None = None,
         device: str | torch.device = "cpu",
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.folder = folder
         self.device = device
         self.cache_bytes = cache_bytes
-        self._versions = {int(client): version for client, version in (versions or {}).items()}
+        named = {int(client): each for client, each in (versions or {}).items()}
+        self._versions = {client: version for client, (version, _) in named.items()}
+        self._seals = {client: seal for client, (_, seal) in named.items()}
         self._kept = dict(self._versions)  # the versions that the last checkpoint needs
         self._memory: OrderedDict[int, Tree] = OrderedDict()
         self._unsaved: set[int] = set()
@@ -141,7 +156,7 @@ class ClientStore:
         """A client's state, or None if it has none yet; changes nothing in memory or on disk."""
         if client in self._memory or client not in self._versions:
             return self._memory.get(client)
-        client_state, _ = load_tree(self._file(client), checksummed=True)
+        client_state, _ = load_tree(self._file(client), checksummed=True, seal=self._seals[client])
         return tree.apply(lambda leaf: leaf.to(self.device), client_state)
 
     def put(self, client: int, client_state: Tree) -> None:
@@ -151,11 +166,16 @@ class ClientStore:
         self._unsaved.add(client)
         self._remember(client, client_state)
 
-    def flush(self) -> dict[str, int]:
-        """Write all states that are not on disk. Returns the versions a checkpoint must name."""
+    def flush(self) -> dict[str, tuple[int, str]]:
+        """Write all states that are not on disk.
+
+        Returns:
+            The version and SHA-256 of each client's file, which a checkpoint must name.
+        """
         for client in sorted(self._unsaved):
             self._write(client)
-        return {str(client): version for client, version in sorted(self._versions.items())}
+        versions = sorted(self._versions.items())
+        return {str(client): (version, self._seals[client]) for client, version in versions}
 
     def settle(self) -> None:
         """Drop old versions. Call this once the checkpoint with the new versions is in place."""
@@ -172,7 +192,8 @@ class ClientStore:
     def _write(self, client: int) -> None:
         # Never overwrite a version that the last checkpoint needs: it must stay readable.
         self._versions[client] = self._versions.get(client, 0) + 1
-        save_tree(self._file(client), self._memory[client], checksummed=True)
+        path, state = self._file(client), self._memory[client]
+        self._seals[client] = save_tree(path, state, checksummed=True)
         self._unsaved.discard(client)
 
     def _remember(self, client: int, client_state: Tree) -> None:

@@ -1,13 +1,14 @@
 """The sizes of data sets and of clients' shares, as far as known before a run."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
+from fedrepro.data.partition.partition import PLACE
 from fedrepro.run.shares import DataShares
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 
 WIDTHS = {"bytes": 1, "sound": 2, "features": 4, "words": 4}  # bytes of one number
@@ -61,13 +62,13 @@ def counted_shares(path: Path, batch_size: int) -> DataShares:
         UserError: if it is damaged.
     """
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        about = sealed.read(path, sealed.place(path, PLACE))
         train = [round(math.fsum(client)) for client in about["train"]]
         test, kept = (
             round(math.fsum(map(math.fsum, about.get(part) or [])))
             for part in ("test", "validation")
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: damaged: {error}: delete it and make it again") from None
+        raise UserError(f"{path}: damaged: {error}: {sealed.AGAIN}") from None
     steps = sum(-(-size // batch_size) for size in train)
     return DataShares(len(train), sum(train), test, steps, True, kept)

@@ -15,6 +15,9 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.integrity import WRITTEN
+from fedrepro.run.replayed import not_of_today
+from fedrepro.run.results import RunRecord, fault_of_manifest, run_of
+from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow.graph import Graph, definition_of
 
@@ -52,12 +55,41 @@ def reasons(bench: Workbench, run: RunKey) -> list[str]:
         and (root / each).stat().st_mtime_ns > oldest
         and not _is_the_same(root, each, records)
     ]
-    return newer or list(_changes(bench, run, inputs, records))
+    other = why_not_today(bench, run)
+    return newer or list(_changes(bench, run, inputs, records)) or [other] * bool(other)
+
+
+def why_not_today(bench: Workbench, run: RunKey) -> str:
+    """Why a run's manifest is not one of today's configuration and code; "" if there is none.
+
+    Raises:
+        UserError: for an unknown setting or method.
+    """
+    try:
+        manifest = sealed.parsed(bench.root / run.folder / "manifest.json")
+        run_of(manifest)
+    except FileNotFoundError:
+        return ""
+    except ValueError as error:
+        return f"manifest.json is damaged: {error}"
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    if why := fault_of_manifest(manifest, run):
+        return why
+    made_by = manifest.get("config_hash"), manifest.get("numerics")
+    if made_by == (fingerprint.of_config(spec), numerics.of_run(spec)):
+        return ""
+    record = RunRecord(bench.root, run, run.folder, False, "finished", "", manifest)
+    return not_of_today(record, spec) or "made with another configuration"
 
 
 def has_records(root: Path, run: RunKey) -> bool:
     """Whether Snakemake has records of how the run was made; else only file times count."""
-    return all(_read(_file_of(root / RECORDS, run.folder / name)) for name in OUTPUTS)
+    return all(has_record(root, run.folder / name) for name in OUTPUTS)
+
+
+def has_record(root: Path, output: Path) -> bool:
+    """Whether Snakemake has a record of how it made a file."""
+    return bool(_read(_file_of(root / RECORDS, output)))
 
 
 def _changes(

@@ -12,6 +12,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.run.results import reference_folder
 from fedrepro.support.files import sha256_of
+from support.manifests import write_manifest
 from support.report_world import make_system, write_run
 
 RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
@@ -33,7 +34,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def change(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(manifest | changes), encoding="utf-8")
+    write_manifest(folder, manifest | changes)
 
 
 def test_a_run_that_is_missing(bench: Workbench, capsys: pytest.CaptureFixture[str]) -> None:

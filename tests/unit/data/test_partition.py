@@ -244,15 +244,18 @@ def test_stratified_choice_is_proportional(counts: list[int], data: st.DataObjec
     assert (np.abs(chosen - np.array(counts) * wanted / len(labels)) < 1).all()
 
 
+PLACED = "partitions/d/shards"  # what a partition is is its place
+
+
 def test_saved_files_are_equal_bytes_and_load_again(tmp_path: Path) -> None:
     chosen = spec("shards", clients=10, classes_per_client=2, test_fraction=0.25)
     made = make_partition(LABELS, None, chosen, 1)
     for name in ("a", "b"):
-        made.save(tmp_path / name / "seed1.npz")
+        made.save(tmp_path / name / PLACED / "seed1.npz")
     for suffix in (".npz", ".json"):
-        a, b = ((tmp_path / name / f"seed1{suffix}").read_bytes() for name in ("a", "b"))
+        a, b = ((tmp_path / name / PLACED / f"seed1{suffix}").read_bytes() for name in ("a", "b"))
         assert hashlib.sha256(a).digest() == hashlib.sha256(b).digest()
-    loaded = Partition.load(tmp_path / "a" / "seed1.npz")
+    loaded = Partition.load(tmp_path / "a" / PLACED / "seed1.npz")
     assert (loaded.name, loaded.seed, loaded.spec) == (made.name, made.seed, made.spec)
     assert loaded.test is not None
     assert made.test is not None

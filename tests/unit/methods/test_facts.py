@@ -122,4 +122,4 @@ def test_a_wrapper_is_known_by_its_class(workbench: Path) -> None:
     ],
 )
 def test_what_steps_take_is_said_by_the_method_that_takes_them(composition: str, kind: str) -> None:
-    assert _facts.steps_of(composition) == kind
+    assert facts.steps_of(composition) == kind

@@ -1,6 +1,5 @@
 """Tables whose numbers are taken over clients: experiment files, measures, runs."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedrepro.config.tables import Table
 from fedrepro.config.targets import ComputedTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.partition.partition import PLACE
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
@@ -27,8 +27,10 @@ from fedrepro.report.papers import published
 from fedrepro.run import assembly as plan
 from fedrepro.run import runner
 from fedrepro.run.results import read_run
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
+from support.manifests import follow, write_bare
 from support.places import ROOT
 from support.tiny_run import partition, run_spec
 
@@ -94,16 +96,15 @@ def test_clients_are_counted_where_their_data_are(tmp_path: Path) -> None:
     holes = {cell.hole for cell in computed.compute(world, target, papers)}
     assert holes == {"data not fetched", "data not partitioned yet"}
     histogram = tmp_path / world.histogram_of("aaggff/berka")
-    histogram.parent.mkdir(parents=True)
     regions = (84, 90, 84, 117, 60, 129, 57)  # loans, without the region that the code leaves out
     held = {"train": [[size - 20, 3] for size in regions], "test": [[10, 7]] * 7}
-    histogram.write_text(json.dumps(held))
+    sealed.write(histogram, held, sealed.place(histogram, PLACE))
     cells = [cell for cell in computed.compute(world, target, papers) if not cell.hole]
     assert [cell.verdict.word for cell in cells if cell.verdict] == ["agrees"] * 3
     assert [cell.value for cell in cells] == pytest.approx([7, 621, 88.714], abs=1e-3)
     assert cells[2].std == pytest.approx(24.78, abs=5e-3)
     held["train"][0][0] += 1
-    histogram.write_text(json.dumps(held))
+    sealed.write(histogram, held, sealed.place(histogram, PLACE))
     words = [cell.verdict for cell in computed.compute(world, target, papers) if not cell.hole]
     assert [word.word for word in words if word] == ["agrees", "differs", "differs"]
     histogram.write_text("{}")
@@ -179,7 +180,6 @@ def test_measures_over_clients(tmp_path: Path) -> None:
     run = RunKey("aaggff/heart", "fedavg", 2)
     folder = tmp_path / run.folder
     folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text('{"status": "finished"}')
     table = {
         "round": [1, 1, 1, 2, 2, 2],
         "client": [0, 1, 2, 0, 1, 2],
@@ -187,6 +187,7 @@ def test_measures_over_clients(tmp_path: Path) -> None:
         "auroc": [0.1, 0.2, 0.3, 0.5, float("nan"), 0.9],
     }
     pd.DataFrame(table).to_parquet(folder / "clients.parquet")
+    follow(write_bare(tmp_path, run), "clients.parquet")
     record = read_run(tmp_path, run)
 
     def values(over: str, weighted: bool = True) -> list[float]:

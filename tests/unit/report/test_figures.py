@@ -408,7 +408,7 @@ def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:
 
 def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command writes is what was found, without NaN; a run that is not there is told."""
-    run = RunKey("aaggff/heart", "aaggff_s+fedavg", 1)
+    run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
     carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
     found, made = regret_of(read_run(tmp_path, run)), regret_as_json(tmp_path, run)
     assert found is not None
@@ -421,13 +421,13 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / run.folder / "decisions.parquet").unlink()
     with pytest.raises(UserError, match=r"damaged: decisions.parquet is missing: expected a fini"):
         regret_as_json(tmp_path, run)
-    with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run aagg"):
+    with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run test"):
         regret_as_json(tmp_path, replace(run, seed=2))
 
 
 @pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])
 def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
-    run = RunKey("aaggff/heart", composition, 1)
+    run = RunKey("test/blobs", composition, 1)
     share = 1.0 if "aaggff_s" in composition else 0.5
     carry_out(tmp_path / run.folder, run_spec(composition, participation=share))
     found = regret_of(read_run(tmp_path, run))
@@ -440,7 +440,7 @@ def test_regret_stays_below_its_bound(tmp_path: Path, composition: str) -> None:
 
 
 def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
-    run = RunKey("aaggff/heart", "aaggff_d", 1)
+    run = RunKey("test/blobs", "aaggff_d", 1)
     folder = tmp_path / run.folder
     carry_out(folder, run_spec("aaggff_d"))
     table = pd.read_parquet(folder / "decisions.parquet")
@@ -453,7 +453,7 @@ def test_a_round_that_taught_nothing_is_left_out(tmp_path: Path) -> None:
 
 
 def test_regret_needs_a_rule_with_a_bound(tmp_path: Path) -> None:
-    run = RunKey("aaggff/heart", "term", 1)
+    run = RunKey("test/blobs", "term", 1)
     carry_out(tmp_path / run.folder, run_spec("term"))
     with pytest.raises(UserError, match="'term': expected one that decides by a rule with a bound"):
         regret_of(read_run(tmp_path, run))

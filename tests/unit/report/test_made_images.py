@@ -12,11 +12,13 @@ from PIL import Image
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
-from fedrepro.config.targets import FigureTarget
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.report.drawing import strip
 from fedrepro.report.pages.figures import sheets
 from fedrepro.report.pages.figures.base import Drawn
+from fedrepro.run.results import made_of, read_run
 from fedrepro.run.store import load_tree, save_tree
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from support.manifests import follow
 from support.synthetic_world import FOLDER, RESULT
@@ -84,10 +86,21 @@ def test_what_is_missing_is_not_drawn(world: Path) -> None:
     assert not found.panels and not found.rows
 
 
+def judge_again(world: Path) -> None:
+    """Let the quality be that of the run as it is now."""
+    run = RunKey("fedevg/digits", "painter", 1)
+    of = made_of([read_run(world, run)])
+    sealed.write(
+        world / RESULT, {**sealed.parsed(world / RESULT), "of": of}, sealed.of_results(RESULT)
+    )
+
+
 def test_damaged_images_are_told(world: Path) -> None:
     pairs = world / RESULT.with_suffix(".pairs.safetensors")
     save_tree(pairs, {"made": load_tree(pairs)[0]["made"]})
-    with pytest.raises(UserError, match=r"seed1\.pairs\.safetensors: damaged: 'real'"):
+    with pytest.raises(
+        UserError, match=r"seed1\.pairs\.safetensors: damaged: it is not what quality.json says"
+    ):
         drawn(world)
     pairs.unlink()
     images = world / FOLDER / "round2-images.safetensors"
@@ -99,5 +112,6 @@ def test_damaged_images_are_told(world: Path) -> None:
         images, {"images": load_tree(world / FOLDER / "round1-images.safetensors")[0]["images"][:7]}
     )
     follow(world / FOLDER, images.name)
+    judge_again(world)
     with pytest.raises(UserError, match="7 images of 10 classes: expected equally many of each"):
         drawn(world)

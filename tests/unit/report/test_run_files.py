@@ -17,6 +17,7 @@ from fedrepro.report.pages import run_files
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import LOGS, read_run
+from support.manifests import write_manifest
 from support.report_world import make_system, write_run
 
 RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
@@ -46,7 +47,7 @@ def linked(path: Path, text: str) -> dict[str, Path]:
 def change(folder: Path, **changes: object) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(manifest | changes), encoding="utf-8")
+    write_manifest(folder, manifest | changes)
 
 
 def write_log(bench: Workbench, text: str) -> None:

@@ -3,7 +3,6 @@
 import base64
 import html
 import io
-import json
 import math
 import re
 from pathlib import Path
@@ -27,7 +26,7 @@ from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import sha256_of
+from support.manifests import follow
 from support.report_world import make_system, write_run
 
 GAN = RunKey("fedgo/digits-gan-demo", "wgan_gp", 1)
@@ -40,24 +39,16 @@ def bench(tmp_path: Path) -> Workbench:
     return load(make_system(tmp_path, "fedgo"))
 
 
-def add_file(folder: Path, name: str) -> None:
-    """Put a file's hash into its run's manifest."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["files"][name] = sha256_of(folder / name)
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-
-
 def write_images(folder: Path, number: int, images: np.ndarray[Any, Any]) -> None:
     save_file({"images": images}, folder / f"round{number}-images.safetensors")
-    add_file(folder, f"round{number}-images.safetensors")
+    follow(folder, f"round{number}-images.safetensors")
 
 
 def add_columns(folder: Path, **columns: list[float]) -> None:
     """Further columns of rounds.parquet, or others instead."""
     path = folder / "rounds.parquet"
     pd.read_parquet(path).assign(**columns).to_parquet(path)
-    add_file(folder, "rounds.parquet")
+    follow(folder, "rounds.parquet")
 
 
 def write_gan(bench: Workbench, rounds: tuple[int, ...] = (1, 2)) -> Path:
@@ -161,7 +152,7 @@ def test_one_round_with_images_has_no_course(bench: Workbench) -> None:
     [
         lambda path: path.write_bytes(path.read_bytes()[:-1]),
         lambda path: path.unlink(),
-        lambda path: (path.write_bytes(b"no images"), add_file(path.parent, path.name)),
+        lambda path: (path.write_bytes(b"no images"), follow(path.parent, path.name)),
         lambda path: write_images(path.parent, 1, np.zeros((3, 4), dtype=np.uint8)),
         lambda path: write_images(path.parent, 1, np.zeros((3, 1, 4, 4), dtype=np.float32)),
     ],

@@ -195,7 +195,8 @@ def test_a_run_that_was_deleted_after_its_table_is_named(tmp_path: Path) -> None
     tables.write(bench, target, papers)
     shutil.rmtree(bench.root / target.cells[0].runs("fedavg")[0].folder)
     with pytest.raises(
-        UserError, match=r"deleted since its table .* `fedrepro table ima table_1` ag"
+        UserError,
+        match=r"table_1\.json: made from a result of .* that was replaced or",
     ):
         site.write_page(bench, target, papers)
 

@@ -22,6 +22,7 @@ from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import lock_of
 from support.places import ROOT
@@ -177,9 +178,10 @@ def test_a_mean_of_fewer_rounds_says_so(bench: Workbench, papers: Published) -> 
     write_run(bench, RunKey(PAPER, "fedavg", 1), constant(0.81, 9), rounds=9)
     first = cells(bench, papers, "paper")[0].paper
     assert first.mean == pytest.approx(81)
-    assert first.trouble == "seed 1 is the mean of 9 evaluated rounds, not of 10"
+    other = "seed 1 made with another configuration: rounds"
+    assert first.trouble == f"seed 1 is the mean of 9 evaluated rounds, not of 10; {other}"
     write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.81, 10), rounds=10)
-    assert cells(bench, papers, "paper")[1].paper.trouble == ""
+    assert cells(bench, papers, "paper")[1].paper.trouble == other
 
 
 def with_metric(bench: Workbench, metric: object) -> Workbench:
@@ -414,7 +416,10 @@ def test_a_damaged_table_is_named(bench: Workbench, papers: Published) -> None:
     assert read_table(bench.root, target) is None
     path = bench.root / tables.write(bench, target, papers)
     whole = path.read_text(encoding="utf-8")
-    for text, why in ((whole[:100], "Invalid JSON"), (whole.replace('"n": 0', '"n": "x"'), "n: ")):
+    wrong = whole.replace('"n": 0', '"n": "x"')
+    what = sealed.of_results(target.path)
+    sealed_wrong = json.dumps(sealed.sealed(json.loads(wrong), what))
+    for text, why in ((whole[:100], ""), (wrong, "its content differs"), (sealed_wrong, "n: ")):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=rf"table_1\.json: damaged: .*{why}.*; delete it"):
             read_table(bench.root, target)

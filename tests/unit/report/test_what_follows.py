@@ -16,6 +16,7 @@ from fedrepro.report.cells.insights import PLACEHOLDER
 from fedrepro.report.pages.follows import what_follows
 from fedrepro.report.papers import published
 from fedrepro.support.errors import UserError
+from support.manifests import follow
 from support.places import ROOT
 from support.report_world import constant_run, make_system
 
@@ -53,7 +54,9 @@ def clients_run(bench: Workbench, run: RunKey, accuracy: float) -> None:
     columns = {"round": [rounds] * 2, "client": [0, 1], "test_samples": [5, 5]}
     scores = {name: [accuracy] * 2 for name in ("accuracy", "accuracy_batch")}
     frame = pd.DataFrame({**columns, **scores})
-    frame.to_parquet(bench.root / reference_folder(run) / "clients.parquet")
+    folder = bench.root / reference_folder(run)
+    frame.to_parquet(folder / "clients.parquet")
+    follow(folder, "clients.parquet")
 
 
 def three_seeds(bench: Workbench, setting: str, accuracy: float) -> None:

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 from fedrepro.config.run_spec import ResolvedFile, RunSpec
-from fedrepro.run import fingerprint, given
+from fedrepro.run import given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support.given_run import METHODS, carry_out, files, folder_of, kill_after, partition, specs
+from support.manifests import write_manifest
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def diverged(root: Path, wanted: dict[str, RunSpec]) -> Any:
     path = folder_of(root, wanted["judges"]) / "manifest.json"
     text = path.read_text()
     diverged = json.loads(text.replace('"status": "finished"', '"status": "diverged"'))
-    path.write_text(json.dumps({**diverged, "seal": fingerprint.of_manifest(diverged)}))
+    write_manifest(path.parent, diverged)
 
 
 def reconfigured(root: Path, wanted: dict[str, RunSpec]) -> Any:

@@ -14,6 +14,7 @@ from fedrepro.run import fingerprint
 from fedrepro.run.syntax import syntax_of
 from fedrepro.support import checkout, plugins
 from support.git import commit_all
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
@@ -78,8 +79,7 @@ def test_a_manifest_from_before_stays_valid(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     manifest = carry_out(folder, run_spec())
     del manifest["git"], manifest["code_files"]
-    manifest["seal"] = fingerprint.of_manifest(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    write_manifest(folder, manifest)
     assert played(folder) == 0
 
 

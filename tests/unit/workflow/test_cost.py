@@ -24,6 +24,7 @@ from fedrepro.workflow.amounts import Data, counted_shares
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
 from fedrepro.workflow.schedule import makespan
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -123,13 +124,13 @@ def test_what_is_finished_is_left_out_and_said(
         "config_hash": fingerprint.of_config(spec), "numerics": numerics.of_run(spec),
         "run": spec.description(), "rounds_done": 2, "status": "finished", "files": {},
     }  # fmt: skip
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
     found = lines(bench, rates)
     assert found["all", "all"].hours * 3600 == pytest.approx(PROX_SECONDS)
     assert [found["table", f"ima/table_{n}"].done for n in (1, 2)] == [1, 1]
     assert main(["plan"]) == 0
     assert "Left out because they are finished: 1 runs." in capsys.readouterr().out
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "numerics": {}}))
+    write_manifest(folder, {**manifest, "numerics": {}})
     assert lines(bench, rates)["all", "all"].done == 0
 
 

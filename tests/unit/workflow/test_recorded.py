@@ -17,6 +17,7 @@ from fedrepro.run import fingerprint, numerics
 from fedrepro.support.files import sha256_of
 from fedrepro.workflow import recorded
 from fedrepro.workflow.graph import Graph
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import make_system
 
@@ -32,9 +33,20 @@ def bench(tmp_path: Path) -> Workbench:
         path = bench.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
+    (bench.root / RUN.folder / "timing.json").write_text("{}")
+    write_manifest(bench.root / RUN.folder, manifest_of(bench))
+    for path in (bench.root / "results").rglob("*"):
         os.utime(path, ns=(10**18, 10**18))
     write_records(bench)
     return bench
+
+
+def manifest_of(bench: Workbench) -> dict[str, Any]:
+    """What a run of today says of itself."""
+    spec = bench.run_spec(RUN.setting, RUN.method, RUN.seed)
+    described = json.loads(json.dumps(spec.description()))
+    made_by = {"config_hash": spec.digest, "numerics": numerics.of_run(spec)}
+    return {"run": described, "files": {}, **made_by}
 
 
 def inputs(bench: Workbench) -> list[str]:
@@ -94,6 +106,22 @@ def test_what_is_other_than_recorded(
     found = recorded.reasons(bench, RUN)
     assert len(found) == len(words)
     assert all(line.startswith(start) for line, start in zip(found, words, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"numerics": {"core": "another"}}, "made by other code: core"),
+        ({"config_hash": "another"}, "made with another configuration"),
+        ({"run": {"setting": RUN.setting, "method": "fedprox", "seed": 1}}, "holds another run"),
+    ],
+)
+def test_a_manifest_that_is_not_of_today_counts_whatever_is_recorded(
+    bench: Workbench, changes: dict[str, Any], words: str
+) -> None:
+    write_manifest(bench.root / RUN.folder, manifest_of(bench) | changes)
+    (line,) = recorded.reasons(bench, RUN)
+    assert words in line
 
 
 def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:

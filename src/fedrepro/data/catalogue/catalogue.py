@@ -1,5 +1,7 @@
 """Read config/datasets.yaml."""
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,11 @@ DESCRIPTIVE = (
 def meaning_of(spec: DatasetSpec) -> Any:
     """The keys of an entry that determine the data themselves, as nested dicts."""
     return _without(spec.model_dump(mode="json"), DESCRIPTIVE)
+
+
+def digest_of(spec: DatasetSpec) -> str:
+    """A hash of :func:`meaning_of`."""
+    return hashlib.sha256(json.dumps(meaning_of(spec), sort_keys=True).encode()).hexdigest()
 
 
 def _without(what: Any, keys: Collection[str]) -> Any:

@@ -19,6 +19,7 @@ from fedrepro.data.fetching.archives import gunzip
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.own_files import files_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of, write_atomically
 from fedrepro.support.locks import only_one
@@ -219,13 +220,19 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     """Write files.json; files that existed before keep their recorded source."""
     path = folder / RECORD
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        before = sealed.read(path, what_is(folder.name))["files"]
+    except (FileNotFoundError, UserError):
         before = {}
     for name, about in files.items():
         if about["from"] == "there already" and name in before:
             about["from"] = before[name]["from"]
-    text = json.dumps({"files": files}, indent=2, sort_keys=True) + "\n"
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+    content = sealed.sealed({"files": files}, what_is(folder.name))
+    text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    if not path.is_file() or path.read_bytes() != text.encode():
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def what_is(name: str) -> str:
+    """What files.json of a data set says that it is: its place."""
+    return f"downloads/{name}/files"

@@ -1,6 +1,5 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
-import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,13 @@ from numpy.typing import NDArray
 from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, brief
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
+
+PLACE = 4  # parts of a path that say what a partition is: partitions/DATASET/SCHEME/seedS
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,10 @@ class Partition:
         )
 
     def save(self, path: Path) -> None:
-        """Write `path` (.npz) and, next to it, the class counts of each client (.json).
+        """Write `path` (.npz) and, next to it, each client's class counts (.json).
 
-        Equal partitions give equal bytes.
+        Equal partitions give equal bytes. The .json says what it is and has a checksum of both
+        files.
 
         Raises:
             UserError: if a file cannot be written.
@@ -109,24 +112,29 @@ class Partition:
             "test": None,
             **{name: counts.tolist() for name, _, counts in self.parts},
         }
-        with write_atomically(path.with_suffix(".json")) as temporary:
-            temporary.write_text(json.dumps(histogram, sort_keys=True) + "\n", encoding="utf-8")
-        # The .npz comes last: if it exists, so does the histogram.
         with write_atomically(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for key, array in arrays.items():
                 # ZipInfo's default date is constant; np.savez does not guarantee this.
                 with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
+            archive.close()
+            # The .npz appears last: if it exists, so does the histogram.
+            histogram["files"] = {path.name: sha256_of(temporary)}
+            sealed.write(path.with_suffix(".json"), histogram, sealed.place(path, PLACE))
 
     @staticmethod
     def load(path: Path) -> "Partition":
-        """Read a partition that `save` wrote.
+        """Read a partition that `save` wrote to this place.
 
         Raises:
-            UserError: if a file is missing or damaged.
+            UserError: if a file is missing or damaged, or of another partition.
         """
         try:
-            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            about = sealed.parsed(path.with_suffix(".json"))
+            if why := sealed.fault(about, sealed.place(path, PLACE)):
+                raise ValueError(f"{path.stem}.json: {why}")
+            if about["files"] != {path.name: sha256_of(path)}:
+                raise ValueError("it is not what its .json says")
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
 
                 def rows(name: str) -> list[Indices] | None:
@@ -148,7 +156,7 @@ class Partition:
             partition._refuse_damage()
             return partition
         except FileNotFoundError as error:
-            raise UserError(f"{error.filename}: there is no such partition") from None
+            raise UserError(f"{error.filename or error}: there is no such partition") from None
         except Exception as error:  # damaged archives raise many kinds of exceptions
             reason = brief(str(error).partition("\n")[0])
             raise UserError(f"{path}: damaged: {reason}: delete it and make it again") from None

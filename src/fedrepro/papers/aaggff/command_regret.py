@@ -24,4 +24,4 @@ def handle(arguments: argparse.Namespace) -> None:
 
     workbench, run = requested(arguments)
     found = regret_as_json(workbench.root, run, workbench.plugins)
-    write_found(workbench.root / run.analysis("regrets"), found)
+    write_found(workbench.root, run.analysis("regrets"), found)

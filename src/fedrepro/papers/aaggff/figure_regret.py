@@ -15,9 +15,9 @@ from fedrepro.report.pages.figures.base import (
     damaged,
     distinct_settings,
     key_of,
-    read_analysis,
 )
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.made import read_made
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
 
 
 def _read(root: Path, path: Path) -> Account | None:
-    found = read_analysis(root, path)
+    found = read_made(root, path)
     if found is None:
         return None
     try:

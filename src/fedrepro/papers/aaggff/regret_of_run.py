@@ -11,7 +11,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.papers.aaggff.replay import Bounded, Replay, replay
-from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.results import RunRecord, find_run, made_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
 
@@ -35,6 +35,7 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
     names = ("round", "regret", "bound")
     columns = {name: found.rounds[name].tolist() if found else [] for name in names}
     return {
+        "of": made_of([record]),
         "clients": int(record.manifest["clients"]),
         "linearised": bool(found and found.linearised),
         **{

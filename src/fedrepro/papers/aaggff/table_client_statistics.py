@@ -1,6 +1,5 @@
 """AAggFF's table of samples per client, counted in prepared data."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,6 +9,7 @@ from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole, with_verdict
 from fedrepro.report.papers.published import PrintedCell
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 
 NOT_FETCHED = "data not fetched"
@@ -44,7 +44,7 @@ def _client_sizes(workbench: Workbench, setting: str) -> list[int] | str:
     if not workbench.is_prepared(setting):
         return NOT_FETCHED
     try:
-        histogram = json.loads((workbench.root / path).read_text(encoding="utf-8"))
+        histogram = sealed.read(workbench.root / path, sealed.of_results(path), path)
         parts = [histogram["train"], histogram["test"] or []]
         counts = [[math.fsum(classes) for classes in part] for part in parts]
         tested = counts[1] or [0.0] * len(counts[0])

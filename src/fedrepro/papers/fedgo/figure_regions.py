@@ -8,15 +8,16 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.fedgo.kinds import Regions
 from fedrepro.report.drawing import regions
-from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
+from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.made import read_made
 
 DRAWN = 8  # draws every n-th point
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
     assert target.study is not None
-    found = read_analysis(workbench.root, target.study)
+    found = read_made(workbench.root, target.study)
     drawn = Drawn(
         "Colours show the class that the server's model predicts at every point of the square, "
         "for the first seed; marks are an eighth of the clients' points with their true class. "

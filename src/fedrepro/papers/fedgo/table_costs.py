@@ -11,7 +11,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.computed import ComputedCell, Found, hole
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import judge_computed
+from fedrepro.run.made import read_made
 from fedrepro.support.errors import UserError
+from fedrepro.support.sealed import AGAIN
 
 NOT_COUNTED = "not counted yet"
 
@@ -64,14 +66,10 @@ def _costs(root: Path, target: ComputedTarget) -> dict[tuple[str, str, str, str]
     """The counts of ``fedrepro study``; empty if it has not run yet."""
     path = target.study
     assert path is not None
+    found = read_made(root, path) or {}
     try:
-        found = TypeAdapter(dict[str, list[Cost]]).validate_json((root / path).read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValidationError) as error:
+        costs = TypeAdapter(list[Cost]).validate_python(found.get("cells", []))
+    except ValidationError as error:
         first = str(error).partition("\n")[0]
-        raise UserError(f"{path}: damaged: {first}; delete it and make it again") from None
-    return {
-        (cost.table, cost.setting, cost.method, cost.metric): cost
-        for cost in found.get("cells", [])
-    }
+        raise UserError(f"{path}: damaged: {first}; {AGAIN}") from None
+    return {(cost.table, cost.setting, cost.method, cost.metric): cost for cost in costs}

@@ -45,6 +45,5 @@ def handle(arguments: argparse.Namespace) -> None:
     with progress_bar(f"{setting} {method}") as progress:
         found = decomposition_of(workbench, setting, method, seeds, arguments.samples, progress)
     samples = str(arguments.samples)
-    write_found(
-        workbench.root / joint_analysis("decompositions", setting, method, seeds, samples), found
-    )
+    path = joint_analysis("decompositions", setting, method, seeds, samples)
+    write_found(workbench.root, path, found)

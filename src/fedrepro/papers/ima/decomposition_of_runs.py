@@ -26,6 +26,7 @@ from fedrepro.papers.ima.decomposition import (
     errors_by_number,
 )
 from fedrepro.papers.ima.similarity import mean_cka
+from fedrepro.run.results import made_of
 from fedrepro.support.errors import UserError
 
 Progress = Callable[[float], None]  # called with the finished share
@@ -88,6 +89,7 @@ def decomposition_of(
         progress(place / len(rounds))
     everyone = first.plan.federation.context.clients
     return {
+        "of": made_of(each.record for each in runs),
         "seeds": list(seeds),
         "samples": len(y),
         "clients": everyone,

@@ -9,8 +9,9 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.ima.kinds import Decomposition
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
-from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, read_analysis, titled
+from fedrepro.report.pages.figures.base import Drawn, damaged, key_of, titled
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.made import read_made
 
 WORDS = {
     "total": "sum of the five terms",
@@ -33,7 +34,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
         full = f"{target.system}/{place.setting_at(target.scale)}"
         samples = str(figure.samples)
         path = joint_analysis("decompositions", full, figure.method, target.seeds, samples)
-        found = read_analysis(workbench.root, path)
+        found = read_made(workbench.root, path)
         if found is None:
             continue
         rounds, series = _columns(path, found, figure)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,8 +19,10 @@ from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.report.papers.published import PrintedCell
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.run.made import read_made
 from fedrepro.run.results import RunStatus
 from fedrepro.support.errors import UserError
+from fedrepro.support.sealed import AGAIN
 
 
 @dataclass(frozen=True)
@@ -175,10 +178,14 @@ class ComputedTable:
     columns: tuple[TableColumn, ...]
     cells: tuple[TableCell, ...]
 
+    def as_values(self) -> dict[str, Any]:
+        """As JSON values."""
+        found: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return found
+
     def to_json(self) -> str:
         """Raises ValueError for a number that is not finite."""
-        content = _adapter().dump_python(self, mode="json")
-        return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(self.as_values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @cache
@@ -190,15 +197,12 @@ def read_table(root: Path, target: TableTarget) -> ComputedTable | None:
     """A table's JSON, or None if the file does not exist.
 
     Raises:
-        UserError: if the file is damaged.
+        UserError: if the file is damaged, or was made from other results than there are now.
     """
+    found = read_made(root, target.path)
     try:
-        return _adapter().validate_json((root / target.path).read_bytes())
-    except FileNotFoundError:
-        return None
+        return None if found is None else _adapter().validate_python(found)
     except ValidationError as error:
         first = error.errors()[0]
         why = ": ".join((*(str(step) for step in first["loc"]), first["msg"]))
-    except OSError as error:
-        why = str(error)
-    raise UserError(f"{target.path}: damaged: {why}; delete it and make it again")
+        raise UserError(f"{target.path}: damaged: {why}; {AGAIN}") from None

@@ -1,6 +1,5 @@
 """A table's cells, computed from its run directories."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +25,10 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run import arithmetic
-from fedrepro.run.replayed import other_code
-from fedrepro.run.results import RunRecord, find_run
-from fedrepro.support.files import write_atomically
+from fedrepro.run.made import seals_of
+from fedrepro.run.replayed import changed_keys, other_code
+from fedrepro.run.results import RunRecord, find_run, name_of
+from fedrepro.support import sealed
 
 NOT_RUN = "not run"
 
@@ -82,10 +82,11 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
 
 def write(workbench: Workbench, target: TableTarget, published: Published) -> Path:
     """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``."""
-    path = workbench.root / target.path
-    text = compute(workbench, target, published).to_json()
-    with write_atomically(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    runs = {*target.runs, *workbench.table(target.system, target.item, "paper").runs}
+    seals = seals_of(workbench.root, sorted(runs, key=name_of))
+    content = compute(workbench, target, published).as_values()
+    path, what = workbench.root / target.path, sealed.of_results(target.path)
+    sealed.write(path, {**content, "of": seals}, what, indent=1)
     return target.path
 
 
@@ -231,6 +232,8 @@ def result_of(
     chosen = best(estimates, key=lambda method: estimates[method].mean) if estimates else None
     shown: Iterable[str] = [chosen] if chosen else methods
     troubles = _troubles(by_method[method] for method in shown)
+    if chosen:
+        troubles = "; ".join(filter(None, (troubles, _not_of_today(by_method[chosen]))))
     ours = estimates[chosen] if chosen else None
     return Result(
         setting=setting,
@@ -268,7 +271,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         why=record.why or short,
         value=value,
         reference=record.reference,
-        changed=_changed(workbench, record) if record.manifest else (),
+        changed=changed_keys(record, _spec_of(workbench, record)) if record.manifest else (),
         folder=record.folder.as_posix(),
         page=record.page.as_posix() if record.manifest else None,
         code=other_code(record, _spec_of(workbench, record)) if record.manifest else "",
@@ -283,22 +286,10 @@ def _apart(record: RunRecord, run: CellRun) -> CellRun:
     return replace(run, value=None, why=f"has arithmetic {its!r}: not averaged with others")
 
 
-def _changed(workbench: Workbench, record: RunRecord) -> tuple[str, ...]:
-    """Keys whose values in a run differ from the current configuration."""
-    today = _spec_of(workbench, record).description()
-    then = record.manifest["run"]
-    keys = {*today, *then}
-    return tuple(sorted(key for key in keys if _plain(today.get(key)) != _plain(then.get(key))))
-
-
 def _spec_of(workbench: Workbench, record: RunRecord) -> RunSpec:
     """The current configuration of a run."""
     run = record.run
     return workbench.run_spec(run.setting, run.method, run.seed)
-
-
-def _plain(value: object) -> object:
-    return json.loads(json.dumps(value))
 
 
 def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
@@ -314,6 +305,20 @@ def _troubles(groups: Iterable[Sequence[CellRun]]) -> str:
         name = f"seed {run.seed} " if one_method else f"{run.method}, seed {run.seed}: "
         lines.append(f"{name if several else ''}{run.why}")
     return "; ".join(lines)
+
+
+def _not_of_today(runs: Sequence[CellRun]) -> str:
+    """Which numbers of this machine are not of today's configuration and code, and why."""
+    found: dict[str, list[CellRun]] = {}
+    for run in runs:
+        if run.value is not None and not run.reference and (run.changed or run.code):
+            why = f"made with another configuration: {', '.join(run.changed)}"
+            found.setdefault(why if run.changed else run.code, []).append(run)
+    return "; ".join(f"{_seeds(group)} {why}" for why, group in found.items())
+
+
+def _seeds(runs: Sequence[CellRun]) -> str:
+    return f"seed{'s' * (len(runs) > 1)} {' and '.join(str(run.seed) for run in runs)}"
 
 
 def _verdict(
@@ -341,8 +346,7 @@ def _verdict(
         )
     by_other_code = [run for run in chosen if run.value is not None and run.code]
     if by_other_code:
-        seeds = " and ".join(str(run.seed) for run in by_other_code)
-        whose = f"Seed{'s' if len(by_other_code) > 1 else ''} {seeds}"
+        whose = _seeds(by_other_code).capitalize()
         return Verdict("not comparable", f"{whose}: {by_other_code[0].code}.")
     if len(tried) < len(result.methods):
         there, wanted = len(tried), len(result.methods)

@@ -1,14 +1,15 @@
 """A partition as a heat map: samples per client and class."""
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedrepro.data.dataset import PREPARED, read_meta
 from fedrepro.report.drawing.frame import Axis, Frame, axis
 from fedrepro.report.drawing.style import HIGH
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 
 FEW = 20  # with at most so many clients, each is named
@@ -32,7 +33,7 @@ def draw_partition(root: Path, path: Path, width: int = 720) -> PartitionMap:
         UserError: if the file is damaged.
     """
     try:
-        histogram = json.loads((root / path).read_text(encoding="utf-8"))
+        histogram = sealed.read(root / path, sealed.of_results(path), path)
         counts: list[list[int]] = histogram["train"]
         sizes = [sum(row) for row in counts]
         held = [sum(count > 0 for count in row) for row in counts]
@@ -57,9 +58,8 @@ def _names(root: Path, path: Path, clients: int) -> Sequence[str]:
     """The names of natural clients, such as hospitals, if the data set has any."""
     dataset = path.parent.parent.name
     try:
-        meta = json.loads((root / "results/data" / dataset / "meta.json").read_text("utf-8"))
-        groups = meta["groups"]
-    except (OSError, ValueError, KeyError, TypeError):
+        groups = (read_meta(root / PREPARED / dataset) or {})["groups"]
+    except (UserError, KeyError):
         return ()
     named = isinstance(groups, list) and len(groups) == clients <= FEW
     return [str(group) for group in groups] if named else ()

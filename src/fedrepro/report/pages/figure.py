@@ -10,7 +10,8 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.papers.published import Published
-from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.replayed import not_of_today
+from fedrepro.run.results import RunRecord, find_run, name_of
 from fedrepro.support import papers
 
 
@@ -37,6 +38,7 @@ def figure_page(workbench: Workbench, target: FigureTarget, published: Published
         "records": [record for record in records if record.manifest],
         "holes": _holes(records),
         "printed_figure": published.figure_of(target.system, target.item),
+        "others": _others(workbench, records),
         **about(published, target.system, target.item, ""),
     }
 
@@ -49,3 +51,15 @@ def _holes(records: Iterable[RunRecord]) -> list[dict[str, str]]:
         for record in records
         if record.state != "finished"
     ]  # fmt: skip
+
+
+def _others(workbench: Workbench, records: Iterable[RunRecord]) -> list[dict[str, str]]:
+    """Results of this machine that are not of today's configuration and code, with the reason."""
+    found = []
+    for record in records:
+        run = record.run
+        if record.state == "finished" and not record.reference:
+            today = workbench.run_spec(run.setting, run.method, run.seed)
+            if why := not_of_today(record, today):
+                found.append({"name": name_of(run), "why": why})
+    return found

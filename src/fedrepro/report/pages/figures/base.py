@@ -1,10 +1,8 @@
 """What drawing a figure returns, and code that several kinds share."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Place, Row, Summary
@@ -32,23 +30,6 @@ class Drawn:
     panels: list[Panel] = field(default_factory=list)
     rows: list[tuple[str, ...]] = field(default_factory=list)
     key: tuple[tuple[str, Style], ...] = ()
-
-
-def read_analysis(root: Path, path: Path) -> dict[str, Any] | None:
-    """The JSON that a rule made from a run; None if the file does not exist.
-
-    Raises:
-        UserError: if it is damaged.
-    """
-    try:
-        found = json.loads((root / path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise damaged(path, error) from None
-    if not isinstance(found, dict):
-        raise damaged(path, "expected keys with values")
-    return found
 
 
 def damaged(path: Path, why: object) -> UserError:

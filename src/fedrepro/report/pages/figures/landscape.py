@@ -9,8 +9,9 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis
+from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.made import read_made
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:
@@ -55,7 +56,7 @@ def _read_landscape(
     root: Path, path: Path
 ) -> tuple[list[float], list[float], list[list[float]], str] | None:
     """Positions x and y, the loss [y][x], and the directions in words; None without an analysis."""
-    found = read_analysis(root, path)
+    found = read_made(root, path)
     if found is None:
         return None
     try:

@@ -11,8 +11,9 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
-from fedrepro.report.pages.figures.base import Drawn, damaged, read_analysis, titled
+from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.run.made import read_made
 
 TITLES: dict[AtHeight, str] = {"loss": "loss", "error": "error, %"}
 CORNERS = 3
@@ -126,7 +127,7 @@ def _height(value: float | None, kind: AtHeight) -> float:
 
 
 def _read(root: Path, path: Path, kind: str) -> Through | None:
-    found = read_analysis(root, path)
+    found = read_made(root, path)
     if found is None:
         return None
     try:

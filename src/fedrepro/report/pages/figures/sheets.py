@@ -1,6 +1,7 @@
 """Sheets: images that methods generated, after some rounds and beside real ones."""
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.results import RunRecord, find_run
+from fedrepro.run.results import PAIRS, RunRecord, find_run
 
 # For each measure of a set: its name and its column's head.
 NUMBERS = {
@@ -95,13 +96,16 @@ def _pairs(root: Path, record: RunRecord) -> tuple[NDArray[np.uint8], NDArray[np
 
     None if the files do not exist, as with reference results.
     """
-    path = record.run.analysis("quality").with_suffix(".pairs.safetensors")
+    path = record.run.analysis("quality").with_suffix(PAIRS)
     if record.reference or not (root / path).exists():
         return None
     from safetensors.numpy import load
 
     try:
-        found = load((root / path).read_bytes())
+        content = (root / path).read_bytes()
+        if sha256(content).hexdigest() != record.quality["files"][path.name]:
+            raise ValueError("it is not what quality.json says")
+        found = load(content)
         made, real = found["made"], found["real"]
     except Exception as error:  # safetensors has its own kind of error
         raise damaged(path, error) from None

@@ -1,0 +1,61 @@
+"""Read what was made from runs, analyses and tables, and compare it with those runs as they are."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrepro.config.targets import RunKey
+from fedrepro.run.results import name_of, reference_folder
+from fedrepro.support import sealed
+from fedrepro.support.errors import UserError
+
+REPLACED = "made from a result of {} that was replaced or deleted since"
+
+
+def read_made(root: Path, path: Path) -> dict[str, Any] | None:
+    """The content of a sealed file of ``results``; None if it does not exist.
+
+    Args:
+        path: relative to the root.
+
+    Raises:
+        UserError: if it is damaged, or was made from other results than there are now.
+    """
+    try:
+        found = sealed.read(root / path, sealed.of_results(path), path)
+    except FileNotFoundError:
+        return None
+    for name in others(found, lambda run: seal_of_run(root, run)):
+        raise UserError(f"{path}: {REPLACED.format(name)}; {sealed.AGAIN}")
+    return found
+
+
+def others(content: Mapping[str, Any], seal_of: Callable[[RunKey], str | None]) -> Iterator[str]:
+    """The names of the runs that a file was made from and that have another result now.
+
+    Args:
+        seal_of: the seal of a run's result now; None if it cannot be told.
+    """
+    for name, seal in content.get("of", {}).items():
+        system, setting, method, seed = name.split("/")
+        run = RunKey(f"{system}/{setting}", method, int(seed.removeprefix("seed")))
+        if seal_of(run) not in (seal, None):
+            yield name
+
+
+def seal_of_run(root: Path, run: RunKey) -> str:
+    """The seal in the manifest of this machine's result or else the reference result, or ""."""
+    for folder in (run.folder, reference_folder(run)):
+        try:
+            return str(sealed.parsed(root / folder / "manifest.json").get("seal"))
+        except FileNotFoundError:
+            continue
+        except ValueError:
+            return "damaged"
+    return ""
+
+
+def seals_of(root: Path, runs: Iterable[RunKey]) -> dict[str, str]:
+    """What a file made from those of these runs that have a result says of them."""
+    found = {name_of(run): seal_of_run(root, run) for run in runs}
+    return {name: seal for name, seal in found.items() if seal}

@@ -1,0 +1,110 @@
+"""JSON files that say what they are and of what, with a checksum.
+
+Every JSON file of ``results`` that a number goes through is written and read here. Besides its own
+keys it has ``what`` (its place in the tree), sometimes ``of`` (what it was made from), and
+``seal``, the checksum of all of this. A file is not used if its content has changed, if it is in
+another one's place, or if it has no checksum. Manifests have no ``what``: ``run`` is in them.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrepro.support.errors import UserError
+from fedrepro.support.files import write_atomically
+
+UNSEALED = ("seal", "went_on_from")  # the second is how a run came about, not what it is
+DIFFERS = "its content differs from its checksum"
+AGAIN = "delete it and make it again"
+
+
+def seal_of(content: Mapping[str, Any]) -> str:
+    """The checksum of JSON content."""
+    text = json.dumps({**content, **dict.fromkeys(UNSEALED)}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sealed(content: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Content with what it is and its checksum, as a file has them."""
+    found: dict[str, Any] = json.loads(json.dumps({**content, "what": what}))
+    return {**found, "seal": seal_of(found)}
+
+
+def write(path: Path, content: Mapping[str, Any], what: str, indent: int | None = None) -> None:
+    """Write a sealed file.
+
+    Raises:
+        UserError: if it cannot be written.
+        ValueError: for a number that is not finite.
+    """
+    text = json.dumps(sealed(content, what), indent=indent, ensure_ascii=False, allow_nan=False)
+    with write_atomically(path) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8")
+
+
+def read(path: Path, what: str, shown: Path | None = None, again: str = AGAIN) -> dict[str, Any]:
+    """The content of a sealed file.
+
+    Args:
+        what: it must be.
+        shown: its path in messages.
+        again: what to do about a damaged file, in words.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+        UserError: if it is damaged, or is something else.
+    """
+    try:
+        found = parsed(path)
+        why = fault(found, what)
+    except ValueError as error:
+        why = str(error)
+    if why:
+        raise UserError(f"{shown or path}: damaged: {why}; {again}")
+    return found
+
+
+def parsed(path: Path) -> dict[str, Any]:
+    """A file's keys and values, unchecked.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+        ValueError: if it cannot be read, or holds no keys with values.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(path) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, dict):
+        raise ValueError("expected keys with values")
+    return found
+
+
+def fault(content: Mapping[str, Any], what: str | None = None) -> str:
+    """Why content is not what it should be, in words; or "".
+
+    Args:
+        what: it must be; None for a manifest.
+    """
+    seal = content.get("seal")
+    if seal is None:
+        return "it has no checksum, as files of older versions"
+    if seal != seal_of(content):
+        return DIFFERS
+    if what is not None and content.get("what") != what:
+        return f"it is {content.get('what')}, not {what}"
+    return ""
+
+
+def of_results(path: Path) -> str:
+    """What the file at a path relative to the root, such as ``results/studies/x.json``, is."""
+    return place(path, len(path.parts) - 1)
+
+
+def place(path: Path, parts: int) -> str:
+    """What a file is: its last folders and its name, without the suffix."""
+    return "/".join((*path.parts[-parts:-1], path.stem))
