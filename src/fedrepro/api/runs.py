@@ -124,9 +124,13 @@ def load(
 def _manifest(folder: Path) -> dict[str, Any]:
     import json
 
+    from fedrepro.run.results import fault_of
+
     path = folder / "manifest.json"
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not the manifest of a finished run: {error}") from None
+    if fault := fault_of(found, {}):
+        raise UserError(f"{folder}/{fault}")
     return found

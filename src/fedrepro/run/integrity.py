@@ -16,7 +16,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import fingerprint
-from fedrepro.run.results import changed_files
+from fedrepro.run.results import are_numbers, changed_files
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 
@@ -143,12 +143,10 @@ def _faults_of_partition(path: Path) -> Iterator[str]:
 
 def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
     path = folder / "manifest.json"
-    if not path.exists():
-        yield f"{folder}: damaged: there is no manifest.json"
-        return
     manifest, faults = _read_json(path)
-    yield from faults
-    if not manifest:
+    if faults:
+        missing = faults == [f"{path}: missing"]
+        yield from ([f"{folder}: damaged: there is no manifest.json"] if missing else faults)
         return
     run, files = manifest.get("run"), manifest.get("files")
     if not isinstance(run, dict) or not isinstance(files, dict):
@@ -166,7 +164,10 @@ def _faults_of_run(root: Path, folder: Path) -> Iterator[str]:
         if name not in files:
             yield f"{path}: damaged: it does not list {name}"
     yield from (f"{folder}: damaged: {fault}" for fault in changed_files(folder, manifest))
-    yield from _read_json(folder / "timing.json")[1]
+    timing, faults = _read_json(folder / "timing.json")
+    yield from faults
+    if not faults and not are_numbers(timing):
+        yield f"{folder / 'timing.json'}: damaged: expected a number for each key"
 
 
 def _read_json(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -175,7 +176,9 @@ def _read_json(path: Path) -> tuple[dict[str, Any], list[str]]:
         found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}, [f"{path}: missing"]
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        return {}, [f"{path}: can't be read: {error.strerror}"]
+    except (ValueError, RecursionError) as error:
         return {}, [f"{path}: damaged: {error}"]
     if not isinstance(found, dict):
         return {}, [f"{path}: damaged: expected keys with values"]

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
+from fedrepro.support.printing import publishable
 
 RunStatus = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
@@ -28,6 +29,9 @@ REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
 IMAGES = "round{}-images.safetensors"
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
+# How lines of errors begin in a log: the command's own, and those of Python about a signal.
+SAID = ("fedrepro: ", "Fatal Python error: ")
+ENDED = "it ended {}, perhaps because memory ran out (`mem_mb` in the setting's `resources`)"
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,11 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
+def are_numbers(timing: Mapping[str, Any]) -> bool:
+    """Whether a timing.json holds numbers only."""
+    return all(map(_is_number, timing.values()))
+
+
 def reference_folder(run: RunKey) -> Path:
     """The folder of the committed reference result of this run."""
     system, _, setting = run.setting.partition("/")
@@ -205,14 +214,9 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     if manifest is None:
         state, why = _missing(root, run, reference)
         return RunRecord(root, run, folder, reference, state, why)
-    if not manifest:
-        why = f"{folder / 'manifest.json'}: damaged: it is empty"
-        return RunRecord(root, run, folder, reference, "damaged", why)
-    for key in ("run", "files"):
-        if not isinstance(manifest.get(key, {}), dict):
-            raise UserError(
-                f"{folder / 'manifest.json'}: damaged: {key}: expected keys with values"
-            )
+    wrong = fault_of(manifest, timing)
+    if wrong:
+        return RunRecord(root, run, folder, reference, "damaged", f"{folder}/{wrong}")
     state, why = _became(manifest)
     changed = next(changed_files(root / folder, manifest, ".parquet"), None)
     if manifest.get("seal") not in (None, fingerprint.of_manifest(manifest)):
@@ -222,13 +226,29 @@ def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) 
     return RunRecord(root, run, folder, reference, state, why, manifest, timing)
 
 
+def fault_of(manifest: object, timing: Mapping[str, Any]) -> str | None:
+    """What is wrong with the form of a manifest.json or a timing.json, or None."""
+    if not manifest or not isinstance(manifest, Mapping):
+        return "manifest.json: damaged: expected keys with values"
+    for key in ("run", "files"):
+        if not isinstance(manifest.get(key, {}), dict):
+            return f"manifest.json: damaged: {key}: expected keys with values"
+    if not are_numbers(timing):
+        return "timing.json: damaged: expected a number for each key"
+    return None
+
+
 def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -> Iterator[str]:
     """Faults of the files that a manifest lists, such as "rounds.parquet is missing".
 
     Args:
         suffix: only check files whose names end with it.
     """
-    for name, sha256 in manifest.get("files", {}).items():
+    files = manifest.get("files", {})
+    if not isinstance(files, Mapping):
+        yield "files: expected names with hashes"
+        return
+    for name, sha256 in files.items():
         if not name.endswith(suffix):
             continue
         try:
@@ -298,10 +318,19 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
         return "under way", "under way"
     if not begun and not log.exists():
         return "not run", "not run"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    faults = [line for line in lines if line.startswith("fedrepro: ")]
-    reason = faults[-1].removeprefix("fedrepro: ") if faults else "it did not finish"
-    return "failed", f"failed: {reason}"
+    if not log.exists():
+        return "failed", "failed: it did not finish"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "failed", f"failed: {publishable(_reason(lines), root)}"
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """Why a run failed, by the last error in its log."""
+    said = next((line for line in reversed(lines) if line.startswith(SAID)), None)
+    if said is None:
+        return ENDED.format("without a word")
+    own, signal = map(said.removeprefix, SAID)
+    return own if own != said else ENDED.format(f"by a signal, {signal!r}")
 
 
 def _json(root: Path, path: Path) -> dict[str, Any] | None:
@@ -309,7 +338,9 @@ def _json(root: Path, path: Path) -> dict[str, Any] | None:
         found = json.loads((root / path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: damaged: {error}") from None
     if not isinstance(found, dict):
         raise UserError(f"{path}: damaged: expected keys with values")
