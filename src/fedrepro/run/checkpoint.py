@@ -52,13 +52,17 @@ def claim(partial: Path, lock: Held) -> Path:
         for file in list(partial.iterdir()):
             if not file.name.startswith(HOLDER) and file.name != FINISHED:  # an older version's
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
+        # More than one if a holder lost the lock before it had a folder.
         left = [each for each in partial.glob(f"{HOLDER}*") if each.is_dir()]
+        left.sort(key=lambda each: (each / CHECKPOINT).exists())
         if left:
-            os.rename(left[0], mine)
-            left[0].touch()
+            os.rename(left[-1], mine)
+            left[-1].touch()
             flush(partial)
         else:
             make_folder(mine)
+        for folder in left[:-1]:
+            shutil.rmtree(folder)
     except OSError as error:
         raise cannot_write(partial, error) from error
     return mine
