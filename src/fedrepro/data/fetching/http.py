@@ -79,7 +79,7 @@ class _PacedHandler(urllib.request.AbstractHTTPHandler):
             made.response_class = _Answer
             return made
 
-        return super().do_open(connection, *arguments, **keys)  # type: ignore[arg-type]
+        return super().do_open(connection, *arguments, **keys)
 
 
 class _Http(_PacedHandler, urllib.request.HTTPHandler):

@@ -70,7 +70,7 @@ def dirichlet(
             return joined
         if sizes.any():  # not void
             drawn += 1
-            close = close or np.count_nonzero(sizes < minimum) < HOPELESS_CLIENTS
+            close = close or bool(np.count_nonzero(sizes < minimum) < HOPELESS_CLIENTS)
         if drawn >= HOPELESS_DRAWS and not close:
             break
     raise UserError(
