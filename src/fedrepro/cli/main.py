@@ -32,7 +32,7 @@ from fedrepro.support.printing import printable
 # In the messages of errors that other libraries raise when memory runs out.
 NO_MEMORY = (
     "bad_alloc", "MemoryError", "allocate memory", "out of memory", "enough memory",
-    "start new thread",
+    "start new thread", "failed to map segment",
 )  # fmt: skip
 
 
