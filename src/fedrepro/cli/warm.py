@@ -106,12 +106,13 @@ def _await(server: socket.socket, command: int) -> int:
 
 def _end_of(server: socket.socket, command: int) -> bytes:
     """What the server reports of the command's end; empty if it has ended or says nothing."""
-    try:
+    answer = ended = server.fileno()
+    try:  # noqa: SIM105 - as above
         ended = os.pidfd_open(command)
     except OSError:  # it has ended, and the server has seen it
-        ended = server.fileno()
-    if server not in select.select([server, ended], [], [])[0]:
-        select.select([server], [], [], ENDING)
+        pass
+    if answer not in select.select([answer, ended], [], [])[0]:
+        select.select([answer], [], [], ENDING)
     server.setblocking(False)
     try:
         return server.recv(16)
