@@ -23,7 +23,7 @@ from fedrepro.cli import (
     verify,
     why,
 )
-from fedrepro.cli.warm import MORE_MEMORY, without_log
+from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.config.workbench import CONFIG
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write

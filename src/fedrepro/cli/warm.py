@@ -13,18 +13,15 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Sequence
 from types import FrameType
 from zlib import crc32
+
+from fedrepro.cli.memory import MORE_MEMORY, without_log
 
 VARIABLE = "FEDREPRO_WARM"  # environment variable with the folder of the socket
 # Seconds for the server to begin a command, the first of which waits until it has imported
 # everything, and for it to report the end of one.
 BEGINNING, ENDING = 60.0, 10.0
-MORE_MEMORY = (
-    "give it more (`resources: {mem_mb: ...}` of its setting), or let fewer runs or clients work "
-    "at once (`--cores`, `threads` in config.yaml)"
-)
 
 
 def main() -> int:
@@ -133,11 +130,3 @@ def _explain(number: signal.Signals) -> None:
                 file.write(f"{line}\n")
     except OSError:
         pass
-
-
-def without_log(words: Sequence[str]) -> tuple[str, str | None]:
-    """A command line without ``--log FILE``, and FILE."""
-    kept = list(words)
-    at = kept.index("--log") if "--log" in kept[:-1] else len(kept)
-    log = kept[at + 1] if at < len(kept) else None
-    return " ".join(kept[:at] + kept[at + 2 :]), log

@@ -148,6 +148,7 @@ def test_the_client_imports_next_to_nothing() -> None:
     assert {name for name in modules if name.startswith("fedrepro")} == {
         "fedrepro",
         "fedrepro.cli",
+        "fedrepro.cli.memory",
         "fedrepro.cli.warm",
     }
     assert not {"argparse", "numpy", "pathlib", "subprocess", "tempfile", "torch"} & modules
