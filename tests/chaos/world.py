@@ -216,8 +216,8 @@ class World:
         now, worst = time.time(), 0.0
         for partial, _ in self.workers():
             with suppress(OSError):
-                saved = partial / "checkpoint.safetensors"
-                began = (saved if saved.exists() else partial).stat().st_mtime
+                saved = next(partial.glob("*/checkpoint.safetensors"), partial)
+                began = saved.stat().st_mtime
                 worst = max(worst, now - began)
         return worst
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,3 +225,37 @@ def test_small_runs_share_an_allocation(project: Project) -> None:
     assert called.returncode == 0, called.stdout
     assert all((project.root / target).is_file() for target in targets)
     assert [job.state for job in jobs(project)] == ["COMPLETED"], called.stdout
+
+
+@pytest.mark.parametrize("away", ["refuses", "has forgotten"])
+def test_a_controller_that_goes_away_and_comes_back_stops_nothing(
+    project: Project, away: str
+) -> None:
+    """It refuses all questions while the job ends; or it has lost the job, whose files decide.
+
+    In front of the commands, so that the other tests' controller stays.
+    """
+    folder, asked = project.root / "bin", project.root / "asked"
+    folder.mkdir()
+    refuses = f"echo $0 >> {asked}; [ {away[0]} = h ] || exit 1"
+    for name in ("squeue", "scontrol"):
+        does = "exit 0" if name == "squeue" else "true"
+        (folder / name).write_text(
+            f"#!/bin/sh\nif [ -e {project.root}/away ]; then {refuses}; {does}; fi\n"
+            f'exec {shutil.which(name)} "$@"\n'
+        )
+        (folder / name).chmod(0o755)
+    variables = with_method(project, "slow", "time.sleep(2)")
+    variables["PATH"] = f"{folder}:{os.environ['PATH']}"
+    target = RUN.format("slow")
+    process = started(project, *arguments(target), **variables)
+    wait_for(lambda: any("slow" in job.comment for job in jobs(project, "running")))
+    (project.root / "away").touch()
+    wait_for(lambda: [job.state for job in jobs(project)] == ["COMPLETED"])
+    wait_for(asked.exists)
+    if away == "refuses":
+        (project.root / "away").unlink()
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, said
+    assert ("SLURM no longer lists job" in said) == (away == "has forgotten")
+    assert manifest(project, "slow")["status"] == "finished"

@@ -1,10 +1,14 @@
 """An HTTP server on this machine that knows Range and can be told to misbehave."""
 
+import io
+import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @dataclass
@@ -14,6 +18,7 @@ class Loopback:
     Attributes:
         break_after: close the connection after so many bytes of an answer's body.
         stall: then keep it open, silent, until the server ends.
+        drip: send an answer's "body", or "all" of it, one byte at a time, so many seconds apart.
         ranges: whether Range is understood.
         asked: path and Range header of each request so far.
     """
@@ -22,10 +27,25 @@ class Loopback:
     address: str = ""
     break_after: int | None = None
     stall: bool = False
+    drip: dict[str, float] = field(default_factory=dict)
     ranges: bool = True
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     stalled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
+
+
+class Dripping(io.RawIOBase):
+    """Writes to a connection one byte at a time, until the other side has had enough."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self.connection, self.seconds = connection, seconds
+
+    def write(self, data: Any) -> int:
+        with suppress(OSError):
+            for byte in bytes(data):
+                self.connection.sendall(bytes([byte]))
+                time.sleep(self.seconds)
+        return len(data)
 
 
 @contextmanager
@@ -37,6 +57,7 @@ def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             state.asked.append((self.path, wanted))
+            self._slow_down("all")
             content = state.contents.get(self.path)
             if content is None:
                 self.send_error(404)
@@ -51,11 +72,16 @@ def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
                 )
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self._slow_down("body")
             self.wfile.write(body[: state.break_after])
             if state.stall:
                 self.wfile.flush()
                 state.stalled.set()
                 state.ended.wait(30)
+
+        def _slow_down(self, what: str) -> None:
+            if what in state.drip:
+                self.wfile = Dripping(self.connection, state.drip[what])
 
         def do_HEAD(self) -> None:
             content = state.contents.get(self.path)

@@ -7,6 +7,7 @@ from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
 from fedrepro.workflow.reasons import shorten
+from fedrepro.workflow.slurm import keep_asking
 from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.run.syntax import remember
 from snakemake.resources import Resources

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from fedrepro.support.printing import printable
+
 NUMBER = re.compile(r"[\d,.]*")
 BETWEEN = 2  # spaces between columns
 Progress = Callable[[float], None]  # called with the fraction that is done
@@ -47,7 +49,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True, vertical="top")
     table.add_column(overflow="fold")
     for name, text in said:
-        table.add_row(Text(name, style="bold"), Text(text))
+        table.add_row(Text(name, style="bold"), Text(printable(text)))
     Console().print(table)
 
 
@@ -82,5 +84,5 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             vertical="top",
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)

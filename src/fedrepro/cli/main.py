@@ -1,10 +1,11 @@
 """The command ``fedrepro``: its subcommands come from :mod:`fedrepro.cli`."""
 
 import argparse
+import faulthandler
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, cast
 
@@ -22,9 +23,17 @@ from fedrepro.cli import (
     verify,
     why,
 )
+from fedrepro.cli.memory import MORE_MEMORY, without_log
 from fedrepro.config.workbench import CONFIG
 from fedrepro.support import papers, plugins
 from fedrepro.support.errors import Interrupted, UserError, bad_value, brief, cannot_write
+from fedrepro.support.printing import printable
+
+# In the messages of errors that other libraries raise when memory runs out.
+NO_MEMORY = (
+    "bad_alloc", "MemoryError", "allocate memory", "out of memory", "enough memory",
+    "start new thread", "failed to map segment",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,11 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 2 for invalid input and for errors in plug-ins; 1 for internal errors; 130
-        when interrupted (143 by SIGTERM); else what the command returns, or 0. Tracebacks of
-        plug-ins and of internal errors go to the log, if there is one.
+        The exit status: 2 for invalid input, for errors in plug-ins and if memory runs out; 1 for
+        internal errors; 130 when interrupted (143 by SIGTERM); else what the command returns, or 0.
+        Tracebacks of plug-ins and of internal errors go to the log, if there is one.
     """
-    chosen = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = parser().parse_args(words)
     try:
         log = _open(chosen.log)
         root = _root(chosen.root)
@@ -66,12 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _logged(log), chdir(root):
         try:
-            with plugins.blamed():
+            with plugins.blamed(), _memory_explained(words):
                 return chosen.handler(chosen) or 0
         except UserError as error:
             if isinstance(error, plugins.PluginError) and chosen.log is not None:
                 with chosen.log.open("a", encoding="utf-8") as log:
-                    traceback.print_exception(error.__cause__, file=log)
+                    log.write(printable("".join(traceback.format_exception(error.__cause__))))
             print(f"fedrepro: {error}", file=sys.stderr)
             return 2
         except Interrupted as error:
@@ -87,28 +97,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if chosen.log is None:
                 raise
             with chosen.log.open("a", encoding="utf-8") as log:
-                traceback.print_exc(file=log)
+                log.write(printable(traceback.format_exc()))
             line = f"fedrepro: internal error: {type(error).__name__}: {error}"
             print(f"{line}; please report it with {chosen.log}", file=sys.stderr)
             return 1
 
 
-class _Both:
-    """A text stream that writes to the terminal and to a log."""
+class _Cleaned:
+    """A text stream that writes printable text to the terminal and, if there is one, to a log.
 
-    def __init__(self, terminal: IO[str], log: IO[str]) -> None:
+    rich, whose control characters are meant, writes to ``rich_proxied_file``.
+    """
+
+    def __init__(self, terminal: IO[str], log: IO[str] | None = None) -> None:
         self.terminal, self.log = terminal, log
+        self.rich_proxied_file = terminal
 
     def write(self, text: str) -> int:
-        written = self.terminal.write(text)
-        with suppress(OSError):  # a full disk: the terminal has the message already
-            self.log.write(text)
-        return written
+        cleaned = printable(text)
+        self.terminal.write(cleaned)
+        if self.log:
+            with suppress(OSError):  # a full disk: the terminal has the message already
+                self.log.write(cleaned)
+        return len(text)
 
     def flush(self) -> None:
         self.terminal.flush()
-        with suppress(OSError):
-            self.log.flush()
+        if self.log:
+            with suppress(OSError):
+                self.log.flush()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.terminal, name)
@@ -149,14 +166,36 @@ def _root(folder: Path | None) -> Path:
 
 @contextmanager
 def _logged(log: IO[str] | None) -> Iterator[None]:
-    """Copy what is written to stderr to the log."""
-    if log is None:
-        yield
-        return
-    terminal = sys.stderr
-    with log:
-        sys.stderr = cast(IO[str], _Both(terminal, log))
+    """Clean what is printed, and copy what is written to stderr to the log.
+
+    If a library aborts the process, as C++ does when memory runs out, a line in the log says so.
+    """
+    out, err = sys.stdout, sys.stderr
+    with log or nullcontext():
+        if log:
+            faulthandler.enable(log)
+        sys.stdout = cast(IO[str], _Cleaned(out))
+        sys.stderr = cast(IO[str], _Cleaned(err, log))
         try:
             yield
         finally:
-            sys.stderr = terminal
+            sys.stdout, sys.stderr = out, err
+            if log:
+                faulthandler.disable()
+
+
+@contextmanager
+def _memory_explained(words: Sequence[str]) -> Iterator[None]:
+    """Turn an error that says that memory ran out into one line.
+
+    Raises:
+        UserError: with the command and what to change.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:
+        if not isinstance(error, MemoryError) and not any(map(str(error).__contains__, NO_MEMORY)):
+            raise
+        command, _ = without_log(words)
+        reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
+        raise UserError(f"{command}: memory ran out ({brief(reason)}): {MORE_MEMORY}") from error

@@ -34,6 +34,7 @@ ALONE = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 ENDED = 0  # replaces a command's process id when it has ended
+PREFIX = "fedrepro-"  # of a folder with a socket, among temporary files
 
 
 def open_warm_start() -> None:
@@ -44,7 +45,8 @@ def open_warm_start() -> None:
     """
     if sys.platform != "linux":  # macOS libraries do not survive a fork
         return
-    folder = tempfile.mkdtemp(prefix="fedrepro-")
+    _remove_left_over(Path(tempfile.gettempdir()))
+    folder = tempfile.mkdtemp(prefix=PREFIX)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(address(folder))
@@ -66,12 +68,26 @@ def open_warm_start() -> None:
     os.environ[VARIABLE] = folder
 
 
+def _remove_left_over(folders: Path) -> None:
+    """Remove the folders of servers that were killed: nobody listens at their sockets.
+
+    A socket of another kind is not connected, but tells by its refusal whether one listens.
+    """
+    for place in folders.glob(f"{PREFIX}*/*"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                if place.is_socket():
+                    probe.connect(str(place))
+            except ConnectionRefusedError:
+                shutil.rmtree(place.parent)
+
+
 def main() -> int:
     """Serve; in each fork, run one command instead. Return the exit status."""
     folder, listener = sys.argv[1:]
     arguments = _serve(socket.socket(fileno=int(listener)))
     if arguments is None:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         return 0
     from fedrepro.cli import main as cli
 
@@ -122,7 +138,7 @@ def _serve(listener: socket.socket) -> list[str] | None:
                 if arguments is not None:
                     return arguments
             case [socket.socket() as connection, command]:
-                _pass_on(selector, connection, command)
+                _hang_up(selector, connection, command)
     return None
 
 
@@ -132,7 +148,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[s
     from fedrepro.run.numerics import changed_since_the_start
 
     # Without an answer, the client starts normally and imports the changed files.
-    if not request or changed_since_the_start():  # no request: the client was killed
+    if not request or _has_gone(connection) or changed_since_the_start():
         for file in files:
             os.close(file)
         selector.unregister(connection)
@@ -149,7 +165,7 @@ def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[s
     for file in files:
         os.close(file)
     with suppress(OSError):
-        connection.send(b"!")
+        connection.send(b"%d" % command)
     selector.modify(connection, selectors.EVENT_READ, command)
     selector.register(os.pidfd_open(command), selectors.EVENT_READ, (connection, command))
     return None
@@ -171,18 +187,21 @@ def _become(request: bytes, files: Iterable[int]) -> list[str]:
     return [os.fsdecode(argument) for argument in rest[: int(count)]]
 
 
-def _pass_on(selector: selectors.BaseSelector, connection: socket.socket, command: int) -> None:
-    """Forward a client's signal to its command; kill the command if the client was killed."""
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether a client was killed, or no longer waits for its command to begin."""
     try:
-        number = connection.recv(1)
-    except ConnectionResetError:
-        number = b""
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def _hang_up(selector: selectors.BaseSelector, connection: socket.socket, command: int) -> None:
+    """Kill the command of a client that has gone."""
     if command != ENDED:
         with suppress(ProcessLookupError):
-            os.killpg(command, number[0] if number else signal.SIGKILL)
-    if not number:
-        selector.unregister(connection)
-        connection.close()
+            os.killpg(command, signal.SIGKILL)
+    selector.unregister(connection)
+    connection.close()
 
 
 def _report_end(

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fedrepro.config.run_spec import Execution, RunSpec
-from fedrepro.methods import _facts
+from fedrepro.methods import facts
 from fedrepro.models import registry as models
 from fedrepro.run.shares import cohort_size, estimated_shares
 
@@ -99,7 +99,7 @@ def threads_of(execution: Execution) -> int:
 def pays(spec: RunSpec) -> bool:
     """Whether stacking clients pays for compiling, by model, method and amount of data."""
     family = models.find(spec.setting.model, spec.plugins).family
-    kind = _facts.steps_of(spec.composition, spec.plugins)
+    kind = facts.steps_of(spec.composition, spec.plugins)
     if kind == "plain" and spec.setting.optimizer.momentum:
         kind = "momentum"
     threshold = PAYS_FROM.get((family, spec.execution.device.partition(":")[0], kind))

@@ -1,8 +1,14 @@
-"""Save the training state between rounds, and resume from it."""
+"""Save the training state between rounds, and resume from it.
+
+Checkpoints are in a folder that has the name of its holder's lock. Who takes the lock next renames
+it and puts a file in its place: a holder that stalled and wakes up, at whatever moment, can neither
+read nor write there, and changes nothing that another relies on.
+"""
 
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +17,14 @@ from fedrepro.engine import tree
 from fedrepro.run.assembly import Plan
 from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
-from fedrepro.run.results import changed_files
+from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, cannot_write
 from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
+from fedrepro.support.locks import Held
 
 # Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
 # code that reads and writes them is not part of a run's fingerprint.
@@ -25,12 +32,52 @@ LAYOUT = 4
 
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
+HOLDER = "holder-"  # and the token of a lock
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
     "began",
 )  # fmt: skip
+
+
+def claim(partial: Path, lock: Held) -> Path:
+    """The lock holder's own folder in ``partial``, with what the last holder left.
+
+    Raises:
+        UserError: if the disk fails.
+    """
+    mine = partial / f"{HOLDER}{lock.token}"
+    try:
+        make_folder(partial)
+        for file in list(partial.iterdir()):
+            if not file.name.startswith(HOLDER) and file.name != FINISHED:  # an older version's
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        # More than one if a holder lost the lock before it had a folder.
+        left = [each for each in partial.glob(f"{HOLDER}*") if each.is_dir()]
+        left.sort(key=lambda each: (each / CHECKPOINT).exists())
+        if left:
+            os.rename(left[-1], mine)
+            left[-1].touch()
+            flush(partial)
+        else:
+            make_folder(mine)
+        for folder in left[:-1]:
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise cannot_write(partial, error) from error
+    return mine
+
+
+def leave(partial: Path, mine: Path) -> None:
+    """Remove the holder's own folder, and ``partial`` unless another holder works in it."""
+    discard(mine)
+    shutil.rmtree(partial / FINISHED, ignore_errors=True)
+    for file in partial.glob(f"{HOLDER}*"):
+        if file.is_file():
+            file.unlink(missing_ok=True)
+    with suppress(OSError):
+        partial.rmdir()
 
 
 def resume(

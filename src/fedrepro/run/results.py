@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
+from fedrepro.support.printing import publishable
 
 RunStatus = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
@@ -29,6 +30,9 @@ IMAGES = "round{}-images.safetensors"
 TIMING = "timing.json"
 PAIRS = ".pairs.safetensors"  # beside quality.json: the nearest images
 FINISHED = "finished"  # in a run's folder of checkpoints: a complete result, not yet in place
+# How lines of errors begin in a log: the command's own, and those of Python about a signal.
+SAID = ("fedrepro: ", "Fatal Python error: ")
+ENDED = "it ended {}, perhaps because memory ran out (`mem_mb` in the setting's `resources`)"
 
 
 @dataclass(frozen=True)
@@ -270,7 +274,11 @@ def changed_files(folder: Path, manifest: Mapping[str, Any], suffix: str = "") -
     Args:
         suffix: only check files whose names end with it.
     """
-    for name, sha256 in manifest.get("files", {}).items():
+    files = manifest.get("files", {})
+    if not isinstance(files, Mapping):
+        yield "files: expected names with hashes"
+        return
+    for name, sha256 in files.items():
         if not name.endswith(suffix):
             continue
         try:
@@ -342,10 +350,19 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
         return "under way", "under way"
     if not begun and not log.exists():
         return "not run", "not run"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    faults = [line for line in lines if line.startswith("fedrepro: ")]
-    reason = faults[-1].removeprefix("fedrepro: ") if faults else "it did not finish"
-    return "failed", f"failed: {reason}"
+    if not log.exists():
+        return "failed", "failed: it did not finish"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "failed", f"failed: {publishable(_reason(lines), root)}"
+
+
+def _reason(lines: Sequence[str]) -> str:
+    """Why a run failed, by the last error in its log."""
+    said = next((line for line in reversed(lines) if line.startswith(SAID)), None)
+    if said is None:
+        return ENDED.format("without a word")
+    own, signal = map(said.removeprefix, SAID)
+    return own if own != said else ENDED.format(f"by a signal, {signal!r}")
 
 
 def made_of(records: Iterable[RunRecord]) -> dict[str, str]:

@@ -42,9 +42,9 @@ from fedrepro.run.store import save_tree
 from fedrepro.run.watch import watched
 from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, cannot_write
-from fedrepro.support.files import flush, make_folder
+from fedrepro.support.files import flush
 from fedrepro.support.interruption import StopRequest, asked_to_stop
-from fedrepro.support.locks import Held, is_locked, only_one, owner_of
+from fedrepro.support.locks import Held, only_one
 
 
 @dataclass(frozen=True)
@@ -105,40 +105,36 @@ def run(
     plan = replace(plan, federation=watched(plan.federation))
     torch.set_num_threads(plan.threads)
     partial = partial_of(folder)
-    if is_locked(partial):
-        sharing.note(f"waiting for {owner_of(partial)}, which is working on this run")
     with only_one(partial) as lock:
         _refuse_other_arithmetic(folder, spec)
-        try:
-            make_folder(partial)
-        except OSError as error:
-            raise cannot_write(partial, error) from error
+        mine = checkpoint.claim(partial, lock)
         data = data_of(plan, dataset, partition, given or {})
         subject = manifest.subject(plan, code, numerics) | {"data": data}
-        for place in (folder, partial / FINISHED):
+        for place in (folder, partial / FINISHED, mine / FINISHED):
             before = _finished(place, subject)
             if before:
                 if place != folder:
                     _replace(place, folder)
-                checkpoint.discard(partial)
+                checkpoint.leave(partial, mine)
                 return before
         told = {"data": data, **manifest.origin(spec)}
         identity = _identity(plan, code, data)
-        state = checkpoint.resume(partial, plan, identity, sharing.note)
+        state = checkpoint.resume(mine, plan, identity, sharing.note)
         parent = sharing.parent
         if parent and state.done == 0:
             theirs = _identity(replace(plan, spec=parent.spec), parent.code, data)
-            begun = checkpoint.resume_from_parent(parent, plan, partial, theirs, sharing.note)
+            begun = checkpoint.resume_from_parent(parent, plan, mine, theirs, sharing.note)
             state = begun or state
-        _train(plan, state, partial, identity, report, sharing, lock)
-        lock.check()
+        _train(plan, state, mine, identity, report, sharing, lock)
         try:
             artifact = plan.federation.method.artifact(
                 scoring.context_after(plan, state), state.server
             )
             facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
             made = artifact.tensors, facts
-            return _finish(plan, state, code, numerics, told, partial, folder, made)
+            found = _finish(plan, state, code, numerics, told, mine, folder, made, lock)
+            checkpoint.leave(partial, mine)
+            return found
         except OSError as error:
             raise cannot_write(folder, error) from error
 
@@ -318,6 +314,7 @@ def _finish(
     partial: Path,
     folder: Path,
     artifact: tuple[Tree, Mapping[str, Any]],
+    lock: Held,
 ) -> dict[str, Any]:
     """Write the run's files, including ``artifact`` and its metadata, and move them into place.
 
@@ -345,18 +342,23 @@ def _finish(
     for file in staged.iterdir():
         flush(file)
     flush(staged)
+    lock.check()
     _replace(staged, folder)
-    checkpoint.discard(partial)
     return described
 
 
 def _replace(staged: Path, folder: Path) -> None:
-    """Rename ``staged`` to ``folder``, replacing whatever is there."""
+    """Rename ``staged`` to ``folder``, replacing whatever is there; it stays if that fails."""
     old = folder.with_name(f"{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         os.rename(folder, old)
-    os.rename(staged, folder)
+    try:
+        os.rename(staged, folder)
+    except OSError:
+        if old.exists():
+            os.rename(old, folder)
+        raise
     flush(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 

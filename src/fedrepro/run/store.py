@@ -44,9 +44,11 @@ def save_tree(
         about["seal"] = seal
     metadata = {KEY: json.dumps(about)}
     with write_atomically(path) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode  # as the umask has it: safetensors makes files private
         try:
             save_file(_unshared(tensors), temporary, metadata)
-            temporary.chmod(0o644)  # like other results: safetensors makes files private
+            temporary.chmod(usual)
         except SafetensorError as error:  # mostly a full disk
             raise UserError(f"{path}: could not be written: {error}") from error
     return seal

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from fedrepro.support.printing import printable
+
 LONGEST = 120  # characters of a value in a message
 LONGEST_LINE = 900  # characters of a message
 
@@ -12,11 +14,12 @@ LONGEST_LINE = 900  # characters of a message
 class UserError(Exception):
     """Invalid input. The command prints the message and exits with status 2.
 
-    The message is one line, even if it quotes a library's longer message or a whole input.
+    The message is one printable line, even if it quotes a library's longer message, a server's
+    answer or a whole input.
     """
 
     def __init__(self, message: str) -> None:
-        line = " ".join(filter(None, map(str.strip, message.splitlines())))
+        line = printable(" ".join(filter(None, map(str.strip, message.splitlines()))))
         super().__init__(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}...")
 
 

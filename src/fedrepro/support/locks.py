@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ SILENCE = 4 * BEAT  # after which a holder on another machine is considered dead
 # `is_locked` holds the lock for a moment, so a process that does not wait tries several times.
 LOOKS = 4
 BETWEEN_LOOKS = 0.05  # seconds
+UNTOLD = 1.0  # seconds that a process waits without a word
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # a file system without links
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -84,7 +86,7 @@ def is_locked(folder: Path) -> bool:
     try:
         with lock_of(folder).open("rb") as file:
             changed = os.fstat(file.fileno()).st_mtime
-            free = _flock(file.fileno(), wait=False, kind=fcntl.LOCK_SH)
+            free = _flock(file.fileno(), fcntl.LOCK_SH)
     except OSError:  # no lock file
         return False
     owner = owner_of(folder)
@@ -98,10 +100,14 @@ class Held:
 
     Args:
         descriptor: of the lock's file, open for writing.
+
+    Attributes:
+        token: names this holding of the lock, in folders that no other holder may write to.
     """
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
+        self.token = os.urandom(6).hex()
         self._descriptor = descriptor
         self._over = threading.Event()
         self._writing = threading.Lock()
@@ -152,20 +158,26 @@ def only_one(folder: Path, busy: str | None = None) -> Iterator[Held]:
     silent for ``SILENCE``.
 
     Args:
-        busy: the error message if another process holds the lock; None to wait for it.
+        busy: the error message if another process holds the lock; None to wait for it, and to say
+            so in a line on stderr.
 
     Raises:
-        UserError: if the lock file cannot be written, or with `busy` and the holder.
+        UserError: if the lock file cannot be written, with `busy` and the holder, or for an error
+            in the block after another process has taken over the lock.
     """
     held = _lock(folder, busy)
     try:
         yield held
+    except (UserError, OSError):
+        held.check()  # what is missing may be what the new holder has moved
+        raise
     finally:
         held.release()
 
 
 def _lock(folder: Path, busy: str | None) -> Held:
     path, refused = lock_of(folder), 0
+    untold = None if busy else time.monotonic() + UNTOLD
     while True:
         try:
             make_folder(folder.parent)
@@ -174,7 +186,7 @@ def _lock(folder: Path, busy: str | None) -> Held:
             raise cannot_write(folder, error) from error
         held = None
         try:
-            free = True if new else _flock(descriptor, wait=busy is None)
+            free = True if new else _flock(descriptor)
             if free is False:
                 refused += 1
             # Else its holder has removed it: another process may lock a new one.
@@ -195,7 +207,11 @@ def _lock(folder: Path, busy: str | None) -> Held:
         if busy is not None and refused >= LOOKS:
             owner = owner_of(folder)
             raise UserError(f"{folder}: {busy}{f' ({owner})' if owner else ''}")
-        time.sleep(BETWEEN_LOOKS if refused else 0)
+        if untold is not None and time.monotonic() > untold:
+            owner, untold = owner_of(folder), None
+            words = f"waiting for {owner or 'another process'}, which is working on {folder}"
+            print(words, file=sys.stderr, flush=True)
+        time.sleep(min(refused * BETWEEN_LOOKS / LOOKS, BETWEEN_LOOKS * LOOKS))
 
 
 def _open(path: Path) -> tuple[int, bool]:
@@ -204,13 +220,15 @@ def _open(path: Path) -> tuple[int, bool]:
     A new file appears with its lock and owner already in place.
     """
     while True:
+        if path.is_symlink():  # which may lead nowhere: it would be neither opened nor made
+            raise UserError(f"{path}: expected a lock, which is a plain file: remove the link")
         with suppress(FileNotFoundError):
             return os.open(path, os.O_RDWR), False
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         made = False
         try:
-            _flock(descriptor, wait=False)
+            _flock(descriptor)
             _sign(descriptor, _me())
             os.link(temporary, path)
             made = True
@@ -229,10 +247,10 @@ def _open(path: Path) -> tuple[int, bool]:
             temporary.unlink(missing_ok=True)
 
 
-def _flock(descriptor: int, wait: bool, kind: int = fcntl.LOCK_EX) -> bool | None:
+def _flock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool | None:
     """Whether the kernel grants the lock; None on a file system without locks."""
     try:
-        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

@@ -83,8 +83,10 @@ def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -
 
 
 def _is_checked(workbench: Workbench, verdict: str) -> bool:
-    mark = workbench.root / MARK
-    return mark.exists() and mark.read_text(encoding="utf-8") == verdict
+    try:
+        return (workbench.root / MARK).read_bytes() == verdict.encode()
+    except OSError:
+        return False
 
 
 def check_given(workbench: Workbench) -> None:

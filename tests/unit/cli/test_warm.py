@@ -2,11 +2,14 @@
 
 import json
 import os
+import selectors
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.cli import warm as warm_module
+from fedrepro.cli import warm_server
 from fedrepro.cli.warm import VARIABLE
 from support.project import ROOT, Project
 
@@ -132,7 +137,7 @@ def project(tmp_path: Path) -> Project:
 def under_way(project: Project, warm: str) -> "subprocess.Popen[str]":
     """A run that has left a checkpoint."""
     process = call(*RUN, warm=warm, cwd=project.root)
-    eventually((project.root / f"{FOLDER}.partial/checkpoint.safetensors").exists)
+    eventually(lambda: any(project.root.glob(f"{FOLDER}.partial/*/checkpoint.safetensors")))
     return process
 
 
@@ -143,6 +148,7 @@ def test_the_client_imports_next_to_nothing() -> None:
     assert {name for name in modules if name.startswith("fedrepro")} == {
         "fedrepro",
         "fedrepro.cli",
+        "fedrepro.cli.memory",
         "fedrepro.cli.warm",
     }
     assert not {"argparse", "numpy", "pathlib", "subprocess", "tempfile", "torch"} & modules
@@ -249,3 +255,127 @@ def test_a_server_that_fails_leaves_an_ordinary_start() -> None:
 
 def test_only_its_user_may_use_it(warm: str) -> None:
     assert stat.S_IMODE(Path(warm).stat().st_mode) == 0o700
+
+
+@contextmanager
+def stand_in(folder: Path, answers: Callable[[socket.socket], None]) -> Iterator[None]:
+    """A server that does what is asked for with its only client."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(warm_module.address(str(folder)))
+        listener.listen()
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                answers(client)
+                while client.recv(2**20):  # until the client has gone
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(warm_module, "BEGINNING", 0.2)
+    monkeypatch.setattr(warm_module, "ENDING", 0.2)
+    monkeypatch.setattr(sys, "argv", ["fedrepro", "--version"])
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(b"", "no warm start: its server is silent for 0.2 s"), (b"\x1b[31mrubbish", "")],
+)
+def test_a_server_that_is_mute_or_talks_rubbish_leaves_an_ordinary_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: bytes, said: str
+) -> None:
+    """And no other command waits for a mute one."""
+
+    def answers(client: socket.socket) -> None:
+        if answer:
+            client.send(answer)
+
+    with stand_in(tmp_path, answers):
+        assert warm_module._hand_over(str(tmp_path)) is None
+    assert capsys.readouterr().err.strip() == (f"fedrepro: {said}" if said else "")
+    assert bool(list(tmp_path.iterdir())) != bool(said)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (b"", "ended or is silent"),
+        (b"\x1b[31mrubbish", "answered b'\\x1b[31mrubbish'"),
+        (b"127", "answered b'127'"),  # the status of a process that is stopped
+    ],
+)
+def test_a_server_that_is_mute_or_talks_rubbish_in_the_end_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], report: bytes, said: str
+) -> None:
+    with subprocess.Popen(["true"]) as command:
+
+        def answers(client: socket.socket) -> None:
+            client.send(b"%d" % command.pid)
+            if report:
+                client.send(report)
+
+        with stand_in(tmp_path, answers):
+            begun = warm_module._hand_over(str(tmp_path))
+            assert begun
+            with begun[0]:
+                assert warm_module._await(*begun) == 1
+    line = f"fedrepro: the warm server {said}; run the command again\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_command_whose_client_has_given_up_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has started normally by then."""
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("begun"))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with selectors.DefaultSelector() as selector:
+        selector.register(ours, selectors.EVENT_READ)
+        socket.send_fds(theirs, [b"/\x000"], [0, 1, 2])
+        theirs.close()
+        assert warm_server._fork(selector, ours) is None
+        assert not selector.get_map()
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """What a living one has, and what is none of theirs, stays."""
+    folders = [tmp_path / f"fedrepro-{name}" for name in ("dead", "alive", "trained")]
+    listeners = []
+    for folder in folders[:2]:
+        folder.mkdir()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.bind(f"{folder}/1a2b")
+        listener.listen()
+        listeners.append(listener)
+    (folders[2] / "run").mkdir(parents=True)
+    listeners[0].close()
+    warm_server._remove_left_over(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted(folders[1:])
+    listeners[1].setblocking(False)
+    with pytest.raises(BlockingIOError):  # the probe did not wake it
+        listeners[1].accept()
+    listeners[1].close()
+
+
+def test_a_killed_command_is_a_line_in_its_log(warm: str, project: Project) -> None:
+    project.edit(project.experiment, "rounds: 200\n", "rounds: 100000\n")
+    process = call("--log", "run.log", *RUN, warm=warm, cwd=project.root)
+    eventually(lambda: any(project.root.glob(f"{FOLDER}.partial/*/checkpoint.safetensors")))
+    os.kill(servers(warm)[-1], signal.SIGKILL)
+    status, _, said = outcome(process)
+    assert status == -signal.SIGKILL
+    line = (project.root / "run.log").read_text(encoding="utf-8").splitlines()[-1]
+    assert line in said
+    assert line.startswith(f"fedrepro: {' '.join(RUN)}: ended by SIGKILL, as when memory runs out")

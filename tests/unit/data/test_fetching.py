@@ -15,6 +15,7 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 from fedrepro.data.catalogue.entries import Fetched, Mirror
+from fedrepro.data.fetching import http
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
 from fedrepro.data.fetching.raw_files import download
@@ -58,6 +59,29 @@ def test_a_broken_connection_goes_on_by_range(tmp_path: Path) -> None:
         download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
         first = [wanted for path, wanted in server.asked if FIRST in path]
     assert first == [None, f"bytes={server.break_after}-"]
+    assert taken(tmp_path / "d")
+
+
+@pytest.mark.parametrize("what", ["body", "all"])
+def test_a_server_that_sends_a_byte_now_and_then_is_left(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes before one loses patience; what came is kept."""
+    path = f"/{FIRST}.gz"
+    with serving(PACKED) as server:
+        server.drip = {what: 0.01}
+        spec = idx_entry(CONTENTS, server.address)
+        with monkeypatch.context() as patch:
+            patch.setattr(http, "WINDOW", 0.1)
+            patch.setattr(http, "SLOWEST", 10_000)
+            with pytest.raises(UserError, match=r"slower than 10000 bytes per second \(\d+\)"):
+                download("d", spec, root=tmp_path)
+        server.drip, asked = {}, len(server.asked)
+        if what == "body":
+            assert (tmp_path / "d" / f"{FIRST}.gz.part").stat().st_size > 10
+        download("d", spec, root=tmp_path)
+        (wanted,) = {wanted for at, wanted in server.asked[asked:] if at == path}
+        assert bool(wanted) == (what == "body")
     assert taken(tmp_path / "d")
 
 

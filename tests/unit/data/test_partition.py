@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,32 @@ def test_a_client_of_whom_nothing_is_marked_for_testing(tmp_path: Path) -> None:
     # Nor can one be trained on whose samples are all marked.
     with pytest.raises(UserError, match="client 0 would get no samples"):
         make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 0)
+
+
+def test_a_hopeless_minimum_is_given_up_soon() -> None:
+    """10,000 clients took minutes to be refused; whatever can succeed still may."""
+    labels = np.repeat(np.arange(10), 6000)
+    started = time.process_time()
+    with pytest.raises(UserError, match=r"none of 100 draws gave each of 10000 .*lower `minimum`"):
+        make_partition(labels, None, spec("dirichlet", clients=10_000, alpha=0.5, minimum=3), 1)
+    assert time.process_time() - started < 15
+
+
+def test_a_draw_that_comes_close_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one after many that are void."""
+    far, close = np.zeros(200, np.int64) + 5, np.zeros(200, np.int64) + 10
+    far[:60], close[:3] = 1, 9
+    void, good = np.zeros(200, np.int64), np.full(200, 10)
+    cuts = [(np.arange(2000), np.arange(10, 2000, 10))]
+    for draws in ([*[far] * 99, close, *[far] * 500, good], [*[void] * 500, good]):
+        given = iter(draws)
+
+        def draw(*_: object, given: Any = given, **__: object) -> tuple[Any, Any]:
+            return cuts, next(given)
+
+        monkeypatch.setattr(module, "_dirichlet_draw", draw)
+        assert len(module.dirichlet(np.zeros(2000, int), 200, 1.0, 10, RandomState(0))) == 200
+        assert next(given, None) is None
 
 
 def test_dirichlet_keeps_its_minimum() -> None:

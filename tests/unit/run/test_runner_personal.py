@@ -45,7 +45,7 @@ def test_resuming_keeps_every_local_model(tmp_path: Path, composition: str) -> N
     config = personal(composition)
     carry_out(tmp_path / "whole", config)
     broken_off(tmp_path / "broken", config, 7)
-    assert list((tmp_path / "broken.partial" / "clients").glob("*.safetensors"))
+    assert list((tmp_path / "broken.partial").glob("*/clients/*.safetensors"))
     carry_out(tmp_path / "broken", config)
     mixes = composition in ("superfed_lm", "apfl")
     assert (tmp_path / "whole" / "mixtures.parquet").exists() == mixes
@@ -119,7 +119,7 @@ def test_local_models_from_the_start_change_scores_of_clients_without_one(
 def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
     config = personal("superfed_lm")
     broken_off(tmp_path / "x", config, 7)
-    (file, *_) = sorted((tmp_path / "x.partial" / "clients").glob("*.safetensors"))
+    (file, *_) = sorted((tmp_path / "x.partial").glob("*/clients/*.safetensors"))
     file.write_bytes(file.read_bytes()[:50])
     carry_out(tmp_path / "x", config)
     carry_out(tmp_path / "y", config)

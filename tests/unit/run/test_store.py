@@ -1,6 +1,8 @@
 """Checkpoints and clients' states on disk."""
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,13 @@ def test_full_disk(tmp_path: Path) -> None:
         save_tree(path, own(2.0, 200_000))
         again, _ = load_tree(path)
         assert len(again["local"]["w"]) == 200_000
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_umask_is_obeyed(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        save_tree(tmp_path / "x", own(1.0))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o666 & ~mask

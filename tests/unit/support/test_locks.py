@@ -5,6 +5,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -194,3 +195,45 @@ def test_a_file_system_without_links(
         with pytest.raises(UserError, match="busy"), only_one(folder, busy="busy"):
             pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("busy", [None, "busy"])
+@pytest.mark.parametrize("target", ["nowhere", "file"])
+def test_a_link_in_a_locks_place_is_one_line(tmp_path: Path, target: str, busy: str | None) -> None:
+    """A dangling one can be neither opened nor made."""
+    (tmp_path / "file").touch()
+    lock_of(tmp_path / "x").symlink_to(tmp_path / target)
+    with pytest.raises(UserError, match="remove the link"), only_one(tmp_path / "x", busy):
+        pass
+    assert not is_locked(tmp_path / "x")
+
+
+def test_who_waits_says_for_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(locks, "UNTOLD", 0.1)
+    folder = tmp_path / "x"
+    with start(HOLDER, folder) as process:
+        assert process.stdout and process.stdout.readline() == "holds\n"
+        ends = threading.Timer(0.4, process.kill)
+        ends.start()
+        with only_one(folder):
+            pass
+    said = capsys.readouterr().err
+    assert said.startswith(f"waiting for process {process.pid} on ")
+    assert said.endswith(f", which is working on {folder}\n") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [UserError("damaged"), FileNotFoundError("gone")])
+def test_an_error_after_a_takeover_is_the_takeover(tmp_path: Path, error: Exception) -> None:
+    folder = tmp_path / "x"
+    with pytest.raises(type(error)), only_one(folder):
+        raise error
+
+    def loses() -> None:
+        with only_one(folder):
+            lock_of(folder).unlink()
+            raise error
+
+    with pytest.raises(UserError, match="lost the lock"):
+        loses()

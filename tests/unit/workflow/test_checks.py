@@ -66,3 +66,6 @@ def test_what_has_been_checked_is_not_composed_again(
     path.write_text(path.read_text(encoding="utf-8").replace("mu: 0.01", "mu: 0.02"))
     with pytest.raises(AssertionError, match="composed again"):
         checks.check_methods(load(copy))
+    (copy / checks.MARK).write_bytes(b"\xff\xfe of another program")
+    with pytest.raises(AssertionError, match="composed again"):
+        checks.check_methods(load(copy))

@@ -1,13 +1,15 @@
-"""Downloads that can be interrupted at any time and resumed."""
+"""Downloads that resume after any interruption, and that end if a server is too slow."""
 
 import http.client
+import io
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -24,6 +26,8 @@ from rich.progress import (
 from fedrepro.support.errors import cannot_write
 
 PATIENCE = 10  # seconds without an answer or a byte
+WINDOW = 30.0  # seconds over which the speed of a connection is measured
+SLOWEST = 1000  # bytes per second in a window; a slower connection is closed
 TRIES = 3  # connections for one file; each resumes where the last one broke off
 BLOCK = 1 << 16
 HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
@@ -31,6 +35,62 @@ HEADERS = {"User-Agent": "fedrepro", "Accept-Encoding": "identity"}
 
 class SourceError(Exception):
     """A source does not provide a file; the next source may."""
+
+
+class _Paced(io.RawIOBase):
+    """What a connection receives; reading it fails if less than ``SLOWEST`` arrives per second.
+
+    ``PATIENCE`` alone would wait for years for a server that sends one byte at a time.
+    """
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        self._start, self._received = time.monotonic(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        number = self._raw.readinto(buffer)
+        self._received += number or 0
+        seconds = time.monotonic() - self._start
+        if seconds >= WINDOW:
+            if self._received < SLOWEST * seconds:
+                speed = self._received / seconds
+                raise TimeoutError(f"slower than {SLOWEST} bytes per second ({speed:.0f})")
+            self._start, self._received = time.monotonic(), 0
+        return number
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    def __init__(self, *arguments: Any, **keys: Any) -> None:
+        super().__init__(*arguments, **keys)
+        self.fp = io.BufferedReader(_Paced(self.fp.detach()))
+
+
+class _PacedHandler(urllib.request.AbstractHTTPHandler):
+    def do_open(self, http_class: Any, *arguments: Any, **keys: Any) -> http.client.HTTPResponse:
+        def connection(*its_arguments: Any, **its_keys: Any) -> http.client.HTTPConnection:
+            made: http.client.HTTPConnection = http_class(*its_arguments, **its_keys)
+            made.response_class = _Answer
+            return made
+
+        return super().do_open(connection, *arguments, **keys)
+
+
+class _Http(_PacedHandler, urllib.request.HTTPHandler):
+    pass
+
+
+class _Https(_PacedHandler, urllib.request.HTTPSHandler):
+    pass
+
+
+OPENER = urllib.request.build_opener(_Http, _Https)
 
 
 class Fetcher:
@@ -96,7 +156,7 @@ class Fetcher:
         host = urlsplit(url).netloc
         request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with OPENER.open(request, timeout=PATIENCE) as answer:
                 length = answer.headers.get("Content-Length", "")
         except urllib.error.HTTPError as error:
             raise SourceError(f"{url}: status {error.code}") from None
@@ -147,7 +207,7 @@ class Fetcher:
         if have:
             headers["Range"] = f"bytes={have}-"
         request = urllib.request.Request(url, headers=headers)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with OPENER.open(request, timeout=PATIENCE) as answer:
             resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT and answer.headers.get(
                 "Content-Range", ""
             ).startswith(f"bytes {have}-")

@@ -18,6 +18,9 @@ from fedrepro.support.errors import UserError, bad_value
 Indices = NDArray[np.int64]
 
 DIRICHLET_TRIES = 2_000
+# After so many draws, each of which left so many clients too small, there is no hope: nearly
+# independent clients would all have to be large enough at once, which has a chance of exp(-50).
+HOPELESS_DRAWS, HOPELESS_CLIENTS = 100, 50
 GROUP_SIZE = 10  # n_auxi_workers in FedDF's code
 
 
@@ -53,18 +56,25 @@ def dirichlet(
     """FedLab's `hetero_dir_partition`: Dirichlet shares with a cap of N/K and a smallest client.
 
     Raises:
-        UserError: if none of `DIRICHLET_TRIES` draws gives every client `minimum` samples.
+        UserError: if none of `DIRICHLET_TRIES` draws gives every client `minimum` samples, or if
+            the first ones show that none will.
     """
     members = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
-    for _ in range(DIRICHLET_TRIES):
-        pieces, sizes = _dirichlet_draw(members, clients, alpha, len(labels), random, shuffle=True)
+    drawn, close = 0, False
+    for tried in range(1, DIRICHLET_TRIES + 1):  # noqa: B007 - told below
+        cut, sizes = _dirichlet_draw(members, clients, alpha, len(labels), random, shuffle=True)
         if sizes.min() >= minimum:
-            joined = [np.concatenate(client).astype(np.int64) for client in pieces]
+            joined = _pieces_of(cut, clients)
             for indices in joined:
                 random.shuffle(indices)
             return joined
+        if sizes.any():  # not void
+            drawn += 1
+            close = close or bool(np.count_nonzero(sizes < minimum) < HOPELESS_CLIENTS)
+        if drawn >= HOPELESS_DRAWS and not close:
+            break
     raise UserError(
-        f"partition: dirichlet: none of {DIRICHLET_TRIES} draws gave each of {clients} clients "
+        f"partition: dirichlet: none of {tried} draws gave each of {clients} clients "
         f"at least {minimum} samples at alpha {alpha:g}: lower `minimum`, or use the scheme "
         "`grouped_dirichlet`"
     )
@@ -78,9 +88,12 @@ def _dirichlet_draw(
     random: RandomState,
     *,
     shuffle: bool,
-) -> tuple[list[list[Indices]], Indices]:
-    """One draw: each client's part of each class, and the clients' sizes (all 0 if it is void)."""
-    pieces: list[list[Indices]] = [[] for _ in range(clients)]
+) -> tuple[list[tuple[Indices, Indices]], Indices]:
+    """One draw: each class's samples and where they are cut, and the clients' sizes.
+
+    All sizes are 0 if the draw is void.
+    """
+    cut: list[tuple[Indices, Indices]] = []
     sizes = np.zeros(clients, dtype=np.int64)
     for member in members:
         if shuffle:
@@ -89,12 +102,20 @@ def _dirichlet_draw(
         shares = random.dirichlet(np.full(clients, alpha)) * (sizes < samples / clients)
         total = shares.sum()
         if not total > 0:  # all clients with a share are full, or alpha is so small that 0/0
-            return pieces, np.zeros(clients, dtype=np.int64)
+            return cut, np.zeros(clients, dtype=np.int64)
         cuts = (np.cumsum(shares / total) * len(member)).astype(np.int64)[:-1]
-        for client, piece in enumerate(np.split(member, cuts)):
-            pieces[client].append(piece)
-            sizes[client] += len(piece)
-    return pieces, sizes
+        cut.append((member, cuts))
+        sizes += np.diff(cuts, prepend=0, append=len(member))
+    return cut, sizes
+
+
+def _pieces_of(cut: list[tuple[Indices, Indices]], clients: int) -> list[Indices]:
+    """Each client's samples of a draw, class after class."""
+    classes = [np.split(member, cuts) for member, cuts in cut]
+    return [
+        np.concatenate([pieces[client] for pieces in classes]).astype(np.int64)
+        for client in range(clients)
+    ]
 
 
 def grouped_dirichlet(
@@ -131,11 +152,9 @@ def _one_group(
     members = [indices[labels == label] for label in range(classes)]
     least = int(0.5 * len(indices) / clients)
     for _ in range(DIRICHLET_TRIES):
-        pieces, sizes = _dirichlet_draw(
-            members, clients, alpha, len(indices), random, shuffle=False
-        )
+        cut, sizes = _dirichlet_draw(members, clients, alpha, len(indices), random, shuffle=False)
         if sizes.sum() and sizes.min() >= least:
-            return [np.concatenate(client).astype(np.int64) for client in pieces]
+            return _pieces_of(cut, clients)
     raise UserError(
         f"partition: grouped_dirichlet: {DIRICHLET_TRIES} draws at alpha {alpha:g} left a client "
         "with less than half of the mean: raise `alpha` or lower `clients`"

@@ -5,7 +5,6 @@ names of machines are removed from the log.
 """
 
 import re
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from fedrepro.report.pages.templates import Renderer
 from fedrepro.run.results import LOGS, RunRecord
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import ORIGIN, PACKAGE
+from fedrepro.support.printing import publishable
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 WORDS = {
@@ -28,9 +28,6 @@ WORDS = {
 }
 CITATION = "CITATION.cff"
 LABELS = ("repository", "source", "source code")  # of a package's URLs
-# `process 12 on node7`, as fedrepro.support.locks calls a holder.
-HOLDER = re.compile(r"\b(process \d+) on [^\s,;:)]+")
-ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
 
 
 @dataclass(frozen=True)
@@ -93,15 +90,8 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
             yield name, folder / name
     log = root / LOGS / record.run.setting / record.run.method / f"seed{record.run.seed}.log"
     if not record.reference and log.is_file():
-        yield "log.txt", cleaned(log.read_text(encoding="utf-8", errors="replace"), root).encode()
-
-
-def cleaned(log: str, root: Path) -> str:
-    """A log without paths and names of machines."""
-    for folder, shown in ((root.absolute(), "."), (PACKAGE.parent, ".")):
-        log = log.replace(f"{folder}/", f"{shown}/")
-    log = HOLDER.sub(r"\1 on a machine", ABSOLUTE.sub("…", log))
-    return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "a machine", log)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        yield "log.txt", publishable(text, root).encode()
 
 
 def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:

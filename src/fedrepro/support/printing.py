@@ -1,0 +1,32 @@
+"""Clean text from outside, such as a server's answer or a log, before it is shown."""
+
+import re
+import socket
+from pathlib import Path
+
+from fedrepro.support.packaged import PACKAGE
+
+# All of ASCII's and Latin-1's, but for a line's end and a tab: a terminal obeys the others.
+CONTROL = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+# `process 12 on node7`, as fedrepro.support.locks calls a holder.
+HOLDER = re.compile(r"\b(process \d+) on [^\s,;:)]+")
+ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
+
+
+def printable(text: str) -> str:
+    r"""Text with control characters written out, such as \x1b."""
+    return text.translate(CONTROL)
+
+
+def publishable(text: str, root: Path) -> str:
+    """Text for a page: printable, without absolute paths and names of machines.
+
+    Args:
+        root: paths in it are written as relative to it.
+    """
+    for folder in (root.absolute(), PACKAGE.parent):
+        text = text.replace(f"{folder}/", "./")
+    text = HOLDER.sub(r"\1 on a machine", ABSOLUTE.sub("…", printable(text)))
+    return re.sub(rf"\b{re.escape(socket.gethostname())}\b", "a machine", text)
