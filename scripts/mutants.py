@@ -179,7 +179,7 @@ def find(rooms: Iterable[str], seed: int) -> dict[str, list[Mutant]]:
                 alike[str(mutant)] += 1
                 place = digest(f"{seed} {mutant} {alike[str(mutant)]}")
                 by_kind[mutant.kind].append((place, mutant))
-        kinds = sorted(by_kind, key=lambda kind: digest(f"{seed} {kind}"))
+        kinds = sorted(by_kind, key=lambda kind: digest(f"{seed} {room} {kind}"))
         drawn = [sorted(by_kind[kind], key=lambda pair: pair[0]) for kind in kinds]
         mutants[room] = [each[1] for turn in zip_longest(*drawn) for each in turn if each]
     return mutants

@@ -96,6 +96,8 @@ def _plain(value: Any) -> object:
         return f"{value.system} {value.item} {value.scale}"
     if isinstance(value, Path):
         return None if value.suffix == ".partial" else str(value)
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        return None
     return value if isinstance(value, str | int | list) else None
 
 

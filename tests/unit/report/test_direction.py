@@ -19,6 +19,7 @@ from fedrepro.report.drawing import charts
 from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.papers import published
+from support.places import ROOT
 from support.report_world import copy_inputs, write_run
 from support.search_world import settle
 
@@ -45,12 +46,32 @@ def bench_of(root: Path, metric: str) -> Workbench:
         "y": {"label": "nu", "values": [1, 2]},
         "panels": [{"label": "P", "methods": [["poor", "fair"], ["best", "poor"]]}],
     }
+    trend = {
+        "kind": "trend",
+        "title": "Trend",
+        "metric": metric,
+        "lines": list(METHODS),
+        "panels": [
+            {
+                "label": "P",
+                "x": "mu",
+                "points": [{"at": 1, "setting": "s", "demo": "s", "methods": list(METHODS)}],
+            }
+        ],
+    }
+    bars = {
+        "kind": "bars",
+        "title": "Bars",
+        "metric": metric,
+        "rows": [{"label": "S", "setting": "s"}],
+        "columns": columns,
+    }
     methods = {name: {"use": "fedprox", "mu": mu + 2} for name, mu in GRID.items()}
     settle(
         root,
         {"metric": metric, "methods": [{"method": "fedprox", "grid": {"mu": [*GRID.values()]}}]},
         tables={"table_1": table},
-        figures={"heat": heat},
+        figures={"heat": heat, "trend": trend, "bars": bars},
         methods={**methods, "fedprox": {"mu": 1.0}},
         seeds={"demo": [1, 2], "paper": [1, 2]},
     )
@@ -104,6 +125,47 @@ def test_a_heat_map_frames_the_best_cell(bench: Workbench) -> None:
     cells = re.findall(r'<path d="(M[^"]*z)" fill="var\(--surface-high\)"', panel.svg)
     frames = re.findall(r'<path d="(M[^"]*z)" fill="none"', panel.svg)
     assert len(cells) == 4 and frames == [cells[2]]
+
+
+@pytest.mark.parametrize("item", ["trend", "bars"])
+def test_numbers_behind_a_figure_are_in_their_columns(bench: Workbench, item: str) -> None:
+    target = bench.target("own", item)
+    assert isinstance(target, FigureTarget)
+    drawn = figure_page(bench, target, published.load(bench.root))["drawn"]
+    loss = target.figure.metric.name == "loss"
+    for row in drawn.rows:
+        line = dict(zip(drawn.header, row, strict=True))
+        ends = [-math.log(end) if loss else 100 * end for end in METHODS[line["Method"]]]
+        wanted = sum(ends) / 2, min(ends), max(ends)
+        found = (line["Mean"], line["Lowest"], line["Highest"])
+        assert found == tuple(f"{each:.2f}" for each in wanted)
+        assert line["Seeds"] == "2"
+    assert len(drawn.rows) == len(METHODS)
+
+
+@pytest.mark.parametrize("better", ["more", "less"])
+def test_a_claimed_effect_is_over_the_best_rival(better: str) -> None:
+    papers = published.load(ROOT)
+    seen = 0
+    for cell in papers.cells:
+        system = papers.systems[cell.system]
+        plain = not any(name.startswith("+") for name in system.proposes)
+        if cell.kind.better != better or cell.method not in system.proposes or not plain:
+            continue
+        rivals = [
+            each.mean
+            for each in papers.cells
+            if each.row == cell.row and each.mean is not None
+            and each.method not in {*system.proposes, *system.references}
+        ]  # fmt: skip
+        if cell.mean is None or len(set(rivals)) < 2:
+            continue
+        best = min(rivals) if better == "less" else max(rivals)
+        assert papers.effect(cell) == pytest.approx(abs(cell.mean - best))
+        seen += 1
+        if seen == 5:
+            return
+    assert seen
 
 
 def test_equal_cells_are_framed_alike_and_empty_ones_never() -> None:
