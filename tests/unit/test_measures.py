@@ -17,7 +17,7 @@ import yaml
 from fedrepro.cli import main as cli
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
-from fedrepro.config.metrics import OfRounds, OverClients
+from fedrepro.config.metrics import OfRounds, OverClients, RoundsTo
 from fedrepro.config.targets import RunKey
 from fedrepro.engine.executors import Parallel, eager, sequential
 from fedrepro.engine.method import Method
@@ -79,6 +79,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def columns(root: Path, setting: str, method: str, name: str) -> dict[str, np.ndarray]:
     path = root / RunKey(f"mine/{setting}", method, 1).folder / f"{name}.parquet"
     return {key: np.array(each) for key, each in pq.read_table(path).to_pydict().items()}
+
+
+def test_fewer_rounds_are_better_and_a_greater_speed_up() -> None:
+    assert not RoundsTo(rounds_to=60).reading.rising
+    assert RoundsTo(rounds_to=60, speed_up=True).reading.rising
 
 
 def test_a_measure_is_a_column_of_the_runs_that_name_it(world: Path) -> None:

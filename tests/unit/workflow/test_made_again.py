@@ -489,6 +489,11 @@ def test_the_table_has_every_rule_and_every_function_of_the_graph(world: World) 
     """So that a new one gets its line above."""
     made = jobs(world.root)
     assert {job.rule for job in made.values()} == set(SECTIONS)
+    for seed in (1, 2):  # which the words above leave out
+        assert f"results/regrets/ima/plain/aaggff_s/seed{seed}.json" in made
+        assert f"results/quality/ima/judged/fedavg/seed{seed}.json" in made
+    assert "results/landscapes/ima/plain/fedavg/seed1.json" in made
+    assert "results/landscapes/ima/plain/fedavg/seed2.json" not in made
     written = " ".join(block for blocks in SECTIONS.values() for block in blocks.values())
     asked = set(re.findall(r"GRAPH\.(\w+)", written))
     assert asked >= {"inputs_of_run", "run_code", "partition_code", "table_definition"}
