@@ -98,6 +98,7 @@ TESTS = {
 # Packages whose files tests name by their last word, such as a method in a composition.
 BY_WORD = ("methods", "models")
 MOST_NAMED = 8  # files of tests that name a changed file
+LEAST = 10  # mutants that make a rate
 
 
 @dataclass(frozen=True)
@@ -367,9 +368,10 @@ def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> 
         "`make mutants` writes this page (`scripts/mutants.py`). It seeds one bug at a time, and",
         "runs the tests of the changed file and its package. Each call draws another sample; the",
         f"seed of this one is {seed}. Kinds of bugs take turns in it, so the rates are those of a",
-        "sample in which all kinds are about equally frequent. Every survivor counts, whether or",
-        "not it has a reason below. What is never drawn, because it changes nothing, are rules in",
-        "`scripts/mutant_operators.py`.",
+        "sample in which all kinds are about equally frequent. Of fewer than "
+        f"{LEAST} mutants there is",
+        "no rate. Every survivor counts, whether or not it has a reason below. What is never drawn,",
+        "because it changes nothing, are rules in `scripts/mutant_operators.py`.",
         "",
         "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",
@@ -395,7 +397,7 @@ def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> 
 
 
 def _rate(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "–"
+    return f"{part / whole:.0%}" if whole >= LEAST else "–"
 
 
 def main() -> None:
