@@ -370,8 +370,8 @@ def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> 
         f"seed of this one is {seed}. Kinds of bugs take turns in it, so the rates are those of a",
         "sample in which all kinds are about equally frequent. Of fewer than "
         f"{LEAST} mutants there is",
-        "no rate. Every survivor counts, whether or not it has a reason below. What is never drawn,",
-        "because it changes nothing, are rules in `scripts/mutant_operators.py`.",
+        "no rate. Every survivor counts, whether or not it has a reason below. What is never",
+        "drawn, because it changes nothing, are rules in `scripts/mutant_operators.py`.",
         "",
         "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",
