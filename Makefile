@@ -59,8 +59,8 @@ chaos: setup ## kill processes, damage files and fill the disk in a small reprod
 fuzz: setup ## run the fuzzers with random examples: about 10 minutes on one core (tests use few, fixed ones)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-20} pytest tests/fuzz
 
-mutants: setup ## seed single bugs and count how many the tests notice (30 minutes); writes docs/mutants.md
-	@python scripts/mutants.py --report docs/mutants.md
+mutants: setup ## seed single bugs and count how many the tests notice (an hour); writes docs/mutants.md; SEED=N resumes
+	@python scripts/mutants.py --report docs/mutants.md $(if $(SEED),--seed $(SEED))
 
 replay: setup ## compare the code that made each reference result with today's, bit by bit
 	@python scripts/replay.py

@@ -1,58 +1,66 @@
-"""Mutation testing: change one thing in the package and see whether a test notices.
+"""Mutation testing: seed one bug in the package at a time, and see whether a test notices.
 
-    python scripts/mutants.py --report docs/mutants.md   # as `make mutants`, in some 30 minutes
-    python scripts/mutants.py --count 20 --rooms run report
+    python scripts/mutants.py --report docs/mutants.md   # as `make mutants`
+    python scripts/mutants.py --count 20 --rooms run report --seed 7
 
-Results are kept in `.mutants.jsonl`: a later call resumes, and tries only mutants that are new, in
-a changed file, or unnoticed so far. Delete it to start again.
+Each call draws another sample and says its seed. With that ``--seed``, a later call resumes:
+results are kept in `.mutants.jsonl`, and it tries only mutants that are new, in a changed file, or
+unnoticed so far.
 
 This is our own script because no existing tool fits. mutmut 3 puts all mutants of a function next
 to it, behind a switch; but this package reads its own sources (a run is identified by the syntax
 trees of its code) and torch compiles them. mutmut also leaves class and module level code alone, of
 which configurations consist. cosmic-ray starts Python for every mutant, with 4 s of imports each,
-and can't sample. Here a process that has imported everything except the package forks for every
-mutant; each fork works in a copy of the repository.
+and can't sample. Neither knows what a stream, a round or a dependency is. Here a process that has
+imported everything except the package forks for every file of tests; each fork works in a copy of
+the repository.
 """
 
 import argparse
 import ast
-import contextlib
 import importlib
 import json
 import math
 import multiprocessing
 import os
+import re
 import resource
+import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import yaml
+from mutant_operators import Source, changes, dropped_lines
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/fedrepro")
+RULES = Path("workflow/rules")
 REASONS = ROOT / "tests/mutants.yaml"  # why survivors survive, by their description
 KEPT = ROOT / ".mutants.jsonl"  # results so far
 NO_REASON = "**no reason known: a test is missing**"
 SAID = "said.txt"  # by the last tests, in each copy
-SEED = 1
 # Slow imports, done once before the first fork; nothing of the package.
 WARM = (
     "torch", "torch._dynamo", "pandas", "pyarrow.parquet", "pydantic", "jinja2",
     "safetensors.torch", "scipy.stats", "sklearn.model_selection", "PIL.Image",
 )  # fmt: skip
-# The tests that must notice a change in a package, fastest first, without those that compile.
+# Without tests that compile.
 SLOW = "not rounds_of_many_lengths and not vectorised_and_sequential_runs_agree"
+# The tests that must notice a change in a package, after those that name the changed file.
 TESTS = {
     "engine": [
         "tests/whole/test_runs.py", "tests/unit/engine",
@@ -68,33 +76,29 @@ TESTS = {
         "tests/whole/test_runs.py", "tests/golden/test_partition_golden.py", "tests/unit/data",
         "tests/golden/test_superfed_data_golden.py",
     ],
+    "methods": [
+        "tests/unit/methods", "tests/golden/test_trajectory_golden.py",
+        "tests/property/test_every_method.py", "tests/property/test_identities.py",
+    ],
+    "models": ["tests/unit/models", "tests/property/test_models_side_by_side.py"],
+    "analysis": ["tests/unit/analysis", "tests/golden/test_landscape_golden.py"],
+    "measures": ["tests/unit/test_measures.py", "tests/whole/test_runs.py"],
     "report": ["tests/whole/test_pages.py", "tests/unit/report"],
     "config": [
         "tests/unit/config", "tests/whole/test_runs.py", "tests/unit/report/test_tables.py",
-        "tests/unit/report/test_figures.py",
+        "tests/unit/report/test_figures.py", "tests/unit/workflow/test_made_again.py",
     ],
     "workflow": [
         "tests/unit/workflow", "tests/workflow/test_scales.py", "tests/workflow/test_graph.py",
         "tests/workflow/test_failures.py", "tests/unit/config/test_searches.py",
     ],
+    "cli": ["tests/unit/cli", "tests/whole/test_runs.py", "tests/workflow/test_command.py"],
+    "api": ["tests/unit/test_api.py"],
 }  # fmt: skip
-# In drawings, only what can be wrong is mutated, not the look.
-DRAWING = PACKAGE / "report/drawing"
-LOOKS = {
-    "align", "axis", "background", "color", "domainColor", "dx", "filled", "font", "fontSize",
-    "grid", "gridColor", "gridOpacity", "height", "labelAngle", "labelColor", "labelFontSize",
-    "labelPadding", "legend", "minExtent", "nice", "opacity", "padding", "shape", "size",
-    "tickColor", "tickCount", "tickSize", "ticks", "titleColor", "titleFontSize",
-    "titleFontWeight", "titlePadding", "width",
-}  # fmt: skip
-SWAPS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
-    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
-    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),
-    ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"),
-    ast.And: ("and", "or"), ast.Or: ("or", "and"),
-}  # fmt: skip
+# Packages whose files tests name by their last word, such as a method in a composition.
+BY_WORD = ("methods", "models")
+MOST_NAMED = 8  # files of tests that name a changed file
+LEAST = 10  # mutants that make a rate
 
 
 @dataclass(frozen=True)
@@ -102,11 +106,13 @@ class Mutant:
     """One change: characters ``first`` to ``last`` of a file become ``now``.
 
     Attributes:
+        kind: the operator's name.
         line: the source line, as written.
         identity: a hash of the change and its whole file.
     """
 
     path: Path
+    kind: str
     line: str
     first: int
     last: int
@@ -116,164 +122,118 @@ class Mutant:
 
     @property
     def room(self) -> str:
-        return self.path.relative_to(PACKAGE).parts[0]
+        inside = self.path.is_relative_to(PACKAGE)
+        return self.path.relative_to(PACKAGE).parts[0] if inside else "workflow"
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is another program: a keyword may be missing in the middle of a line."""
+        if self.path.suffix != ".py":
+            return True
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        try:
+            return ast.dump(ast.parse(self.mutated(text))) != ast.dump(ast.parse(text))
+        except SyntaxError:
+            return False
 
     def mutated(self, text: str) -> str:
-        return replaced(text, self.first, self.last, self.now)
+        return text[: self.first] + self.now + text[self.last :]
 
     def __str__(self) -> str:
         was, now = (" ".join(text.split()) for text in (self.was, self.now))
-        return f"{self.path.relative_to(PACKAGE)}: `{self.line}`: `{was}` becomes `{now}`"
-
-
-def replaced(text: str, first: int, last: int, now: str) -> str:
-    return text[:first] + now + text[last:]
+        inside = self.path.is_relative_to(PACKAGE)
+        path = self.path.relative_to(PACKAGE) if inside else self.path
+        return f"{path}: `{self.line}`: `{was}` becomes `{now}`"
 
 
 def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-class Finder(ast.NodeVisitor):
-    """All mutants of a file, except in annotations, decorators, docstrings and raised errors."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.text = path, (ROOT / path).read_text(encoding="utf-8")
-        self.starts = [0]
-        for line in self.text.splitlines(keepends=True):
-            self.starts.append(self.starts[-1] + len(line))
-        self.found: list[Mutant] = []
-
-    def place(self, node: ast.AST) -> tuple[int, int]:
-        """First and last character of a node, for which ast counts bytes."""
-        places = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
-        first, last = (
-            self.starts[line - 1]
-            + len(self.text[self.starts[line - 1] :].encode()[:column].decode())
-            for line, column in places
-        )
-        return first, last
-
-    def add(self, first: int, last: int, now: str) -> None:
-        line = self.text.splitlines()[self.text.count("\n", 0, first)].strip()
-        mutated = replaced(self.text, first, last, now)
-        identity = digest(f"{self.path} {mutated}")
-        mutant = Mutant(self.path, line, first, last, self.text[first:last], now, identity)
-        with contextlib.suppress(SyntaxError):  # a keyword removed in the middle of a line
-            ast.parse(mutated)
-            self.found.append(mutant)
-
-    def swap(self, left: ast.AST, right: ast.AST, operator: ast.AST) -> None:
-        """Another operator between two operands."""
-        if type(operator) in SWAPS:
-            old, new = SWAPS[type(operator)]
-            (_, first), (last, _) = self.place(left), self.place(right)
-            between = self.text[first:last]
-            if between.count(old) == 1:
-                self.add(first, last, between.replace(old, new))
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        operands = [node.left, *node.comparators]
-        for left, right, operator in zip(operands, operands[1:], node.ops, strict=False):
-            self.swap(left, right, operator)
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if not isinstance(node.op, ast.BitOr):
-            self.swap(node.left, node.right, node.op)
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for left, right in zip(node.values, node.values[1:], strict=False):
-            self.swap(left, right, node.op)
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.swap(node.target, node.value, node.op)
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, bool):
-            self.add(*self.place(node), str(not node.value))
-        elif isinstance(node.value, int | float):
-            self.add(*self.place(node), repr(node.value + 1))
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self.negate(node.test)
-        self.generic_visit(node)
-
-    def visit_If(self, node: ast.If) -> None:
-        if not (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
-            self.negate(node.test)
-        self.generic_visit(node)
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        for test in node.ifs:
-            self.add(*self.place(test), "True")
-        self.generic_visit(node)
-
-    def negate(self, test: ast.expr) -> None:
-        if not isinstance(test, ast.Compare | ast.BoolOp):  # these are swapped instead
-            first, last = self.place(test)
-            self.add(first, last, f"not ({self.text[first:last]})")
-
-    def visit_Call(self, node: ast.Call) -> None:
-        """Leave a keyword argument out."""
-        if self.path.is_relative_to(DRAWING):
-            node.keywords = [each for each in node.keywords if each.arg not in LOOKS]
-        for keyword in node.keywords:
-            if keyword.arg and keyword.arg not in ("description", "encoding", "strict", "help"):
-                first, last = self.place(keyword)
-                after = self.text[last:]
-                last += len(after) - len(after.lstrip(", \n")) if after[:1] == "," else 0
-                self.add(first, last, "")
-        self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):  # skip docstrings
-            self.add(*self.place(node), "pass")
-            self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value:
-            self.visit(node.value)
-
-    def visit_arguments(self, node: ast.arguments) -> None:
-        for default in (*node.defaults, *(each for each in node.kw_defaults if each)):
-            self.visit(default)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.visit(node.args)
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        pass
+def mutants_of(path: Path) -> Iterator[Mutant]:
+    """All mutants of a file."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    if path.suffix == ".py":
+        found = changes(Source(text, drawing="drawing" in path.parts))
+    else:
+        found = (("dropped_line", change) for change in dropped_lines(text))
+    for kind, ((first, last), now) in found:
+        line = lines[text.count("\n", 0, first)].strip()
+        identity = digest(f"{path} {text[:first]}{now}{text[last:]}")
+        yield Mutant(path, kind, line, first, last, text[first:last], now, identity)
 
 
-def find(rooms: Iterable[str]) -> dict[str, list[Mutant]]:
-    """All mutants of each package, in a random order in which an edit moves no other mutant."""
+def find(rooms: Iterable[str], seed: int) -> dict[str, list[Mutant]]:
+    """All mutants of each package, in a random order in which an edit moves no other mutant.
+
+    Kinds take turns, so that a sample has each of them, however many of another there are.
+    """
     mutants = {}
     for room in rooms:
-        drawn: list[tuple[str, Mutant]] = []
-        for path in sorted((ROOT / PACKAGE / room).rglob("*.py")):
-            finder = Finder(path.relative_to(ROOT))
-            finder.visit(ast.parse(finder.text))
+        files = [*(ROOT / PACKAGE / room).rglob("*.py")]
+        files += (ROOT / RULES).rglob("*.smk") if room == "workflow" else []
+        by_kind: dict[str, list[tuple[str, Mutant]]] = defaultdict(list)
+        for path in sorted(files):
             alike: Counter[str] = Counter()
-            for mutant in finder.found:
+            for mutant in mutants_of(path.relative_to(ROOT)):
                 alike[str(mutant)] += 1
-                drawn.append((digest(f"{SEED} {mutant} {alike[str(mutant)]}"), mutant))
-        mutants[room] = [mutant for _, mutant in sorted(drawn, key=lambda pair: pair[0])]
+                place = digest(f"{seed} {mutant} {alike[str(mutant)]}")
+                by_kind[mutant.kind].append((place, mutant))
+        kinds = sorted(by_kind, key=lambda kind: digest(f"{seed} {room} {kind}"))
+        drawn = [sorted(by_kind[kind], key=lambda pair: pair[0]) for kind in kinds]
+        mutants[room] = [each[1] for turn in zip_longest(*drawn) for each in turn if each]
     return mutants
 
 
+# --- the tests of a file ------------------------------------------------------------------------
+@cache
+def _texts(pattern: str) -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(pattern))}
+
+
+@cache
+def tests_of(path: Path) -> list[str]:
+    """The files of tests that must notice a change in a file: those that name it come first."""
+    room = path.relative_to(PACKAGE).parts[0] if path.is_relative_to(PACKAGE) else "workflow"
+    listed = [
+        str(file.relative_to(ROOT))
+        for each in TESTS[room]
+        for file in ([ROOT / each] if each.endswith(".py") else (ROOT / each).rglob("test_*.py"))
+    ]
+    if path.suffix != ".py":
+        return listed
+    package = ".".join(path.with_suffix("").parts[1:-1])
+    imports = (
+        rf"from {re.escape(package)} import [^\n]*\b{path.stem}\b|"
+        rf"{re.escape(package)}\.{path.stem}\b"
+    )
+    words = "|".join(map(re.escape, sorted({path.stem, *_importers(path)})))
+    named = rf"\b({words})\b" if room in BY_WORD else imports
+    counted = {
+        str(file.relative_to(ROOT)): (len(re.findall(imports, text)), len(re.findall(named, text)))
+        for file, text in _texts("tests/[pguw]*/**/test_*.py").items()
+        if "tests/workflow" not in file.as_posix()
+    }
+    first = sorted(
+        (file for file, counts in counted.items() if any(counts)),
+        key=lambda file: (path.stem not in Path(file).stem, *(-each for each in counted[file])),
+    )
+    return list(dict.fromkeys([*first[:MOST_NAMED], *listed]))
+
+
+def _importers(path: Path) -> set[str]:
+    """The files, by their last word, that import one of the same package."""
+    module = ".".join(path.with_suffix("").parts[1:])
+    parent, _, name = module.rpartition(".")
+    imports = rf"from {re.escape(module)} import|from {re.escape(parent)} import [^\n]*\b{name}\b"
+    texts = _texts(f"{PACKAGE / path.relative_to(PACKAGE).parts[0]}/**/*.py")
+    return {file.stem for file, text in texts.items() if re.search(imports, text)}
+
+
 # --- running ------------------------------------------------------------------------------------
-def end_of_tests(copy: Path, room: str, limit: int) -> tuple[str, float]:
-    """Run a package's tests in a fork, file by file, until one fails.
+def end_of_tests(copy: Path, tests: str, limit: int) -> tuple[str, float]:
+    """Run a file of tests in a fork until one fails.
 
     Returns "killed", "survived" or "endless" (more than ``limit`` seconds of CPU time, or twenty
     times that in wall time), and the seconds of CPU time that it took. Wall time alone would
@@ -292,10 +252,8 @@ def end_of_tests(copy: Path, room: str, limit: int) -> tuple[str, float]:
         for stream in range(3):
             os.dup2(said, stream)
         try:
-            for tests in TESTS[room]:
-                if pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-k", SLOW, tests]):
-                    os._exit(1)
-            os._exit(0)
+            failed = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-k", SLOW, tests])
+            os._exit(failed not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED))
         finally:
             os._exit(1)
     until = time.monotonic() + 20 * limit
@@ -332,27 +290,47 @@ class Worker:
         shutil.copytree(ROOT, cls.copy, ignore=shutil.ignore_patterns(*skip), symlinks=True)
 
     @classmethod
-    def unchanged(cls, room: str) -> float:
-        """Seconds of CPU time that a package's tests take without mutants."""
-        end, seconds = end_of_tests(cls.copy, room, 3600)
-        if end != "survived":
-            said = (cls.copy / SAID).read_text(encoding="utf-8")
-            raise RuntimeError(f"the tests of {room} fail without any change:\n{said}")
-        return seconds
+    def limit_of(cls, tests: str) -> int:
+        """Seconds of CPU time that a file of tests gets, from what it takes without a mutant.
+
+        Raises:
+            RuntimeError: if it fails without one.
+        """
+        known = cls.copy.parent / f"{digest(tests)}.seconds"
+        if not known.exists():
+            end, seconds = end_of_tests(cls.copy, tests, 1800)
+            if end != "survived":
+                said = (cls.copy / SAID).read_text(encoding="utf-8")
+                raise RuntimeError(f"{tests} fails without any change:\n{said}")
+            known.write_text(str(seconds), encoding="utf-8")
+        return 30 + 3 * math.ceil(float(known.read_text(encoding="utf-8")))
 
     @classmethod
-    def judge(cls, task: tuple[Mutant, int]) -> str:
-        mutant, limit = task
+    @contextmanager
+    def seeded(cls, mutant: Mutant) -> Iterator[None]:
+        """While this lasts, the copy has the bug."""
         file = cls.copy / mutant.path
         text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime
         file.write_text(mutant.mutated(text), encoding="utf-8")
         # Python checks bytecode by its source's time in seconds and size, which mutants may share.
-        cls.tried += 1
         os.utime(file, (written + cls.tried,) * 2)
-        end, _ = end_of_tests(cls.copy, mutant.room, limit)
-        file.write_text(text, encoding="utf-8")
-        os.utime(file, (written,) * 2)
-        return end
+        try:
+            yield
+        finally:
+            file.write_text(text, encoding="utf-8")
+            os.utime(file, (written,) * 2)
+
+    @classmethod
+    def judge(cls, mutant: Mutant) -> tuple[str, str]:
+        """How a mutant ended, and the file of tests that noticed it."""
+        cls.tried += 1
+        for tests in tests_of(mutant.path):
+            limit = cls.limit_of(tests)
+            with cls.seeded(mutant):
+                end, _ = end_of_tests(cls.copy, tests, limit)
+            if end != "survived":
+                return end, tests
+        return "survived", ""
 
 
 def kept(first: bool = False) -> dict[str, str]:
@@ -364,75 +342,88 @@ def kept(first: bool = False) -> dict[str, str]:
 
 def judge(mutants: list[Mutant], jobs: int) -> None:
     """Try mutants; each result is saved at once."""
-    rooms = sorted({mutant.room for mutant in mutants})
     fork = multiprocessing.get_context("fork")
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
         # Not multiprocessing's pool: its processes may not start others, as tests do.
         ProcessPoolExecutor(jobs, fork, Worker.begin, (folder,)) as pool,
     ):
-        limits = {
-            room: 30 + 3 * math.ceil(seconds)
-            for room, seconds in zip(rooms, pool.map(Worker.unchanged, rooms), strict=True)
-        }
-        tasks = [(mutant, limits[mutant.room]) for mutant in mutants]
-        ends = enumerate(pool.map(Worker.judge, tasks), 1)
-        for mutant, (number, end) in zip(mutants, ends, strict=True):
+        ends = enumerate(pool.map(Worker.judge, mutants), 1)
+        for mutant, (number, (end, by)) in zip(mutants, ends, strict=True):
             with KEPT.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"mutant": mutant.identity, "end": end}) + "\n")
-            print(f"{number}/{len(mutants)} {end:8} {mutant}", flush=True)
+                line = {"mutant": mutant.identity, "end": end, "by": by, "says": str(mutant)}
+                file.write(json.dumps(line) + "\n")
+            print(f"{number}/{len(mutants)} {end:8} {mutant.kind} {mutant} {by}", flush=True)
 
 
 # --- the report ---------------------------------------------------------------------------------
-def written(judged: list[tuple[Mutant, str]], every: dict[str, list[Mutant]]) -> str:
+def written(sample: list[Mutant], every: dict[str, list[Mutant]], seed: int) -> str:
     """docs/mutants.md."""
     reasons = yaml.safe_load(REASONS.read_text(encoding="utf-8")) or {}
-    survivors = [mutant for mutant, end in judged if end == "survived"]
-    lost = Counter(mutant.room for mutant in survivors)
-    tried = Counter(mutant.room for mutant, _ in judged)
-    before = kept(first=True)
-    missed = Counter(m.room for m, _ in judged if before[m.identity] == "survived")
+    before, now = kept(first=True), kept()
+    survivors = [mutant for mutant in sample if now[mutant.identity] == "survived"]
     lines = [
         "# Seeded bugs",
         "",
-        "`make mutants` writes this page (`scripts/mutants.py`). It changes one thing in a package",
-        "at a time and runs that package's tests. The changes are a sample, drawn with seed",
-        f"{SEED}. A change that a test noticed is tried again only after its file has changed; one",
-        "that no test noticed is tried in every call. The look of drawings (colours, sizes, ticks)",
-        "is left out, because tests do not define it.",
+        "`make mutants` writes this page (`scripts/mutants.py`). It seeds one bug at a time, and",
+        "runs the tests of the changed file and its package. Each call draws another sample; the",
+        f"seed of this one is {seed}. Kinds of bugs take turns in it, so the rates are those of a",
+        "sample in which all kinds are about equally frequent. Of fewer than "
+        f"{LEAST} mutants there is",
+        "no rate. Every survivor counts, whether or not it has a reason below. What is never",
+        "drawn, because it changes nothing, are rules in `scripts/mutant_operators.py`.",
         "",
         "| package | possible | tried | noticed when first tried | noticed now | rate |",
         "|---|---|---|---|---|---|",
     ]
-    rows = [
-        (room, len(every[room]), tried[room], tried[room] - missed[room], tried[room] - lost[room])
-        for room in tried
-    ]
+    rows = []
+    for room in every:
+        tried = [mutant.identity for mutant in sample if mutant.room == room]
+        noticed = [sum(ends[each] != "survived" for each in tried) for ends in (before, now)]
+        rows.append((room, len(every[room]), len(tried), *noticed))
     rows.append(("all", *(sum(row[i] for row in rows) for i in (1, 2, 3, 4))))
-    lines += [f"| {a} | {b} | {c} | {d} | {e} | {e / c:.0%} |" for a, b, c, d, e in rows]
+    lines += [f"| {a} | {b} | {c} | {d} | {e} | {_rate(e, c)} |" for a, b, c, d, e in rows]
+    lines += ["", "| kind of bug | tried | noticed now | rate |", "|---|---|---|---|"]
+    for kind in sorted({mutant.kind for mutant in sample}):
+        tried = [mutant.identity for mutant in sample if mutant.kind == kind]
+        noticed_now = sum(now[each] != "survived" for each in tried)
+        words = kind.replace("_", " ")
+        lines.append(
+            f"| {words} | {len(tried)} | {noticed_now} | {_rate(noticed_now, len(tried))} |"
+        )
     lines += ["", "Not noticed:" if survivors else "Not noticed: none.", ""]
     lines += [f"- {mutant}: {reasons.get(str(mutant), NO_REASON)}" for mutant in survivors]
     return "\n".join([*lines, ""])
 
 
+def _rate(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole >= LEAST else "–"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=25, help="mutants per package")
+    parser.add_argument("--count", type=int, default=20, help="mutants per package")
     parser.add_argument("--rooms", nargs="+", choices=TESTS, default=list(TESTS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--seed", type=int, help="of the sample; default: a new one")
     parser.add_argument("--report", type=Path, help="where to write the report")
     given = parser.parse_args()
-    every = find(given.rooms)
+    seed = secrets.randbelow(10**6) if given.seed is None else given.seed
+    print(f"seed {seed}: to resume, give --seed {seed}", flush=True)
+    every = find(given.rooms, seed)
     for name in WARM:
         importlib.import_module(name)
-    sample = [mutant for room in given.rooms for mutant in every[room][: given.count]]
+    drawn = [
+        list(islice((mutant for mutant in every[room] if mutant.is_valid), given.count))
+        for room in given.rooms
+    ]
+    # Packages take turns, so that an interrupted call has tried some of each.
+    sample = [mutant for turn in zip_longest(*drawn) for mutant in turn if mutant]
     ends = kept()
     new = [m for m in sample if ends.get(m.identity, "survived") == "survived"]
     if new:
         judge(new, given.jobs)
-    ends = kept()
-    found = [m for room in given.rooms for m in every[room] if m.identity in ends]
-    text = written([(mutant, ends[mutant.identity]) for mutant in found], every)
+    text = written(sample, every, seed)
     print(text)
     if given.report:
         given.report.write_text(text, encoding="utf-8")

@@ -15,8 +15,11 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import fedrepro as fr
+from fedrepro.config.loading import load as load_workbench
+from fedrepro.config.targets import RunKey
 from fedrepro.support.errors import UserError
 from support.places import ROOT
+from support.report_world import make_world, write_run
 
 
 def samples(seed: int, n: int = 40) -> tuple[Any, Any]:
@@ -46,6 +49,7 @@ def test_the_scores_are_those_of_the_model(run: fr.Run) -> None:
     assert end["test_accuracy"] == (logits.argmax(1) == y).double().mean().item() > 0.5
     assert end["test_loss"] == pytest.approx(nn.functional.cross_entropy(logits, y).item(), 1e-5)
     assert run.clients["train_samples"].unique().tolist() == [40, 24]
+    assert not run.model.training
 
 
 def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> None:
@@ -115,6 +119,34 @@ def test_runs_of_a_workbench_are_found_by_name() -> None:
         fr.load("aaggff/heart", "fedavg", 77, root=ROOT)
 
 
+def test_each_seed_is_its_own_run_and_comes_before_a_reference_result(tmp_path: Path) -> None:
+    bench = load_workbench(make_world(tmp_path))
+    setting = "ima/fmnist-shards2-demo"
+    for seed, value in ((0, 0.25), (1, 0.5)):
+        write_run(bench, RunKey(setting, "fedavg", seed), [value])
+        write_run(bench, RunKey(setting, "fedavg", seed), [0.9], reference=True)
+    write_run(bench, RunKey(setting, "fedavg", 2), [0.75], reference=True)
+    for seed, value in ((0, 0.25), (1, 0.5), (None, 0.5), (2, 0.75)):
+        run = fr.load(setting, "fedavg", seed, root=tmp_path)
+        assert run.rounds["test_accuracy"].tolist() == [value]
+        assert run.seed == (1 if seed is None else seed)
+
+
+def test_what_clients_hold_out_follows_from_the_fraction_and_the_seed() -> None:
+    def sizes(**given: Any) -> list[int]:
+        run = fr.train("fedavg", "logistic", CLIENTS, rounds=1, **given)
+        shares.append(run.manifest["data"]["partition_sha256"])
+        return run.clients["train_samples"].unique().tolist()
+
+    shares: list[str] = []
+    assert sizes() == sizes(seed=2) == [32, 19]  # a fifth
+    assert shares[0] != shares[1]
+    assert sizes(test=TEST, test_fraction=0.0) == sizes(test=TEST) == [40, 24]
+    with pytest.raises(UserError, match="no test set"):
+        sizes(test_fraction=0.0)
+    assert sizes(test=TEST, test_fraction=0.5) == sizes(test_fraction=0.5) == [20, 12]
+
+
 def lossless(method: str, seed: int, values: list[float]) -> fr.Run:
     run = finished(method, seed, values)
     run.rounds["loss"] = np.nan
@@ -147,6 +179,19 @@ def test_seeds_of_different_arithmetic_are_not_averaged() -> None:
             UserError, match=r"both: seeds of arithmetic per client, stacked: not av"
         ):
             show({"both": ours})
+
+
+def test_gain_over_other_seeds_is_the_difference_of_means() -> None:
+    """As many seeds are not the same seeds."""
+    ours = [finished("a", 1, [0.5]), finished("a", 2, [0.3])]
+    theirs = [finished("b", 2, [0.7]), finished("b", 3, [0.9])]
+    table = fr.compare([ours, theirs])
+    assert table.loc["b"].tolist() == [
+        2,
+        pytest.approx(0.8),
+        pytest.approx(0.2 / 2**0.5),
+        pytest.approx(0.4),
+    ]
 
 
 def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:

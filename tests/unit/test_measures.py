@@ -17,7 +17,8 @@ import yaml
 from fedrepro.cli import main as cli
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
-from fedrepro.config.metrics import OfRounds, OverClients
+from fedrepro.config.metrics import OfRounds, OverClients, RoundsTo
+from fedrepro.config.tables import Table
 from fedrepro.config.targets import RunKey
 from fedrepro.engine.executors import Parallel, eager, sequential
 from fedrepro.engine.method import Method
@@ -80,6 +81,33 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def columns(root: Path, setting: str, method: str, name: str) -> dict[str, np.ndarray]:
     path = root / RunKey(f"mine/{setting}", method, 1).folder / f"{name}.parquet"
     return {key: np.array(each) for key, each in pq.read_table(path).to_pydict().items()}
+
+
+def test_a_column_s_metric_comes_before_its_row_s_and_the_row_s_before_the_table_s() -> None:
+    table = Table.model_validate(
+        {
+            "title": "T",
+            "metric": {"rounds_to": 50},
+            "rows": [
+                {"label": "R", "setting": "s", "metric": "loss"},
+                {"label": "Q", "setting": "s"},
+            ],
+            "columns": [
+                {"label": "A", "method": "fedavg"},
+                {"label": "B", "method": "fedavg", "metric": {"quality": "accuracy"}},
+            ],
+        }
+    )
+    kinds = [[table.metric_of(row, column).reading.words for column in table.columns]
+             for row in table.rows]  # fmt: skip
+    judged = registry.SETS["accuracy"].words
+    rounds = RoundsTo(rounds_to=50).reading.words
+    assert kinds == [[OfRounds(name="loss").reading.words, judged], [rounds, judged]]
+
+
+def test_fewer_rounds_are_better_and_a_greater_speed_up() -> None:
+    assert not RoundsTo(rounds_to=60).reading.rising
+    assert RoundsTo(rounds_to=60, speed_up=True).reading.rising
 
 
 def test_a_measure_is_a_column_of_the_runs_that_name_it(world: Path) -> None:

@@ -1,66 +1,144 @@
-"""The script that seeds bugs: what it changes, and that its lists name what is there."""
+"""The script that seeds bugs: what it changes and draws, and that its lists name what is there."""
 
-import ast
-import importlib.util
+import importlib
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import yaml
 
 from support.places import ROOT
 
-SOURCE = '''\
-"""A text, 1 < 2."""
-
-LIMIT: int = 3
-
-
-def f(values: list[int], most: int = LIMIT + 0) -> bool:
-    """Not this."""
-    if most < len(values) and not values:
-        raise ValueError(f"{1 + 1}")
-    values.sort(key=abs)
-    return True
-'''
-
 
 @pytest.fixture(scope="module")
-def mutants() -> object:
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "scripts/mutants.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def mutants() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        return importlib.import_module("mutants")
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
 
 
-def test_its_changes(mutants, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    path = mutants.PACKAGE / "room/file.py"
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text(SOURCE, encoding="utf-8")
-    finder = mutants.Finder(path)
-    finder.visit(ast.parse(SOURCE))
-    made = {(mutant.was.strip(), mutant.now.strip()) for mutant in finder.found}
-    assert made == {
-        ("3", "4"),
-        ("+", "-"),
-        ("0", "1"),
-        ("<", "<="),
-        ("and", "or"),
-        ("values.sort(key=abs)", "pass"),
-        ("key=abs", ""),
-        ("True", "False"),
+def seeded(mutants: ModuleType, text: str) -> set[tuple[str, str, str]]:
+    """Kind, old and new text of every change of a file."""
+    source = mutants.Source(text)
+    return {
+        (kind, " ".join(text[slice(*place)].split()), now.strip())
+        for kind, (place, now) in mutants.changes(source)
     }
-    for mutant in finder.found:
-        assert mutant.mutated(SOURCE) != SOURCE
-        ast.parse(mutant.mutated(SOURCE))
 
 
-def test_the_sample_is_the_same_every_time(mutants) -> None:
-    assert mutants.find(["workflow"]) == mutants.find(["workflow"])
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("if a < b: c()", {
+            ("other_comparison", "<", "<="), ("other_comparison", "<", ">"),
+            ("dropped_call", "c()", "pass"),
+        }),
+        ("x: int = 3", {("other_constant", "3", "4")}),
+        ("x = a + b", {
+            ("other_arithmetic", "+", "-"), ("dropped_operand", "a + b", "(a)"),
+        }),
+        ("x = a * weight", {
+            ("other_arithmetic", "*", "/"), ("dropped_operand", "a * weight", "(a)"),
+            ("dropped_operand", "a * weight", "(weight)"),
+        }),
+        ("x = a and b", {
+            ("other_connective", "and", "or"), ("dropped_condition", "a and", ""),
+            ("dropped_condition", "and b", ""),
+        }),
+        ("f(a, b, key=c)", {
+            ("swapped_arguments", "a, b", "b, a"), ("dropped_call", "f(a, b, key=c)", "pass"),
+            ("dropped_keyword", ", key=c", ""),
+        }),
+        ("y = f(low=a, high=b)", {
+            ("swapped_arguments", "a, high=b", "b, high=a"),
+            ("dropped_keyword", "low=a,", ""), ("dropped_keyword", ", high=b", ""),
+        }),
+        ('y = stream(seed, "own", client)', {
+            ("wrong_stream", '"own"', '"shuffle"'), ("wrong_stream", ", client", ""),
+        }),
+        ("y = old.clone()", {("other_state", "old.clone()", "old")}),
+        ("y = replace(old, x=new)", {
+            ("other_state", "replace(old, x=new)", "old"), ("dropped_keyword", ", x=new", ""),
+        }),
+        ("y = kept.get(key, new)", {
+            ("other_state", "kept.get(key, new)", "new"),
+            ("swapped_arguments", "key, new", "new, key"),
+        }),
+        ("y = a if c else b", {
+            ("negated_condition", "c", "not (c)"), ("one_branch", "a if c else b", "(a)"),
+            ("one_branch", "a if c else b", "(b)"),
+        }),
+        ("y = x.mean(dim=1)", {
+            ("other_axis", "mean", "sum"), ("other_axis", "1", "0"),
+            ("other_constant", "1", "2"), ("dropped_keyword", "dim=1", ""),
+        }),
+        ("y = f(round)", {("off_by_one", "round", "(round + 1)")}),
+        ("y = x[n:]", {("off_by_one", "n", "(n) + 1")}),
+        ("y = [*a, 'b']", {("dropped_element", "*a,", ""), ("dropped_element", ", 'b'", "")}),
+        ("y = {'a': b, 'c': d}", {
+            ("dropped_element", "'a': b,", ""), ("dropped_element", ", 'c': d", ""),
+        }),
+        ("if not a:\n    raise ValueError(1)", {
+            ("negated_condition", "not a", "not (not a)"), ("dropped_check", "not a", "False"),
+            ("other_direction", "not a", "a"),
+        }),
+        ("y = measure.rising", {("other_direction", "measure.rising", "(not measure.rising)")}),
+        ("y = -x", {("other_direction", "-x", "x")}),
+        ('def f(a: int) -> int:\n    """1 < 2."""\n    assert a < 3\n', set()),
+        ("Kind = dict[a, b]", set()),
+        ("y = x in (a, b)", {("other_comparison", "in", "not in")}),
+        ("y = max(a, b)", {("other_axis", "max", "min")}),
+    ],
+)  # fmt: skip
+def test_its_changes(mutants: ModuleType, text: str, made: set[tuple[str, str, str]]) -> None:
+    assert seeded(mutants, text) == made
 
 
-def test_every_room_and_every_test_that_it_names_is_there(mutants) -> None:
+def test_rules_lose_an_input_or_a_parameter(mutants: ModuleType) -> None:
+    text = "rule a:\n    input:\n        f,\n    output:\n        'b',\n    params:\n        c=g,\n"
+    lost = {text[slice(*place)].strip() for place, _ in mutants.dropped_lines(text)}
+    assert lost == {"f,", "c=g,"}
+
+
+def test_a_seed_draws_the_same_sample_and_another_seed_another(mutants: ModuleType) -> None:
+    drawn = [mutants.find(["measures"], seed)["measures"] for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert set(drawn[0]) == set(drawn[2])
+    first = drawn[0][:10]
+    assert len({mutant.kind for mutant in first}) == len(first)  # kinds take turns
+
+
+def test_each_mutant_that_is_tried_is_another_program(mutants: ModuleType) -> None:
+    path = mutants.PACKAGE / "measures/clients.py"
+    text = (ROOT / path).read_text(encoding="utf-8")
+    for mutant in mutants.mutants_of(path):
+        assert mutant.mutated(text) != text
+        if mutant.is_valid:
+            compile(mutant.mutated(text), "mutated", "exec")
+
+
+def test_every_room_and_every_test_that_it_names_is_there(mutants: ModuleType) -> None:
     for room, tests in mutants.TESTS.items():
         assert (ROOT / mutants.PACKAGE / room).is_dir()
         for path in tests:
             assert (ROOT / path).exists(), path
+
+
+def test_a_file_s_own_tests_come_first(mutants: ModuleType) -> None:
+    def of(name: str) -> list[str]:
+        return mutants.tests_of(mutants.PACKAGE / name)
+
+    assert "tests/unit/report/test_downloads.py" in of("report/pages/downloads.py")[:2]
+    assert "tests/property/test_fedevg.py" in of("methods/fedevg.py")[:3]
+    assert "tests/property/test_distilling.py" in of("methods/distilling/losses.py")
+    assert all((ROOT / each).is_file() for each in of("workflow/graph.py"))
+
+
+def test_every_reason_is_of_a_mutant_that_there_is(mutants: ModuleType) -> None:
+    reasons = yaml.safe_load(mutants.REASONS.read_text(encoding="utf-8")) or {}
+    files = {mutants.PACKAGE / reason.partition(":")[0] for reason in reasons}
+    there = {str(mutant) for file in files for mutant in mutants.mutants_of(Path(file))}
+    assert set(reasons) <= there

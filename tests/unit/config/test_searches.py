@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.checks import check_given, check_methods
 from fedrepro.workflow.graph import Graph
@@ -13,6 +14,15 @@ from support.places import ROOT
 from support.search_world import EXPERIMENT, FILE, settle
 
 READING = "own/s@validation0.2"
+
+
+def test_a_candidate_continues_no_run_of_the_unchanged_method(tmp_path: Path) -> None:
+    methods = {"fedprox": {"mu": 0.1, "parent": "fedavg"}}
+    bench = load(settle(tmp_path, methods=methods))
+    target = bench.search("own", "grid", "demo")
+    assert bench.parent_of(RunKey(target.setting, "fedprox", 1)) is not None
+    for run in target.runs:
+        assert bench.parent_of(run) is None
 
 
 def test_a_candidate_is_an_ordinary_run(tmp_path: Path) -> None:

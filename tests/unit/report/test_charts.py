@@ -17,8 +17,9 @@ def text_of(svg: str, text: str) -> str:
 def test_a_matrix_names_its_axes_and_frames_its_best_cell(rising: bool, best: int) -> None:
     values = [[1.0, 3.0], [2.0, None]]
     titles = ("across", "upwards")
+    framed = charts.best_places(values, rising)
     svg = charts.matrix(
-        values, x=("a", "b"), y=("c", "d"), titles=titles, rising=rising, description="A grid."
+        values, x=("a", "b"), y=("c", "d"), titles=titles, framed=framed, description="A grid."
     )
     assert "rotate(-90" in text_of(svg, "upwards")
     assert "rotate" not in text_of(svg, "across")

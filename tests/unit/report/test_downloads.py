@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report import site
 from fedrepro.report.cells import tables
-from fedrepro.report.cells.cell import ComputedTable, read_table
+from fedrepro.report.cells.cell import ComputedTable, TableColumn, read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
 from fedrepro.report.pages.downloads import (
@@ -26,6 +27,7 @@ from fedrepro.report.pages.downloads import (
 )
 from fedrepro.report.papers import published
 from fedrepro.report.papers.references import REFERENCES, load_references
+from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support.errors import UserError
 from support.report_world import ROOT, constant_run, make_world
 
@@ -53,9 +55,81 @@ def test_csv_has_a_line_for_each_cell(table: ComputedTable) -> None:
     assert (second["printed"], second["ours"], second["verdict"]) == ("84.68", "", "")
 
 
+def test_every_column_of_the_csv_has_its_own_number(table: ComputedTable) -> None:
+    """No two are alike here, so that none can stand for another."""
+    cell = table.cells[0]
+    assert cell.printed is not None
+    paper = replace(cell.paper, n=7, mean=81.5, std=2.25, half_width=0.75)
+    demo = replace(paper, setting="ima/small", n=9, mean=60.5, std=4.5, half_width=1.25)
+    printed = replace(cell.printed, mean=80.5, std=3.5, text="80.50 (3.5)")
+    verdict = Verdict("weak", "Because.", 0.625)
+    one = replace(
+        cell,
+        printed=printed,
+        paper=paper,
+        demo=demo,
+        difference=1.0,
+        verdict=verdict,
+        selection="s",
+    )
+    (line,) = csv.DictReader(io.StringIO(as_csv(replace(table, cells=(one,)))))
+    assert line == {
+        "row": "FMNIST, #C=2",
+        "setting": "ima/fmnist-shards2",
+        "method": "FedAvg",
+        "metric": "accuracy",
+        "unit": "%",
+        "printed": "80.5",
+        "printed_spread": "3.5",
+        "printed_as": "80.50 (3.5)",
+        "ours": "81.5",
+        "half_width_95": "0.75",
+        "seeds": "7",
+        "difference": "1.0",
+        "verdict": "weak",
+        "limit": "0.625",
+        "selected_on_test_data": "s",
+        "demo_setting": "ima/small",
+        "demo": "60.5",
+        "demo_half_width_95": "1.25",
+        "demo_seeds": "9",
+    }
+
+
 def test_csv_of_a_figure() -> None:
     text = rows_as_csv(("round", "a, b"), [("1", "2.5"), ("2", "")])
     assert text == 'round,"a, b"\n1,2.5\n2,\n'
+
+
+@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t=", "\r=", " =", "\n+"])
+def test_text_that_a_spreadsheet_would_compute_follows_an_apostrophe(
+    table: ComputedTable, first: str
+) -> None:
+    """In every place of every file that holds text of experiment files or papers."""
+    evil = f"{first}A1"
+    assert rows_as_csv((evil, "b"), [("1", evil)]).count(f"'{first.strip()}A1") == 2
+    cell = table.cells[0]
+    assert cell.printed is not None
+    hostile = replace(
+        table,
+        rows=(replace(table.rows[0], label=evil, metric=evil, unit=evil),),
+        columns=(TableColumn(evil), TableColumn(evil)),
+        cells=(
+            replace(
+                cell,
+                printed=replace(cell.printed, text=evil),
+                paper=replace(cell.paper, setting=evil),
+                selection=evil,
+            ),
+        ),
+    )
+    (line,) = csv.DictReader(io.StringIO(as_csv(hostile)))
+    named = ("row", "setting", "method", "metric", "unit", "printed_as", "selected_on_test_data")
+    assert {line[name] for name in named} == {f"'{first.strip()}A1"}
+
+
+def test_a_negative_number_stays_a_number() -> None:
+    assert rows_as_csv(("x",), [("-0.50",), ("+1e-3",), ("–",)]) == "x\n-0.50\n+1e-3\n–\n"
 
 
 def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
@@ -66,8 +140,6 @@ def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
 
 
 def test_what_latex_and_spreadsheets_would_take_for_a_command(table: ComputedTable) -> None:
-    from dataclasses import replace
-
     row = replace(table.rows[0], label="=1+1 \\input{x} 5 % α_1")
     hostile = replace(table, rows=(row,), title="a\n\\input{y}")
     assert "'=1+1" in as_csv(hostile)

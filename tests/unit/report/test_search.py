@@ -9,8 +9,9 @@ from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells.search import Found, compute, select
+from fedrepro.report.pages.search import search_page
 from fedrepro.report.papers import published
-from support.report_world import copy_inputs
+from support.report_world import copy_inputs, write_run
 from support.search_world import SEARCH, score, settle
 
 
@@ -71,12 +72,28 @@ def test_what_lacks_a_seed_or_diverged_is_not_selected(tmp_path: Path) -> None:
     assert run.method == "fedprox_mu1.0"
 
 
+def test_the_chart_frames_what_is_selected(tmp_path: Path) -> None:
+    """Not the best mean: a candidate without one of its seeds cannot be selected."""
+    copy_inputs(tmp_path)
+    bench = load(settle(tmp_path))
+    target = bench.search("own", "grid", "demo")
+    score(bench, target, "fedprox_mu0.1", [0.70, 0.80], [0.75, 0.85])
+    score(bench, target, "fedprox_mu1.0", [0.60, 0.70], [0.50, 0.50])
+    first = target.runs_of(target.trials[0].candidates[0])[0]
+    more = {"validation_loss": [1.0, 1.0], "validation_accuracy": [0.5, 0.99]}
+    write_run(bench, first, [0.5, 0.99], more=more)
+    one = found(bench)
+    assert [values(one, place) for place in (one.selected, one.test_selected)] == [0.1, 0.1]
+    (view,) = search_page(bench, target, published.load(bench.root))["views"]
+    cells = re.findall(r'<path d="(M[^"]*z)" fill="var\(--surface-high\)"', view.chart.svg)
+    frames = re.findall(r'<path d="(M[^"]*z)" fill="none"', view.chart.svg)
+    assert len(cells) == 3 and frames == [cells[1]]
+
+
 def test_a_run_without_validation_scores_has_no_score(tmp_path: Path) -> None:
     """Its test scores must not stand in for them."""
     bench = load(settle(tmp_path, {"seeds": {"demo": [1]}}))
     target = bench.search("own", "grid", "demo")
-    from support.report_world import write_run
-
     for run in target.runs:
         write_run(bench, run, [0.5, 0.9])
     one = found(bench)

@@ -102,7 +102,12 @@ def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:
 
 def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbench) -> None:
     clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.97)
-    for bounds, there in (({"above": 0.5}, []), ({"below": 0.5}, ["So it is."])):
+    for bounds, there in (
+        ({"above": 0.5}, []),
+        ({"below": 0.5}, ["So it is."]),
+        ({"below": -99.0}, []),
+        ({"above": -99.0, "below": 0.5}, ["So it is."]),
+    ):
         write(bench.root, "So it is.", only_if={"a.difference": bounds})
         assert follows(bench)["sentences"] == there
 

@@ -1,6 +1,6 @@
 """Bars and matrices."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -63,17 +63,17 @@ def matrix(
     x: Sequence[str],
     y: Sequence[str],
     titles: tuple[str, str],
-    rising: bool,
+    framed: Collection[tuple[int, int]],
     description: str,
 ) -> str:
-    """A heat map of ``values`` [y][x] with a number in every cell; the best cell is framed.
+    """A heat map of ``values`` [y][x] with a number in every cell.
 
-    ``titles`` name the horizontal and the vertical axis; ``rising`` says whether more is
-    better.
+    Args:
+        titles: of the horizontal and the vertical axis.
+        framed: the cells (y, x) that are framed.
     """
     known = [value for row in values for value in row if value is not None]
     least, most = min(known, default=0.0), max(known, default=0.0)
-    best = most if rising else least
     across = [number + 0.5 for number in range(len(x))]
     down = [number + 0.5 for number in range(len(y))]
     frame = Frame(
@@ -98,9 +98,21 @@ def matrix(
                 f'<text {place} font-size="{TEXT}px" text-anchor="middle" fill="{ink}">'
                 f"{escape(text)}</text>"
             )
-            if value == best and value is not None:
+            if (row, column) in framed:
                 frames.append(f'<path d="{box}" fill="none" stroke="{ink}" stroke-width="1.5"/>')
     return frame.svg([*parts, *frames], description, grid=False)
+
+
+def best_places(values: Sequence[Sequence[float | None]], rising: bool) -> set[tuple[int, int]]:
+    """The cells (y, x) with the best value; ``rising`` says whether more is better."""
+    known = [value for row in values for value in row if value is not None]
+    best = max(known, default=None) if rising else min(known, default=None)
+    return {
+        (row, column)
+        for row, line in enumerate(values)
+        for column, value in enumerate(line)
+        if value is not None and value == best
+    }
 
 
 def _part(value: float, least: float, most: float) -> float:

@@ -49,6 +49,7 @@ class AnsweredCell:
     """A number of a run, and the cells of one table that use it.
 
     Attributes:
+        rounds, up_to: as in :class:`CellUse`.
         value: in printed units; None if the run has no such number.
         seed: which of the cells' seeds the run has, in words.
     """
@@ -58,6 +59,7 @@ class AnsweredCell:
     places: tuple[tuple[str, str], ...]
     measure: Reading
     rounds: int
+    up_to: int | None
     value: float | None
     seed: str
     demo: bool
@@ -117,6 +119,7 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
                 places=tuple((use.place, use.address) for use in same),
                 measure=measure,
                 rounds=rounds,
+                up_to=up_to or None,
                 value=value_of(record, measure, Summary(rounds=rounds, up_to=up_to or None)),
                 seed=_seed(record.run.seed, seeds),
                 demo=demo,
@@ -133,8 +136,9 @@ def _seed(seed: int, seeds: tuple[int, ...]) -> str:
 
 def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:
     """Each number once, however many tables take it."""
-    distinct: dict[tuple[str, int], AnsweredCell] = {}
+    distinct: dict[tuple[str, int, int | None], AnsweredCell] = {}
     for answer in answers:
         if answer.value is not None:
-            distinct.setdefault((answer.measure.words, answer.rounds), answer)
+            key = answer.measure.words, answer.rounds, answer.up_to
+            distinct.setdefault(key, answer)
     return list(distinct.values())

@@ -51,8 +51,15 @@ def as_csv(table: ComputedTable) -> str:
 
 
 def _harmless(value: object) -> object:
-    formula = isinstance(value, str) and value[:1] in tuple("=+-@\t\r")
-    return f"'{value}" if formula else value
+    """Text in one line, after an apostrophe if a spreadsheet would compute it; else as it is."""
+    if not isinstance(value, str):
+        return value
+    text = _one_line(value)  # `csv` does not quote every line break, behind which a cell begins
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return text
 
 
 def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
@@ -158,6 +165,5 @@ def rows_as_csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The numbers behind a figure."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_harmless(value) for value in row] for row in rows)
+    writer.writerows([_harmless(value) for value in row] for row in (header, *rows))
     return file.getvalue()

@@ -117,7 +117,10 @@ def _size_of_grid(found: Found) -> int:
 
 
 def _chart(target: SearchTarget, found: Found) -> Panel | None:
-    """A chart of the validation scores over a grid with one or two hyperparameters."""
+    """A chart of the validation scores over a grid with one or two hyperparameters.
+
+    The selected candidate is framed.
+    """
     searched = found.trial.searched
     across, *further = searched.grid
     if len(further) > 1 or len(searched.grid[across]) > WIDEST:
@@ -130,12 +133,15 @@ def _chart(target: SearchTarget, found: Found) -> Panel | None:
     values = [[means[column * tall + row] for column in range(wide)] for row in range(tall)]
     if not any(value is not None for line in values for value in line):
         return None
+    chosen = found.selected
+    # The best mean may be of a candidate that lacks a seed, which cannot be selected.
+    framed = set() if chosen is None else {(chosen % tall, chosen // tall)}
     svg = matrix(
         values,
         x=[plain(value) for value in searched.grid[across]],
         y=[plain(value) for value in down],
         titles=(symbol(across), symbol(further[0]) if further else ""),
-        rising=target.search.metric.reading.rising,
+        framed=framed,
         description=f"{words} on validation samples by {' and '.join(searched.grid)}; the "
         "numbers are in the table of candidates.",
     )

@@ -15,25 +15,29 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
         f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, and the best cell "
-        "of a panel is framed.",
+        "of a panel among those with every seed is framed.",
         ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
     for panel in figure.panels:
-        values = [
+        found = [
             [
-                result_at(workbench, target, setting, (name,), figure.metric, figure.summary).mean
+                result_at(workbench, target, setting, (name,), figure.metric, figure.summary)
                 for name in row
             ]
             for row in panel.methods
         ]
+        values = [[each.mean for each in row] for row in found]
         if all(value is None for row in values for value in row):
             continue
         x, y = ([str(value) for value in axis.values] for axis in (figure.x, figure.y))
         words = f"{panel.label}: {measure.words} by {' and '.join(titles)}, in the table below."
-        svg = charts.matrix(
-            values, x=x, y=y, titles=titles, rising=measure.rising, description=words
-        )
+        # Means over fewer seeds are not comparable.
+        whole = [
+            [each.mean if each.n == len(target.seeds) else None for each in row] for row in found
+        ]
+        framed = charts.best_places(whole, measure.rising)
+        svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
         for name, row in zip(y, values, strict=True):
             cells = ("–" if value is None else f"{value:.2f}" for value in row)

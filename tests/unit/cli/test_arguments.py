@@ -1,0 +1,141 @@
+"""What the command line gives reaches the function that it is for, in its place."""
+
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fedrepro.cli import plan
+from fedrepro.cli.main import main
+from fedrepro.config.workbench import Workbench
+from support.places import ROOT
+
+
+class Stopped(Exception):
+    """What is asked for has been seen."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RUN = ("ima/fmnist-shards2-demo", "ima+fedprox", "--seed", "7")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "function", "expected"),
+    [
+        (
+            ("landscape", *RUN, "--through", "1", "2", "--points", "5", "--samples", "9"),
+            "fedrepro.analysis.landscape_of_run.landscape_through",
+            [["1", "2"], 5, 9, False],
+        ),
+        (
+            ("landscape", *RUN),
+            "fedrepro.analysis.landscape_of_run.landscape_of",
+            ["ima/fmnist-shards2-demo ima+fedprox 7"],
+        ),
+        (
+            ("quality", *RUN),
+            "fedrepro.analysis.quality_of_run.quality_of",
+            ["ima/fmnist-shards2-demo ima+fedprox 7"],
+        ),
+        (
+            ("table", "ima", "table_1", "--scale", "paper"),
+            "fedrepro.report.cells.tables.write",
+            ["ima table_1 paper"],
+        ),
+        (
+            ("page", "ima", "table_1", "--scale", "paper"),
+            "fedrepro.report.site.write_page",
+            ["ima table_1 paper"],
+        ),
+        (("site", "--scale", "paper"), "fedrepro.report.site.write_site", ["paper"]),
+        (("study", "fedgo_cost"), "fedrepro.analysis.studies.make", ["fedgo_cost"]),
+        (
+            ("plan", "ima/table_1", "superfed", "--scale", "paper"),
+            "fedrepro.workflow.estimate.chosen",
+            [["ima/table_1", "superfed"], "paper"],
+        ),
+        (("verify", "there", "--full"), "fedrepro.run.integrity.Check", ["there", True]),
+        (("verify",), "fedrepro.run.integrity.Check", ["results", False]),
+    ],
+)
+def test_each_argument_is_in_its_place(
+    bench: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    function: str,
+    expected: list[object],
+) -> None:
+    seen: list[object] = []
+
+    def record(*given: Any, **named: Any) -> None:
+        seen.extend(map(_plain, [*given, *named.values()]))
+        raise Stopped
+
+    monkeypatch.setattr("fedrepro.analysis.kept_models.open_kept", lambda *given: None)
+    monkeypatch.setattr(function, record)
+    with suppress(Stopped):
+        main([*arguments])
+    assert [each for each in seen if each is not None] == expected
+
+
+def _plain(value: Any) -> object:
+    """What stands for a value below; None for what the command has not been given."""
+    if isinstance(value, Workbench):
+        return None
+    if hasattr(value, "setting"):
+        return f"{value.setting} {value.method} {value.seed}"
+    if hasattr(value, "item"):
+        return f"{value.system} {value.item} {value.scale}"
+    if isinstance(value, Path):
+        return None if value.suffix == ".partial" else str(value)
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        return None
+    return value if isinstance(value, str | int | list) else None
+
+
+@pytest.mark.parametrize("faults", [[], ["one"], ["one", "two"]])
+def test_verify_says_each_fault_and_its_status_is_1(
+    bench: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    faults: list[str],
+) -> None:
+    check = SimpleNamespace(faults=lambda: iter(faults), counts={"runs": 3})
+    monkeypatch.setattr("fedrepro.run.integrity.Check", lambda *given: check)
+    assert main(["verify"]) == int(bool(faults))
+    said = capsys.readouterr()
+    assert said.out.split() == faults
+    verdict = f"{len(faults)} wrong" if faults else "nothing is wrong"
+    assert said.err == f"fedrepro: 3 runs: {verdict}\n"
+
+
+def test_a_plan_names_the_most_frequent_reasons_first() -> None:
+    found: dict[str, Any] = {
+        "lines": [{"wall": 2.5, "done": 4}],
+        "jobs": {"run": 3, "prepare": 0},
+        "at_once": 2,
+        "absent": {"far": 5},
+        "without_hours": {f"reason {n}": n for n in range(1, plan.REASONS + 3)},
+        "estimated_partitions": 0,
+        "by_others_alike": 6,
+        "side_by_side": 0,
+    }
+    most = plan.REASONS + 2
+    lines = plan._remarks(found)
+    assert lines[0].startswith("Jobs left: 3 run;")
+    assert lines[1].startswith("On this machine, 2 at a time: 2.5 hours")
+    assert lines[2] == "Left out because they are finished: 4 runs."
+    assert lines[3].endswith("data set far are missing: 5 runs.")
+    reasons = [line for line in lines if line.startswith("Hours unknown")]
+    assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
+    assert reasons[-2] == "Hours unknown: 3 runs: reason 3"
+    assert reasons[-1] == "Hours unknown: 3 more runs; --json lists all reasons."
+    assert lines[-1].endswith("not measured yet: 6 runs.")

@@ -1,0 +1,136 @@
+"""``fedrepro run`` by hand: what it makes first, what it keeps, and what it says of it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.cli.main import main
+
+DATASETS = """\
+datasets:
+  own:
+    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
+"""
+EXPERIMENT = """\
+system: own
+title: Own
+paper: none
+seeds: {demo: [1], paper: [1]}
+settings:
+  s:
+    dataset: own
+    partition: {scheme: iid, clients: 3, test_fraction: 0.2}
+    model: logistic
+    rounds: 4
+    participation: 1
+    epochs: 1
+    batch_size: 8
+    optimizer: {lr: 0.1}
+    evaluate: {clients: true}
+tables:
+  table_1:
+    title: A table
+    rows: [{label: S, setting: s, metric: {of: accuracy, over_clients: average}}]
+    columns: [{label: FedAvg, method: fedavg}, {label: IMA, method: ima_late+fedavg}]
+methods:
+  ima_late: {use: ima, start: 0.5, window: 2}
+"""
+FOLDER = Path("results/runs/own/s")
+RUN = ["run", "own/s", "fedavg", "--seed", "1"]
+
+
+def write_data(path: Path, seed: int, rows: int = 90) -> None:
+    random = np.random.default_rng(seed)
+    a, b = random.normal(size=(2, rows))
+    kind = np.where(a + b + random.normal(size=rows) > 0, "x", "y")
+    pd.DataFrame({"a": a, "b": b, "kind": kind}).to_csv(path, index=False)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return begin(tmp_path, monkeypatch, 1)
+
+
+def begin(root: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> Path:
+    (root / "config/experiments").mkdir(parents=True)
+    (root / "config/config.yaml").write_text("{}\n", encoding="utf-8")
+    (root / "config/datasets.yaml").write_text(DATASETS, encoding="utf-8")
+    (root / "config/experiments/own.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    write_data(root / "own.csv", seed)
+    monkeypatch.chdir(root)
+    return root
+
+
+def model(method: str = "fedavg") -> bytes:
+    return (FOLDER / method / "seed1/model.safetensors").read_bytes()
+
+
+def test_another_raw_file_makes_data_partition_and_run_again(
+    bench: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(RUN) == 0
+    before = model()
+    write_data(bench / "own.csv", 2, rows=120)
+    assert main(RUN) == 0
+    after = model()
+    begin(tmp_path_factory.mktemp("new"), monkeypatch, 2)
+    write_data(Path("own.csv"), 2, rows=120)
+    assert main(RUN) == 0
+    assert before != after == model()
+
+
+def test_a_run_says_whether_it_trained(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(RUN) == 0
+    said = capsys.readouterr().err
+    assert f"own/s fedavg seed 1: done, in {FOLDER}/fedavg/seed1; own, Table 1: " in said
+    assert main(RUN) == 0
+    said = capsys.readouterr().err
+    assert "done before, by the same code and configuration on the same data, in " in said
+    assert "round" not in said.replace("rounds/s", "")
+
+
+def test_a_child_run_says_once_that_it_continued(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    child = ["run", "own/s", "ima_late+fedavg", "--seed", "1"]
+    assert main(RUN) == main(child) == 0
+    assert "continued from fedavg after round 1" in capsys.readouterr().err
+    assert main(child) == 0
+    assert "continued" not in capsys.readouterr().err
+
+
+def test_its_last_line_has_the_number_of_its_table(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(RUN) == 0
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    clients = pd.read_parquet(FOLDER / "fedavg/seed1/clients.parquet")
+    last = clients[clients["round"] == 4]
+    mean = 100 * np.average(last["accuracy"], weights=last["test_samples"])
+    assert said.endswith(f" {mean:.2f} %")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["--set", "mu=1", "--set", "mu=2"], "--set: 'mu=2': expected NAME=VALUE, each name once"),
+        (["--set", "mu"], "--set: 'mu': expected NAME=VALUE"),
+        (["--seed", "4294967296"], "--seed: 4294967296: expected a whole number from 0"),
+        (["--seed", "-1"], "--seed: -1: expected a whole number from 0"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    bench: Path, capsys: pytest.CaptureFixture[str], given: list[str], line: str
+) -> None:
+    assert main(["run", "own/s", "fedprox", "--seed", "1", *given]) == 2
+    assert capsys.readouterr().err.startswith(f"fedrepro: the command line: {line}")
+    assert not Path("results").exists()
+
+
+def test_a_variant_is_another_run_with_its_own_value(bench: Path) -> None:
+    assert main(["run", "own/s", "fedprox", "--seed", "1", "--set", "mu=0.5"]) == 0
+    manifest = json.loads((FOLDER / "fedprox_mu0.5/seed1/manifest.json").read_text())
+    assert manifest["run"]["hyperparameters"] == {"fedprox": {"mu": 0.5}}

@@ -1,0 +1,138 @@
+"""No run behind a cell is overlooked: each seed's, the rival's, and those of either scale."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrepro.config.loading import load
+from fedrepro.config.metrics import RoundsTo
+from fedrepro.config.tables import Summary
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import coverage, tables
+from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.cells.readings import Answer, in_both_readings
+from fedrepro.report.pages import overview
+from fedrepro.report.papers import published
+from fedrepro.report.papers.published import Published
+from support.places import ROOT
+from support.report_world import make_world, write_run
+
+PAPER = "ima/fmnist-shards2"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    return load(make_world(tmp_path, rows=1))
+
+
+@pytest.fixture(scope="module")
+def papers() -> Published:
+    return published.load(ROOT)
+
+
+def write(bench: Workbench, method: str, seed: int, value: float, **changes: Any) -> Path:
+    return write_run(bench, RunKey(PAPER, method, seed), [value] * 300, **changes)
+
+
+def with_table(bench: Workbench, row: dict[str, Any], **changes: Any) -> Workbench:
+    """The first table with other keys, and its first row with other keys."""
+    experiment = bench.experiments["ima"]
+    table = experiment.tables["table_1"]
+    rows = [table.rows[0].model_copy(update=row)]
+    changed = {"table_1": table.model_copy(update={"rows": rows, **changes})}
+    return replace(bench, experiments={"ima": experiment.model_copy(update={"tables": changed})})
+
+
+def first_cell(bench: Workbench, papers: Published, scale: str = "paper") -> TableCell:
+    return tables.compute(bench, bench.table("ima", "table_1", scale), papers).cells[0]
+
+
+@pytest.mark.parametrize("odd", [1, 2, 3])
+@pytest.mark.parametrize("by", ["configuration", "code"])
+def test_one_seed_made_otherwise_is_enough(
+    bench: Workbench, papers: Published, odd: int, by: str
+) -> None:
+    for seed in (1, 2, 3):
+        other = seed == odd
+        changes = {"lr_decay": 0.5} if other and by == "configuration" else {}
+        path = write(bench, "fedavg", seed, 0.81, **changes) / "manifest.json"
+        if other and by == "code":
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest["numerics"]["core"] = "other"
+            path.write_text(json.dumps(manifest), encoding="utf-8")
+    verdict = first_cell(bench, papers).verdict
+    assert verdict is not None and verdict.word == "not comparable"
+    assert ("lr_decay" if by == "configuration" else f"Seed {odd}: ") in verdict.why
+
+
+@pytest.mark.parametrize("odd", ["fedavg", "ima+fedavg"])
+def test_so_is_either_side_of_a_speed_up(bench: Workbench, papers: Published, odd: str) -> None:
+    row = {"around": "ima", "metric": RoundsTo(rounds_to=60, speed_up=True)}
+    columns = bench.experiments["ima"].tables["table_1"].columns[:1]
+    changed = with_table(bench, row, columns=columns, summary=Summary())
+    for method in ("fedavg", "ima+fedavg"):
+        write(bench, method, 1, 0.7, **({"lr_decay": 0.5} if method == odd else {}))
+    found = first_cell(changed, papers).paper
+    assert found.mean == 1.0
+    assert found.runs_of_the_chosen[0].changed == ("lr_decay",)
+
+
+def test_a_setting_of_both_scales_has_the_seeds_of_both(
+    bench: Workbench, papers: Published
+) -> None:
+    seeds = bench.seeds("paper", "ima")
+    assert {*bench.seeds("demo", "ima")} < {*seeds}
+    for seed in seeds:
+        write(bench, "fedavg", seed, 0.81)
+    cell = first_cell(with_table(bench, {"demo": None}), papers, "demo")
+    assert (cell.paper.n, cell.demo) == (len(seeds), None)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_released_readings_the_most_complete_one_counts(
+    bench: Workbench, papers: Published, order: tuple[int, int]
+) -> None:
+    cell = first_cell(bench, papers)
+    assert cell.printed is not None
+    answers = [
+        Answer("row", f"column {len(what)}", cell, cell.printed, what, ())
+        for what in (("settings",), ("settings", "methods"))
+    ]
+    (both,) = in_both_readings(answers[place] for place in order).values()
+    assert both.text is None and both.released == answers[1]
+
+
+def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench) -> None:
+    for seed, rounds in ((1, 10), (2, 30)):
+        run = RunKey(PAPER, "fedavg", seed)
+        path = write_run(bench, run, [0.5] * rounds) / "timing.json"
+        timing = json.loads(path.read_text(encoding="utf-8"))
+        timing["peak_memory_bytes"] = 1000 * rounds
+        path.write_text(json.dumps(timing), encoding="utf-8")
+    found = overview.cost(bench, Published(), overview.runs_with_cost(bench), [])
+    (row,) = found["rows"]
+    assert (row["wall"], row["cpu"]) == (pytest.approx(36), pytest.approx(32))
+    assert (row["memory"], row["gpu"], row["devices"]) == (30_000, 0, ["cpu"])
+    assert row["speed"] == pytest.approx(1 / 0.9)
+    (table,) = (each for each in found["tables"] if each["scale"] == "paper")
+    assert (table["runs"], table["memory"]) == (2, 30_000)
+
+
+def test_of_two_answers_to_a_printed_cell_the_first_counts(
+    bench: Workbench, papers: Published
+) -> None:
+    columns = bench.experiments["ima"].tables["table_1"].columns
+    second = columns[0].model_copy(update={"label": "again", "method": "fedprox"})
+    changed = with_table(bench, {}, columns=[columns[0], second])
+    write(bench, "fedavg", 1, 0.81)
+    write(bench, "fedprox", 1, 0.5)
+    target = changed.table("ima", "table_1", "paper")
+    table = tables.compute(changed, target, papers)
+    words = [cell.verdict and cell.verdict.word for cell in table.cells]
+    assert words == ["agrees", "differs"]
+    counts = coverage.count(changed, papers, {("ima", "table_1"): table})["ima", "table_1"]
+    assert (counts["targets"], counts["agree"], counts["differ"]) == (1, 1, 0)
