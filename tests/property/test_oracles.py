@@ -1,4 +1,4 @@
-"""Every method against an oracle that plays three rounds of it in numpy, from the paper's equations.
+"""Every method against an oracle that plays three rounds of it in numpy, by the paper alone.
 
 The clients have unequal samples, some of a single class; momentum, weight decay, decaying rates,
 short mini-batches and cohorts of four of six clients all show. What a method keeps for the next
@@ -62,7 +62,6 @@ def at_server(name: str, options: Options) -> Federation:
     x, y = (torch.cat(parts) for parts in zip(*data().tensors, strict=True))
     context = replace(made.context, clients=1)
     return replace(made, clients=Data([(x, y)]), cohort_size=1, context=context)
-
 
 
 ADAM = {"rate_of_first": 0.01}
@@ -133,7 +132,9 @@ CASES = {
         lambda name, options: replace(pretraining_worlds.critic_world(3), batch_size=8),
     ),
     "generated": Case(
-        generating.generated, {"number": 600}, lambda name, options: pretraining_worlds.images_world()
+        generating.generated,
+        {"number": 600},
+        lambda name, options: pretraining_worlds.images_world(),
     ),
     "wgan_gp": Case(generating.wgan_gp, {"critic_steps": 5, "penalty": 10.0}, at_server, ADAM),
     "fedgan": Case(

@@ -15,7 +15,6 @@ from support.oracles.numeric import (
     features,
     gradient,
     linear,
-    log_softmax,
     logits,
     norm,
     plus,
@@ -218,9 +217,7 @@ def fedgma(clients: Clients) -> Played:
         yield {"params": model}, {}
 
 
-def best_on_simplex(
-    curvature: Array, slope: Array, low: float = 0.0, high: float = 1.0
-) -> Array:
+def best_on_simplex(curvature: Array, slope: Array, low: float = 0.0, high: float = 1.0) -> Array:
     """The minimiser of p'Cp/2 + <s, p> over sum p = 1, low <= p <= high: by trying every face."""
     size, best = len(slope), (np.inf, slope)
     for face in itertools.product((low, high, None), repeat=size):
@@ -302,7 +299,9 @@ def fedfa(clients: Clients) -> Played:
                         at = adam.step(at, gradient(apart, part), 1e-3)
                 for c in seen:
                     fresh, mu = sums[c] / len(epoch), options["momentum"]
-                    mine = np.where(np.arange(classes)[:, None] == c, mu * mine + (1 - mu) * fresh, mine)
+                    mine = np.where(
+                        np.arange(classes)[:, None] == c, mu * mine + (1 - mu) * fresh, mine
+                    )
             ends.append(at)
             theirs.append(mine)
         shares = clients.shares(cohort)
@@ -312,7 +311,7 @@ def fedfa(clients: Clients) -> Played:
 
 
 def feddisco(clients: Clients) -> Played:
-    """Ye et al., eq. 4: p_k = relu(n_k / n - a d_k + b), d_k the divergence from uniform classes."""
+    """Ye et al., eq. 4: p_k = relu(n_k / n - a d_k + b), d_k from uniform classes."""
     model, options = clients.initial(), clients.options
     for t in range(clients.rounds):
         cohort, d = clients.cohort(t), []
@@ -344,5 +343,3 @@ def feduv(clients: Clients) -> Played:
         return found + options["variance"] * hinge + options["uniformity"] * kernel
 
     return fedavg(clients, lambda sent, t, k: clients.train(sent, t, k, loss))
-
-

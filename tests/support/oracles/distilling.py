@@ -32,7 +32,9 @@ def fresh(inputs: int, outputs: int, random: torch.Generator) -> Model:
     """A linear layer's weight, then bias, from U(-1/sqrt(in), 1/sqrt(in))."""
     bound = 1 / math.sqrt(inputs)
     return {
-        name: torch.empty(shape, dtype=torch.float64).uniform_(-bound, bound, generator=random).numpy()
+        name: torch.empty(shape, dtype=torch.float64)
+        .uniform_(-bound, bound, generator=random)
+        .numpy()
         for name, shape in (("weight", (outputs, inputs)), ("bias", (outputs,)))
     }
 
@@ -241,7 +243,9 @@ def dafkd(clients: Clients) -> Played:
 
                 def of_both(part: Model) -> Any:
                     c, d = under("c", part), under("d", part)
-                    told = softplus(-score(c, d, batch.x)).mean() + softplus(score(c, d, fakes)).mean()
+                    told = (
+                        softplus(-score(c, d, batch.x)).mean() + softplus(score(c, d, fakes)).mean()
+                    )
                     return classified(c, batch) + told
 
                 def of_maker(g: Model) -> Any:
@@ -260,5 +264,6 @@ def dafkd(clients: Clients) -> Played:
         model, left = distilled(clients, t, under("c", averaged), labels)
         judge, maker = under("d", averaged), under("g", averaged)
         yield {
-            "params": model, "distillation_loss": np.array(left), "judge": judge, "generator": maker,
+            "params": model, "distillation_loss": np.array(left), "judge": judge,
+            "generator": maker,
         }, {}  # fmt: skip

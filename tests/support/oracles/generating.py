@@ -78,7 +78,9 @@ class Adversaries:
             places = torch.rand(n, generator=drawn).numpy()[:, None]
             between = places * fake + (1 - places) * batch.x
 
-            def apart(at: Model, batch: Batch = batch, fake: Array = fake, x: Array = between) -> Any:
+            def apart(
+                at: Model, batch: Batch = batch, fake: Array = fake, x: Array = between
+            ) -> Any:
                 far = score(at, fake).mean() - score(at, batch.x).mean()
                 return far + clients.options["penalty"] * penalty(at, x)
 
@@ -276,7 +278,7 @@ def fedevg(clients: Clients) -> Played:
                     chain[chosen] += options["chain_noise"] * each[:few]
                 chain[chosen] = np.clip(chain[chosen], 0, 1)
 
-                def loss(at: Model, batch: Batch = batch, chosen: Array = chosen, chain: Array = chain) -> Any:  # fmt: skip
+                def loss(at: Model, batch: Batch = batch, chosen: Array = chosen) -> Any:
                     known = cross_entropy(outputs(at, items[chosen]), y[chosen])
                     low = energies(at, batch.x, batch.y).mean()
                     high = energies(at, chain[chosen], y[chosen]).mean()

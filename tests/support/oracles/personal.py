@@ -27,7 +27,7 @@ def pulled(pull: Pull, anchor: Model) -> Callable[[Model, Batch], Any]:
 
 
 def ditto(clients: Clients, pull: Callable[[float], Pull] = squared) -> Played:
-    """Li et al., Algorithm 1: a client's model goes on from its last round, pulled to the global."""
+    """Li et al., Algorithm 1: a client goes on with its own model, pulled to the global one."""
     model, own = clients.initial(), {}
     for t in range(clients.rounds):
         cohort = clients.cohort(t)
@@ -173,15 +173,19 @@ def superfed(clients: Clients, by_layer: bool, released: bool = False) -> Played
                 shape = (clients.steps(t, k), 2) if by_layer else (clients.steps(t, k),)
                 drawn = torch.rand(shape, generator=random).numpy()
 
-                def loss(both: Model, batch: Batch, drawn: Array = drawn, sent: Model = model) -> Any:
-                    f, l = under("f", both), under("l", both)
+                def loss(
+                    both: Model, batch: Batch, drawn: Array = drawn, sent: Model = model
+                ) -> Any:
+                    f, own_part = under("f", both), under("l", both)
                     at = drawn[batch.step]
-                    shares = {n: at[LAYERS.index(n[: n.rindex(".")])] if by_layer else at for n in f}
-                    mixed = {n: (1 - shares[n]) * f[n] + shares[n] * l[n] for n in f}
-                    inner = sum((f[n] * l[n]).sum() for n in f)
+                    shares = {
+                        n: at[LAYERS.index(n[: n.rindex(".")])] if by_layer else at for n in f
+                    }
+                    mixed = {n: (1 - shares[n]) * f[n] + shares[n] * own_part[n] for n in f}
+                    inner = sum((f[n] * own_part[n]).sum() for n in f)
                     if released:
                         inner = inner + 1e-6 * sum(leaf.size for leaf in f.values())
-                    cosine = inner**2 / (square(f) * square(l))
+                    cosine = inner**2 / (square(f) * square(own_part))
                     return classified(mixed, batch) + pull(f, sent) + options["nu"] * cosine
 
                 both = {**named("f", model), **named("l", own.get(k, fresh))}

@@ -61,7 +61,7 @@ def _there(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
 
 
-# --- from files ------------------------------------------------------------------------------------
+# --- from files ----------------------------------------------------------------------------------
 def model(seed: int, name: str) -> dict[str, Array]:
     folder = Path(f"results/runs/{SETTING}/fedavg/seed{seed}")
     found = load_file(folder / f"{name}.safetensors")
@@ -214,7 +214,9 @@ def test_every_number_of_a_plane_through_clients() -> None:
         assert (mark["x"], mark["y"]) == pytest.approx(place, rel=1e-3, abs=1e-4)
         left = math.sqrt(max(away @ away - place[0] ** 2 - place[1] ** 2, 0))
         assert mark["away"] == pytest.approx(left, rel=1e-2, abs=1e-3)
-        assert (mark["loss"], mark["accuracy"]) == pytest.approx(cross_entropy(params, x, y), rel=1e-4)
+        assert (mark["loss"], mark["accuracy"]) == pytest.approx(
+            cross_entropy(params, x, y), rel=1e-4
+        )
     for row, at_y in enumerate(found["y"]):
         for column, at_x in enumerate(found["x"]):
             at = flat[0] + at_x * one + at_y * other

@@ -1,4 +1,4 @@
-"""Every number of a judged set, from the files of its run; classifiers are trained as documented."""
+"""Every number of a judged set, from its run's files; classifiers are trained as documented."""
 
 import json
 import math

@@ -21,7 +21,11 @@ from fedrepro.run.assembly import Plan, make_plan
 from support import tiny_run
 from support.given_run import larger_dataset
 
-MODELS = {"wgan_gp": "wgan_gp_small", "fedgan": "wgan_gp_small", "discriminators": "discriminator_small"}
+MODELS = {
+    "wgan_gp": "wgan_gp_small",
+    "fedgan": "wgan_gp_small",
+    "discriminators": "discriminator_small",
+}
 MODELS |= {name: f"{name}_small" for name in ("fedevg", "fedcgan", "fedcvae")}
 SCALINGS = {"fedevg": "unit", "fedcvae": "unit"}
 # `generated` draws images and has no samples.
@@ -35,7 +39,7 @@ CLASSES = tiny_run.CLASSES
 
 
 def shares(labels: NDArray[np.int64]) -> Partition:
-    """Of every client's samples, a part is for training, testing and validation; some are no one's."""
+    """Of a client's samples a quarter each is for training, testing, validation, and no use."""
     every = tiny_run.partition()
     train, test, validation = (
         [rows[part::4] for rows in every.train] for part in range(3)
