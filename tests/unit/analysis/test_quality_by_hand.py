@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 
@@ -34,9 +33,11 @@ def apart(one: Array, other: Array) -> Array:
 
 def frechet(one: Array, other: Array) -> float:
     covariances = [np.cov(each, rowvar=False) for each in (one, other)]
-    root = scipy.linalg.sqrtm(covariances[0] @ covariances[1]).real
+    values, vectors = np.linalg.eigh(covariances[0])
+    half = vectors * np.sqrt(np.maximum(values, 0)) @ vectors.T
+    roots = np.sqrt(np.maximum(np.linalg.eigvalsh(half @ covariances[1] @ half), 0))
     means = one.mean(0) - other.mean(0)
-    return float(means @ means + np.trace(sum(covariances) - 2 * root))
+    return float(means @ means + np.trace(sum(covariances)) - 2 * roots.sum())
 
 
 def spread(x: Array, y: Array) -> dict[int, float]:
