@@ -39,10 +39,14 @@ def dataset(seed: int = 0) -> Dataset:
     )
 
 
-def partition(held_out: bool = False, y: NDArray[np.int64] | None = None) -> Partition:
-    """Unequal clients; with ``held_out`` each keeps a fifth of its samples for testing."""
+def partition(
+    held_out: bool = False, y: NDArray[np.int64] | None = None, equal: bool = False
+) -> Partition:
+    """Clients, unequal unless ``equal``; with ``held_out`` each keeps a fifth for testing."""
     by_class = np.argsort(np.arange(150) % CLASSES, kind="stable")
     indices = np.split(by_class, np.cumsum(SIZES)[:-1])
+    if equal:
+        indices = [np.arange(client, 150, CLIENTS) for client in range(CLIENTS)]
     train = [each[len(each) // 5 :] for each in indices] if held_out else indices
     test = [each[: len(each) // 5] for each in indices] if held_out else None
     labels = np.arange(150) % CLASSES if y is None else y
