@@ -40,9 +40,13 @@ def numpy_stream(*key: object) -> np.random.Generator:
 
 
 # --- a model ------------------------------------------------------------------------------------
-def initial(names: Sequence[str], widths: Sequence[int], seed: int) -> Model:
-    """Weights and biases from U(-1/sqrt(in), 1/sqrt(in)), drawn layer by layer."""
-    random, model = torch_stream(seed, "init"), {}
+def initial(names: Sequence[str], widths: Sequence[int], *key: object) -> Model:
+    """Weights and biases from U(-1/sqrt(in), 1/sqrt(in)), drawn layer by layer.
+
+    ``key`` is a seed, for the first parameters of a run, or the whole key of a generator.
+    """
+    random = torch_stream(*key) if len(key) > 1 else torch_stream(*key, "init")
+    model = {}
     for name, inputs, outputs in zip(names, widths[:-1], widths[1:], strict=True):
         bound = 1 / math.sqrt(inputs)
         for part, shape in (("weight", (outputs, inputs)), ("bias", (outputs,))):

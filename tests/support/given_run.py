@@ -34,7 +34,7 @@ IMAGES = 12
 
 def partition() -> Partition:
     """Of every ten samples the server has one."""
-    shared = tiny_run.partition()
+    shared = tiny_run.partition(equal=True)
     kept = [each[each % 10 != 0] for each in shared.train]
     counts = np.array([np.bincount(each % 3, minlength=3) for each in kept])
     return replace(shared, train=kept, train_counts=counts, server=np.arange(0, 150, 10))
@@ -101,7 +101,7 @@ def carry_out(
     """A run of either chain, or of anything else on the data of ``tiny_run``."""
     of_gan = spec.method in gan_specs()
     data = larger_dataset() if of_gan else tiny_run.dataset()
-    shares = shares or (tiny_run.partition() if of_gan else partition())
+    shares = shares or (tiny_run.partition(equal=True) if of_gan else partition())
     loaded = given.load(root, spec, data, shares)
     return runner.run(spec, data, shares, folder_of(root, spec), "code", report, loaded)
 

@@ -21,7 +21,7 @@ settings:
   digits:
     dataset: mnist5k
     scaling: unit
-    partition: {scheme: iid, clients: 4, test_fraction: 0.2}
+    partition: {scheme: dirichlet, clients: 4, alpha: 1.0, minimum: 100, test_fraction: 0.2}
     model: logistic
     rounds: 2
     participation: 1.0

@@ -20,6 +20,8 @@ from fedrepro.run import runner
 from fedrepro.support.plugins import NONE
 
 CLIENTS, CLASSES = 6, 3
+# Of the clients, which are cut from the samples in the order of classes: some have one class only.
+SIZES = (40, 11, 25, 17, 34, 23)
 
 
 def dataset(seed: int = 0) -> Dataset:
@@ -37,10 +39,16 @@ def dataset(seed: int = 0) -> Dataset:
     )
 
 
-def partition(held_out: bool = False, y: NDArray[np.int64] | None = None) -> Partition:
-    indices = [np.arange(client, 150, CLIENTS) for client in range(CLIENTS)]
-    train = [each[5:] for each in indices] if held_out else indices
-    test = [each[:5] for each in indices] if held_out else None
+def partition(
+    held_out: bool = False, y: NDArray[np.int64] | None = None, equal: bool = False
+) -> Partition:
+    """Clients, unequal unless ``equal``; with ``held_out`` each keeps a fifth for testing."""
+    by_class = np.argsort(np.arange(150) % CLASSES, kind="stable")
+    indices = np.split(by_class, np.cumsum(SIZES)[:-1])
+    if equal:
+        indices = [np.arange(client, 150, CLIENTS) for client in range(CLIENTS)]
+    train = [each[len(each) // 5 :] for each in indices] if held_out else indices
+    test = [each[: len(each) // 5] for each in indices] if held_out else None
     labels = np.arange(150) % CLASSES if y is None else y
 
     def counts(rows: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -33,11 +33,12 @@ LAYOUT = 4
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
 HOLDER = "holder-"  # and the token of a lock
+BESIDE = "beside"  # folder for the files of single rounds until the run is finished
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
 COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
-    "began",
+    "began", "beside",
 )  # fmt: skip
 
 
@@ -99,6 +100,7 @@ def resume(
         if state:
             for client in state.client_states.clients():  # check now, not hours later
                 state.client_states.get(client)
+            _refuse_others(partial, state)
             state.resumed += 1
             return state
     except UserError as error:
@@ -110,6 +112,14 @@ def resume(
         raise cannot_write(partial, error) from error
     device = plan.federation.context.net.device
     return first_state(plan, ClientStore(partial / CLIENTS, device=device))
+
+
+def _refuse_others(partial: Path, state: State) -> None:
+    """Raises UserError unless the files of single rounds are those that this run wrote."""
+    for name, digest in state.beside.items():
+        file = partial / BESIDE / name
+        if not file.is_file() or sha256_of(file) != digest:
+            raise damaged(file, ValueError("missing, or of another run"))
 
 
 def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> State | None:
@@ -208,6 +218,7 @@ def resume_from_parent(
         state.server = plan.federation.method.from_parent(context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0
         state.resumed = 0
+        state.beside = {}
         state.began = {"method": parent.spec.method, "seed": plan.spec.seed, "round": round}
         return state
     return None

@@ -42,7 +42,7 @@ from fedrepro.run.store import save_tree
 from fedrepro.run.watch import watched
 from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, cannot_write
-from fedrepro.support.files import flush
+from fedrepro.support.files import flush, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, only_one
 
@@ -61,8 +61,6 @@ class Progress:
     accuracy: float
     scores: Mapping[str, float] = field(default_factory=dict)
 
-
-BESIDE = "beside"  # folder for the files of single rounds until the run is finished
 
 Report = Callable[[Progress], None]
 
@@ -256,7 +254,7 @@ def _play(
         state.server, played = play_round(plan.federation, before, state.client_states, state.done)
         state.done += 1
         scoring.record(plan, state, before, played)
-        _keep(scoring.beside(plan, state, before, played), partial)
+        _keep(scoring.beside(plan, state, before, played), partial, state)
         now, now_cpu = time.perf_counter(), _cpu_seconds()
         state.wall_seconds += now - wall
         state.cpu_seconds += now_cpu - cpu
@@ -274,7 +272,7 @@ def _play(
             lock.check()
             checkpoint.save(state, partial, identity)
         # A run that resumes here would otherwise lack the images of earlier rounds.
-        if shared and not any((partial / BESIDE).glob("*-images.*")):
+        if shared and not any("-images." in name for name in state.beside):
             folder = sharing.folder / f"round{state.done}"
             checkpoint.keep(partial, folder, identity, plan.spec.execution.device)
         if signal_number:
@@ -298,11 +296,13 @@ def _cpu_seconds() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def _keep(files: Iterator[tuple[str, Tree]], partial: Path) -> None:
+def _keep(files: Iterator[tuple[str, Tree]], partial: Path, state: State) -> None:
     """Write a round's files to the side folder. A round that is replayed writes the same files."""
     for name, what in files:
-        (partial / BESIDE).mkdir(exist_ok=True)
-        save_tree(partial / BESIDE / f"{name}.safetensors", what)
+        (partial / checkpoint.BESIDE).mkdir(exist_ok=True)
+        file = partial / checkpoint.BESIDE / f"{name}.safetensors"
+        save_tree(file, what)
+        state.beside[file.name] = sha256_of(file)
 
 
 def _finish(
@@ -332,7 +332,8 @@ def _finish(
     if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
-    for file in (partial / BESIDE).glob("*"):  # copied: moving would lose them on an interrupt
+    for file in (partial / checkpoint.BESIDE / name for name in state.beside):
+        # Copied: moving would lose them on an interrupt.
         shutil.copyfile(file, staged / file.name)
     described = {**manifest.describe(plan, state, code, numerics, staged), **told}
     described["seal"] = sealed.seal_of(described)

@@ -1,6 +1,6 @@
 """Training state between two rounds of a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedrepro.engine.round import begin
@@ -36,6 +36,8 @@ class State:
     cpu_seconds: float = 0.0
     resumed: int = 0
     began: dict[str, Any] | None = None  # method, seed and round of the parent run, if any
+    # Files of single rounds that the run has written so far: name -> SHA-256.
+    beside: dict[str, str] = field(default_factory=dict)
 
 
 def first_state(plan: Plan, client_states: ClientStore) -> State:

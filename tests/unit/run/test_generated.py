@@ -169,7 +169,7 @@ def given_data(
 
     monkeypatch.setattr(given, "open_dataset", opening)
     spec = replace(tiny_run.run_spec("feddf"), given={"unlabelled": ResolvedData("others", share)})
-    found = given.load(Path("here"), spec, tiny_run.dataset(), tiny_run.partition())
+    found = given.load(Path("here"), spec, tiny_run.dataset(), tiny_run.partition(equal=True))
     assert opened == [Path("here") / PREPARED / "others"]
     return found["unlabelled"]
 

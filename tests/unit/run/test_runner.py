@@ -29,7 +29,7 @@ from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.places import TESTS
 from support.tiny_disk import tiny_disk
-from support.tiny_run import carry_out, dataset, partition, run_spec
+from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
 
 SAME = ("rounds.parquet", "clients.parquet", "model.safetensors", "manifest.json")
 
@@ -52,7 +52,7 @@ def test_a_run_leaves_five_files_that_fit_together(tmp_path: Path) -> None:
     assert manifest["bytes_down"] == manifest["bytes_up"] == 12 * 3 * 15 * 4
     assert manifest["parameters"] == 15
     clients = pd.read_parquet(folder / "clients.parquet")
-    assert len(clients) == 36 and set(clients["train_samples"]) == {25}
+    assert len(clients) == 36 and set(clients["train_samples"]) == set(SIZES)
     assert (clients["update_norm"] > 0).all()
     model, _ = load_tree(folder / "model.safetensors")
     assert model["head.weight"].shape == (3, 4)
@@ -114,7 +114,7 @@ def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
     rounds = pd.read_parquet(tmp_path / "x" / "rounds.parquet")
     assert rounds["round"].tolist() == [5, 10, 12]  # the last round always
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
-    assert len(clients) == 3 * 6 and set(clients["test_samples"]) == {5}
+    assert len(clients) == 3 * 6 and set(clients["test_samples"]) == {size // 5 for size in SIZES}
     last = clients[clients["round"] == 12]["accuracy"]
     assert rounds["client_accuracy"].iloc[-1] == pytest.approx(last.mean())
     assert rounds["client_accuracy_std"].iloc[-1] == pytest.approx(last.std(ddof=0))
@@ -444,7 +444,7 @@ def test_pooled_training_is_tested_on_every_client(tmp_path: Path) -> None:
     carry_out(tmp_path / "x", config)
     clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
     assert clients["client"].tolist() == list(range(6))
-    assert set(clients["train_samples"]) == {20}
+    assert set(clients["train_samples"]) == {size - size // 5 for size in SIZES}
 
 
 def test_no_accuracy_is_shown_before_the_first_evaluation(
