@@ -12,6 +12,7 @@ models and server optimizers are included automatically.
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -366,6 +367,8 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
 
     scoring.record = watched
     which = RunKey(f"{SYSTEM}/{setting}", method, seed)
+    # A finished run is not replaced by one with another executor.
+    shutil.rmtree(bench.root / which.folder, ignore_errors=True)
     try:
         carry_out(bench, which)
     finally:
