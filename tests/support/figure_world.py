@@ -209,6 +209,7 @@ def write_decisions(folder: Path, losses: Sequence[tuple[float, float]]) -> None
         for client, loss in enumerate(pair)
     ]
     pd.DataFrame(table).to_parquet(folder / "decisions.parquet")
+    follow(folder, "decisions.parquet")
 
 
 def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:

@@ -13,6 +13,8 @@ import yaml
 
 from fedrepro.config.loading import load
 from fedrepro.run import numerics
+from fedrepro.support.files import sha256_of
+from support.manifests import write_manifest
 from support.places import ROOT
 
 KEYS = ("item", "table", "dataset", "setting", "method", "metric", "mean", "std", "doubt")
@@ -85,15 +87,16 @@ def write_run(
         "config_hash": "0", "code": "0", "executor": "sequential", "threads": 1, "device": "cpu",
         "dtype": "float32", "parameters": 1234,
         "bytes_down": 2000 * count, "bytes_up": 3000 * count,
-        "packages": {"torch": "2"}, "files": {},
+        "packages": {"torch": "2"},
+        "files": {name: sha256_of(folder / name) for name in ("rounds.parquet", "clients.parquet")},
         "hardware": {"machine": machine, "system": "Linux", "cores": 2},
     }  # fmt: skip
     timing = {
         "wall_seconds": wall, "cpu_seconds": cpu, "rounds_per_second": 1.0,
         "peak_memory_bytes": memory, "resumed": 0,
     }  # fmt: skip
-    for name, content in (("manifest", manifest), ("timing", timing)):
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    (folder / "timing.json").write_text(json.dumps(timing), encoding="utf-8")
+    write_manifest(folder, manifest)
 
 
 class Tables(HTMLParser):

@@ -62,7 +62,7 @@ def test_every_column_of_the_csv_has_its_own_number(table: ComputedTable) -> Non
     paper = replace(cell.paper, n=7, mean=81.5, std=2.25, half_width=0.75)
     demo = replace(paper, setting="ima/small", n=9, mean=60.5, std=4.5, half_width=1.25)
     printed = replace(cell.printed, mean=80.5, std=3.5, text="80.50 (3.5)")
-    verdict = Verdict("weak", "Because.", 0.625)
+    verdict = Verdict("undecided", "Because.", 0.625, margin=1.5, needs="more than 30")
     one = replace(
         cell,
         printed=printed,
@@ -86,8 +86,10 @@ def test_every_column_of_the_csv_has_its_own_number(table: ComputedTable) -> Non
         "half_width_95": "0.75",
         "seeds": "7",
         "difference": "1.0",
-        "verdict": "weak",
+        "verdict": "undecided",
         "limit": "0.625",
+        "margin": "1.5",
+        "seeds_to_decide": "more than 30",
         "selected_on_test_data": "s",
         "demo_setting": "ima/small",
         "demo": "60.5",

@@ -18,6 +18,8 @@ from fedrepro.report.cells.readings import Answer, in_both_readings
 from fedrepro.report.pages import overview
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
+from fedrepro.support import sealed
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import make_world, write_run
 
@@ -63,7 +65,7 @@ def test_one_seed_made_otherwise_is_enough(
         if other and by == "code":
             manifest = json.loads(path.read_text(encoding="utf-8"))
             manifest["numerics"]["core"] = "other"
-            path.write_text(json.dumps(manifest), encoding="utf-8")
+            write_manifest(path.parent, manifest)
     verdict = first_cell(bench, papers).verdict
     assert verdict is not None and verdict.word == "not comparable"
     assert ("lr_decay" if by == "configuration" else f"Seed {odd}: ") in verdict.why
@@ -110,9 +112,8 @@ def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench)
     for seed, rounds in ((1, 10), (2, 30)):
         run = RunKey(PAPER, "fedavg", seed)
         path = write_run(bench, run, [0.5] * rounds) / "timing.json"
-        timing = json.loads(path.read_text(encoding="utf-8"))
-        timing["peak_memory_bytes"] = 1000 * rounds
-        path.write_text(json.dumps(timing), encoding="utf-8")
+        timing = sealed.parsed(path)
+        sealed.write(path, timing | {"peak_memory_bytes": 1000 * rounds}, timing["what"])
     found = overview.cost(bench, Published(), overview.runs_with_cost(bench), [])
     (row,) = found["rows"]
     assert (row["wall"], row["cpu"]) == (pytest.approx(36), pytest.approx(32))
@@ -128,8 +129,9 @@ def test_of_two_answers_to_a_printed_cell_the_first_counts(
     columns = bench.experiments["ima"].tables["table_1"].columns
     second = columns[0].model_copy(update={"label": "again", "method": "fedprox"})
     changed = with_table(bench, {}, columns=[columns[0], second])
-    write(bench, "fedavg", 1, 0.81)
-    write(bench, "fedprox", 1, 0.5)
+    for seed, value in ((1, 0.811), (2, 0.812), (3, 0.8115)):
+        write(bench, "fedavg", seed, value)
+        write(bench, "fedprox", seed, value - 0.3)
     target = changed.table("ima", "table_1", "paper")
     table = tables.compute(changed, target, papers)
     words = [cell.verdict and cell.verdict.word for cell in table.cells]

@@ -249,7 +249,7 @@ def test_a_run_measures_each_clients_auroc(tmp_path: Path) -> None:
         "t", "binary", 2, (3,), Split(x, y, None), None, None, None, {}, client_standardised=(0, 1)
     )
     given: dict[str, Any] = {"evaluate": {"every": 6, "clients": True}, "rounds": 6}
-    runner.run(run_spec(**given), data, partition(True, y), tmp_path / "seed1", "code")
+    runner.run(run_spec(**given), data, partition(True, y, equal=True), tmp_path / "seed1", "code")
     clients = pd.read_parquet(tmp_path / "seed1" / "clients.parquet")
     assert clients["auroc"].isna().tolist() == [True] + [False] * 5
     rounds = pd.read_parquet(tmp_path / "seed1" / "rounds.parquet")

@@ -25,6 +25,7 @@ from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import lock_of
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.report_world import curve, make_world, write_run
 
@@ -145,8 +146,7 @@ def test_seeds_of_different_arithmetic_are_not_averaged(
 ) -> None:
     for seed in (1, 2):
         folder = write_run(bench, RunKey(PAPER, "fedavg", seed), constant(0.81))
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | other))
+    write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | other)
     cell = cells(bench, papers, "paper")[0]
     assert (cell.paper.n, cell.paper.mean, cell.paper.chosen) == (0, None, None)
     assert cell.verdict and cell.verdict.word == "not comparable"
