@@ -51,7 +51,10 @@ def test_a_job_is_described_by_its_rule_and_its_wildcards() -> None:
         "fedrepro why ima/tiny fedavg --seed 1"
     )
     forced = {"output": ["x", "y"], "reason": "Forced execution"}
-    for why, reason in (({"y": "it is damaged"}, "it is damaged"), ({}, "Forced execution")):
+    for why, reason in (
+        ({"y": "it is damaged"}, "it is damaged: fedrepro why ima/tiny fedavg --seed 1"),
+        ({}, "Forced execution"),
+    ):
         job = record("JOB_INFO", rule_msg=None, rule_name="run", wildcards=wildcards, **forced)
         assert Brief(why).filter(job)
         assert job.rule_msg == f"run ima/tiny fedavg 1: {reason}"  # type: ignore[attr-defined]
