@@ -77,7 +77,9 @@ def parsed(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:  # its own words name the path, as on this machine
+        raise ValueError(f"can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise ValueError(str(error)) from None
     if not isinstance(found, dict):
         raise ValueError("expected keys with values")

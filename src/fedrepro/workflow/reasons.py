@@ -52,10 +52,11 @@ def _described(about: Mapping[str, Any], why: Mapping[str, str]) -> str:
     """A job's rule, wildcards and reason."""
     wildcards, reason = about["wildcards"], brief(about["reason"])
     name = " ".join((about["rule_name"], *wildcards.values()))
+    known: list[str] = []
     if FORCED in reason:
         known = [why[output] for output in about["output"] or () if output in why]
         reason = "; ".join(known or [reason])
-    if PARAMS in reason and about["rule_name"] == "run":
+    if about["rule_name"] == "run" and (known or PARAMS in reason):
         call = "fedrepro why {setting} {method} --seed {seed}".format_map(wildcards)
         reason = f"{reason}: {call}"
     return f"{name}: {reason}"

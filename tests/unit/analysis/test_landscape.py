@@ -254,8 +254,10 @@ def test_what_is_refused(bench: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "made with another configuration or other data" in refused(capsys)
     experiment(bench)
     model = bench / "results/runs/superfed/tiny/fedavg/seed1/model.safetensors"
-    model.write_bytes(model.read_bytes()[:100])
+    whole = model.read_bytes()
+    model.write_bytes(whole[:100])
     assert "damaged" in refused(capsys)
+    model.write_bytes(whole)
     shutil.rmtree(bench / "results/partitions")
     assert "there is no such partition" in refused(capsys)
     shutil.rmtree(bench / "results/data")

@@ -74,7 +74,8 @@ def add_entry(root: Path, text: str) -> None:
 def test_any_method_can_be_trained_on_it(world: Path) -> None:
     """Export, data set, FedAvg."""
     add_entry(world, (world / "digits/README.md").read_text(encoding="utf-8"))
-    write_experiment(world, **{"dataset: mnist5k": "dataset: my_synthetic_set"})
+    smaller = {"dataset: mnist5k": "dataset: my_synthetic_set", "minimum: 100": "minimum: 5"}
+    write_experiment(world, **smaller)
     assert main(["run", "fedevg/digits", "fedavg", "--seed", "1"]) == 0
     meta = json.loads((world / "results/data/my_synthetic_set/meta.json").read_text())
     assert [meta["splits"][name]["samples"] for name in ("train", "test")] == [40, 10]

@@ -108,8 +108,10 @@ def test_tables_2_and_3_of_ima_wrap_the_methods_of_table_1(bench: Workbench) -> 
         assert spec.hyperparameters["ima"]["start"] * spec.setting.rounds == start
     readings = (bench.table("ima", f"table_{number}_released", "paper") for number in "13")
     released = [cell for reading in readings for cell in reading.cells]
-    assert len({cell.methods for cell in released}) == 4 + 16
-    assert all("@released" in method for cell in released for method in cell.methods)
+    soft = ("fedgma",)  # the mask of Tenison et al., beside the released code
+    assert len({cell.methods for cell in released} - {soft}) == 4 + 16
+    names = {method for cell in released for method in cell.methods} - {*soft}
+    assert all("@released" in method for method in names)
     cyclic = bench.run_spec("ima/cifar10-cnn-dirichlet0.1", "ima_cyclic+fedfa", 1)
     assert cyclic.hyperparameters["ima"]["scheme"] == "cyclic"
 

@@ -15,6 +15,7 @@ from fedrepro.run.results import reference_runs
 from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import definition_of
+from support.manifests import write_manifest
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
@@ -141,14 +142,13 @@ def test_another_executor_of_the_same_class_finds_the_run_done(tmp_path: Path) -
     carry_out(folder, run_spec(rounds=2))
     carry_out(folder, run_spec(rounds=2, executor="parallel", threads=2), played.append)
     assert not played
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["arithmetic"]
-    path.write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
     carry_out(folder, run_spec(rounds=2), played.append)
     assert not played
     del manifest["executor"]
-    path.write_text(json.dumps(manifest))
+    write_manifest(folder, manifest)
     with pytest.raises(UserError, match=r"'unknown'.*\(executor: sequential\): remove its folder"):
         carry_out(folder, run_spec(rounds=2))
     shutil.rmtree(folder)

@@ -40,10 +40,16 @@ def stop_after(rounds: int) -> runner.Report:
 
 
 def stopped(folder: Path, what: RunSpec, after: int = 5) -> Path:
-    """The folder of checkpoints of a run that was stopped; its last is of round 4."""
+    """Where the holder of a stopped run's lock left its checkpoints; the last is of round 4."""
     with pytest.raises(Stop):
         carry_out(folder, what, stop_after(after))
-    return partial_of(folder)
+    return holders(partial_of(folder))
+
+
+def holders(partial: Path) -> Path:
+    """The one folder of a holder of the lock in a run's folder of checkpoints."""
+    (found,) = partial.glob(f"{checkpoint.HOLDER}*/")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ def assert_same_files(one: Path, other: Path) -> None:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 
-# --- things: (the run's folder of checkpoints, other runs) ---------------------------------------
+# --- things: (the last holder's folder of checkpoints, other runs) --------------------------------
 Thing = Callable[[Path, Path], None]
 
 
@@ -108,6 +114,24 @@ def result_of_another(mine: Path, others: Path) -> None:
     shutil.copytree(others / "finished", mine / FINISHED)
 
 
+def result_beside_holders(mine: Path, others: Path) -> None:
+    """Where versions before holders staged a result, and one is looked for."""
+    shutil.copytree(others / "finished", mine.parent / FINISHED)
+
+
+def no_holder(mine: Path, others: Path) -> None:
+    """The run's own checkpoints, right in its folder, as versions before holders left them."""
+    for file in list(mine.iterdir()):
+        file.rename(mine.parent / file.name)
+    mine.rmdir()
+
+
+def holder_more(mine: Path, others: Path) -> None:
+    """Another run's folder, of a holder too, and a file in place of one that was renamed."""
+    shutil.copytree(others / "seed", mine.with_name(f"{checkpoint.HOLDER}0123456789ab"))
+    mine.with_name(f"{checkpoint.HOLDER}ba9876543210").touch()
+
+
 def half_a_result(mine: Path, others: Path) -> None:
     (mine / FINISHED).mkdir()
     shutil.copy(others / "finished" / "manifest.json", mine / FINISHED)
@@ -115,8 +139,8 @@ def half_a_result(mine: Path, others: Path) -> None:
 
 def other_layout(mine: Path, others: Path) -> None:
     """A checkpoint that an earlier version left, of another layout."""
-    folder = mine.with_name("seed1")
-    shutil.rmtree(mine)
+    folder = mine.parent.with_name("seed1")
+    shutil.rmtree(mine.parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "LAYOUT", checkpoint.LAYOUT - 1)
         stopped(folder, spec())
@@ -137,6 +161,9 @@ THINGS: dict[str, Thing] = {
     "stray files": strays,
     "another seed's result": result_of_another,
     "half of another's result": half_a_result,
+    "another seed's result beside holders": result_beside_holders,
+    "checkpoints without a holder": no_holder,
+    "another seed's holder more": holder_more,
     "a checkpoint of another layout": other_layout,
 }
 
@@ -169,7 +196,10 @@ def replaced(lock: Path) -> None:
 def test_who_lost_the_lock_writes_no_more(
     tmp_path: Path, whole: Path, at: int, take: Callable[[Path], None]
 ) -> None:
-    """Not at the next checkpoint, nor at the end; the other's lock stays, and the run goes on."""
+    """Not at the next checkpoint, nor at the end; the other's lock stays, and the run goes on.
+
+    But for files of single rounds and a staged result, in its own folder, which nobody relies on.
+    """
     folder = tmp_path / "seed1"
     mine, lock = partial_of(folder), lock_of(partial_of(folder))
     before: dict[Path, bytes] = {}
@@ -184,9 +214,11 @@ def test_who_lost_the_lock_writes_no_more(
     assert "\n" not in str(caught.value)
     assert not folder.exists()
     after = {file: file.read_bytes() for file in mine.rglob("*.safetensors")}
-    assert {f: c for f, c in after.items() if f.parent.name != checkpoint.BESIDE} == {
-        f: c for f, c in before.items() if f.parent.name != checkpoint.BESIDE
+    own = (checkpoint.BESIDE, FINISHED)
+    assert {f: c for f, c in after.items() if f.parent.name not in own} == {
+        f: c for f, c in before.items() if f.parent.name not in own
     }
+    assert all(f.parent.parent.name.startswith(checkpoint.HOLDER) for f in after.keys() - before)
     assert lock.exists() == (take is replaced)
     lock.unlink(missing_ok=True)
     carry_out(folder, spec())

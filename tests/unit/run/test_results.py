@@ -10,6 +10,7 @@ from fedrepro.api.runs import load
 from fedrepro.config.targets import RunKey
 from fedrepro.run.integrity import Check
 from fedrepro.run.results import LOGS, PAPERS, read_run, reference_runs
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from support.manifests import write_bare
 from support.tiny_run import carry_out, run_spec
@@ -53,7 +54,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_file_of_another_form_is_damage(
     made: Path, tmp_path: Path, name: str, content: bytes | None
 ) -> None:
-    """For the report, for verify and for the API; None: a folder, which cannot be read."""
+    """For the report, for verify and for the API; None: a folder, which cannot be read.
+
+    Numbers do not depend on timing.json: a run without a sound one has them, but no times.
+    """
     root = tmp_path / "copy"
     shutil.copytree(made, root)
     file = root / RUN.folder / name
@@ -63,11 +67,15 @@ def test_a_file_of_another_form_is_damage(
     else:
         file.write_bytes(content)
     record = read_run(root, RUN)
-    assert record.state == "damaged" and not record.manifest
-    assert record.why.startswith(f"{RUN.folder}/{name}: ") and str(tmp_path) not in record.why
     (fault,) = Check(root / "results").faults()
-    assert fault.startswith(f"{file}: ")
-    if name == "manifest.json":
+    assert fault.startswith(f"{file}: damaged: ") or fault.startswith(f"{file.parent}: damaged: ")
+    assert "\n" not in fault
+    if name == "timing.json":
+        assert record.state == "finished" and record.rounds and record.timing == {}
+    else:
+        assert record.state == "damaged" and not record.manifest
+        assert record.why.startswith(f"{RUN.folder}/{name}: ") and "\n" not in record.why
+        assert str(tmp_path) not in record.why
         with pytest.raises(UserError, match=r"manifest\.json: "):
             load(root / RUN.folder)
 
@@ -76,6 +84,9 @@ def test_kept_checkpoints_without_a_list_of_files_are_damage(tmp_path: Path) -> 
     about = tmp_path / "results/trunks/test/blobs/fedavg/seed1/round3/about.json"
     about.parent.mkdir(parents=True)
     about.write_text('{"files": []}', encoding="utf-8")
+    (fault,) = Check(tmp_path / "results").faults()
+    assert fault == f"{about}: damaged: it has no checksum, as files of older versions"
+    sealed.write(about, {"files": []}, "trunks/test/blobs/fedavg/seed1/round3/about")
     (fault,) = Check(tmp_path / "results").faults()
     assert fault == f"{about.parent}: damaged: files: expected names with hashes"
 

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
-from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition, PartitionSpec, make_partition
 from fedrepro.run import runner
-from fedrepro.run.results import RunRecord
+from fedrepro.run.results import read_any
 from support import tiny_run
 
 SPEC: PartitionSpec = TypeAdapter(PartitionSpec).validate_python(
@@ -79,7 +78,7 @@ def test_where_clients_are_not_scored_the_shared_model_is(tmp_path: Path) -> Non
 
 def test_a_record_scored_on_validation_has_no_test_score(tmp_path: Path) -> None:
     carry_out(tmp_path / "run", tiny_run.dataset(), shares(), evaluate={"clients": True})
-    record = RunRecord(tmp_path, RunKey("test/blobs", "ditto", 1), Path("run"), False, "finished")
+    record = read_any(tmp_path, Path("run"))
     kept = replace(record, scored_on="validation")
     assert kept.rounds.keys() == {"round", "test_loss", "test_accuracy"}
     assert kept.rounds["test_accuracy"] == record.rounds["validation_accuracy"]

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from fedrepro.config.loading import load
 from fedrepro.models import registry as models
 from fedrepro.run import fingerprint, numerics
 from fedrepro.run.syntax import Syntax, read_syntax, syntax_of
-from fedrepro.workflow import graph
+from fedrepro.workflow import again, graph
 from support.places import ROOT
 from support.report_world import copy_inputs
 
@@ -332,6 +332,13 @@ class Job(NamedTuple):
     outputs: tuple[str, ...]
 
 
+class Wildcards(SimpleNamespace):
+    """A job's wildcards as Snakemake hands them to functions."""
+
+    def items(self) -> ItemsView[str, str]:
+        return vars(self).items()
+
+
 def sections() -> dict[str, dict[str, str]]:
     """The arguments of inputs, outputs and parameters of every rule, as they are written."""
     found = {}
@@ -356,6 +363,7 @@ def jobs(root: Path) -> dict[str, Job]:
     made = graph.Graph(load(root))
     names = {
         "GRAPH": made,
+        "AGAIN": again.Again(made, SimpleNamespace(is_main_process=False)),  # which forces nothing
         "listed": lambda *values, **named: [*values, *named.values()],
         "report": lambda path, **_: path,
     }
@@ -383,7 +391,7 @@ def _job_of(path: str, rules: dict[str, dict[str, list[Any]]]) -> Job | None:
             wildcards = _matched(pattern, path)
             if wildcards is None:
                 continue
-            named = SimpleNamespace(**wildcards)
+            named = Wildcards(**wildcards)
             inputs: list[str] = []
             for value in parts["input"]:
                 given = value(named) if callable(value) else value

@@ -50,6 +50,14 @@ def test_a_job_is_described_by_its_rule_and_its_wildcards() -> None:
         "run ima/tiny fedavg 1: Params have changed since last execution: "
         "fedrepro why ima/tiny fedavg --seed 1"
     )
+    forced = {"output": ["x", "y"], "reason": "Forced execution"}
+    for why, reason in (
+        ({"y": "it is damaged"}, "it is damaged: fedrepro why ima/tiny fedavg --seed 1"),
+        ({}, "Forced execution"),
+    ):
+        job = record("JOB_INFO", rule_msg=None, rule_name="run", wildcards=wildcards, **forced)
+        assert Brief(why).filter(job)
+        assert job.rule_msg == f"run ima/tiny fedavg 1: {reason}"  # type: ignore[attr-defined]
     said = record("JOB_INFO", rule_msg="mine", rule_name="x", wildcards={}, reason="")
     assert Brief().filter(said) and said.rule_msg == "mine"  # type: ignore[attr-defined]
 
@@ -78,6 +86,6 @@ def test_only_a_call_that_is_quiet_about_reasons_is_shortened(
 ) -> None:
     chosen = quiet and [SimpleNamespace(name=name) for name in quiet]
     workflow = SimpleNamespace(output_settings=SimpleNamespace(quiet=chosen))
-    shorten(workflow)
-    shorten(workflow)
+    shorten(workflow, {})
+    shorten(workflow, {})
     assert len(log.filters) == count
