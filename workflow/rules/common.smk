@@ -33,7 +33,7 @@ wildcard_constraints:
     setting=r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.@-]+",
     method=r"[A-Za-z0-9_.@+-]+",
     seed=r"[0-9]+",
-    scale=r"demo|paper",
+    scale=r"demo|compact|paper",
     system=r"[A-Za-z0-9_.-]+",
     item=r"[A-Za-z0-9_.-]+",
     study=r"[a-z0-9_]+",

@@ -21,7 +21,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "targets", metavar="TARGET", nargs="*", help="SYSTEM or SYSTEM/ITEM (default: all)"
     )
-    parser.add_argument("--scale", help="demo or paper (default: from config/config.yaml)")
+    parser.add_argument("--scale", help="demo, compact or paper (default: from config/config.yaml)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=handle)
 

@@ -46,7 +46,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", help="demo or paper (default: from config/config.yaml)")
+    parser.add_argument("--scale", help="demo, compact or paper (default: from config/config.yaml)")
 
 
 def make_table(arguments: argparse.Namespace) -> None:

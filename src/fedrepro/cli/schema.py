@@ -7,12 +7,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedrepro.config.settings import Config
-from fedrepro.config.workbench import Experiment
+from fedrepro.config.workbench import CompactFile, Experiment
 from fedrepro.data.catalogue.catalogue import Catalogue
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "config.json": Config,
     "experiment.json": Experiment,
+    "compact.json": CompactFile,
     "datasets.json": Catalogue,
 }
 
@@ -42,7 +43,7 @@ EACH: Schema = {
 def text_of(model: type[BaseModel]) -> str:
     """The JSON schema of a configuration file, as text."""
     schema = model.model_json_schema()
-    if model is Experiment:
+    if model in (Experiment, CompactFile):
         _as_written(schema)
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
@@ -55,10 +56,11 @@ def _as_written(schema: Schema) -> None:
     setting["anyOf"] = [{"required": ["extends"]}, {"required": setting.pop("required")}]
     # A metric may be split between a table and its rows.
     del models["OverClients"]["required"]
-    grid = models["MethodGrid"]["properties"]
-    grid["use"] = {"type": "string", "description": "The method to vary."}
-    named = {"type": "string", "description": "Their name, with both axes' labels in braces."}
-    grid["methods"] = {"anyOf": [grid["methods"], named]}
+    if "MethodGrid" in models:
+        grid = models["MethodGrid"]["properties"]
+        grid["use"] = {"type": "string", "description": "The method to vary."}
+        named = {"type": "string", "description": "Their name, with both axes' labels in braces."}
+        grid["methods"] = {"anyOf": [grid["methods"], named]}
     for node in list(_nodes(schema)):
         if node.get("type") == "array" and _keys(node.get("items"), models) is not None:
             node["items"] = {

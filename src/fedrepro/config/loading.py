@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedrepro.config.figures import Sheets
 from fedrepro.config.products import expand
@@ -9,7 +10,14 @@ from fedrepro.config.searches import LONGEST, Search, Searched
 from fedrepro.config.settings import RELEASED, ArtifactFromData, ArtifactFromRun, Config, Overrides
 from fedrepro.config.shorthand import write_out
 from fedrepro.config.tables import Column, named_settings, settings_instead
-from fedrepro.config.workbench import CONFIG, EXPERIMENTS, Experiment, Workbench
+from fedrepro.config.workbench import (
+    COMPACT,
+    CONFIG,
+    EXPERIMENTS,
+    CompactFile,
+    Experiment,
+    Workbench,
+)
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.methods.facts import defaults_of
@@ -36,11 +44,8 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     files: dict[str, Path] = {}
     for path in sorted((root / EXPERIMENTS).glob("*.yaml")):
         shown = path.relative_to(root)
-        experiment = _experiment(path, shown, plugins)
-        if experiment.system != path.stem:
-            raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
+        experiment = _experiment(root, path, shown, plugins, catalogue.datasets)
         experiments[experiment.system], files[experiment.system] = experiment, shown
-        _check_references(experiment, shown, catalogue.datasets)
     if not experiments:
         raise UserError(f"{EXPERIMENTS}: expected at least one <system>.yaml")
     weights = {
@@ -72,17 +77,51 @@ def folders_here() -> Folders:
     return load_config().plugins.under(Path()) if CONFIG.exists() else NONE
 
 
-def _experiment(path: Path, shown: Path, plugins: Folders) -> Experiment:
-    data = write_out(
+def _experiment(
+    root: Path, path: Path, shown: Path, plugins: Folders, datasets: Mapping[str, DatasetSpec]
+) -> Experiment:
+    def checked(data: Any, file: Path) -> Experiment:
+        if isinstance(data, dict) and isinstance(data.get("settings"), dict):
+            data = {**data, "settings": _extend_all(data["settings"], file)}
+        experiment = validate(Experiment, data, file, plugins)
+        experiment._own = plugins
+        for name, setting in experiment.settings.items():
+            setting._name = f"{experiment.system}/{name}"
+        if experiment.system != path.stem:
+            raise bad_value(shown, "system", experiment.system, f"the file's name, '{path.stem}'")
+        _check_references(experiment, file, datasets)
+        return experiment
+
+    data, added = _written_out(path, shown), COMPACT / path.name
+    if not isinstance(data, dict) or not (root / added).exists():
+        return checked(data, shown)
+    compact = _written_out(root / added, added)
+    if not isinstance(compact, dict) or compact.keys() - CompactFile.model_fields:
+        validate(CompactFile, compact, added, plugins)  # which raises
+    whole = {**_merged(data, compact, added), "compact": compact.get("tables")}
+    try:
+        return checked(whole, shown)
+    except UserError:
+        checked(data, shown)  # raises if the fault is in the experiment file
+        return checked(whole, added)
+
+
+def _written_out(path: Path, shown: Path) -> Any:
+    return write_out(
         expand(with_new_keys("experiment", read_yaml(path, shown), shown), shown), shown
     )
-    if isinstance(data, dict) and isinstance(data.get("settings"), dict):
-        data = {**data, "settings": _extend_all(data["settings"], shown)}
-    experiment = validate(Experiment, data, shown, plugins)
-    experiment._own = plugins
-    for name, setting in experiment.settings.items():
-        setting._name = f"{experiment.system}/{name}"
-    return experiment
+
+
+def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """An experiment file with the methods and settings of its compact file."""
+    found = dict(data)
+    for key in ("methods", "settings"):
+        own, theirs = data.get(key, {}), compact.get(key, {})
+        if isinstance(own, Mapping) and isinstance(theirs, Mapping):
+            for name in own.keys() & theirs.keys():
+                raise bad_value(file, key, name, "a name that the experiment file does not have")
+            found[key] = {**own, **theirs}
+    return found
 
 
 def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, object]:
@@ -151,6 +190,7 @@ def _check_references(
                 raise bad_value(shown, f"{where}.instead", label, "the label of a column", labels)
     sections: dict[str, Iterable[str]] = {
         "tables": experiment.tables,
+        "compact": experiment.compact,
         "computed": experiment.computed,
         "figures": experiment.figures,
         "search": experiment.search,
@@ -209,7 +249,7 @@ def _columns_named(
     experiment: Experiment,
 ) -> Iterator[tuple[str, Sequence[Column], Iterable[str]]]:
     """Keys with settings for single columns: the key, all columns, and the columns' labels."""
-    for item, table in experiment.tables.items():
+    for item, table in experiment.all_tables.items():
         yield f"tables.{item}", table.columns, table.instead
         for row in table.rows:
             named = (*row.instead, *row.demo_instead)
@@ -221,7 +261,7 @@ def _columns_named(
 
 def _named_settings(experiment: Experiment) -> Iterator[tuple[str, str | None]]:
     """The key and name of every setting that a table, figure or search uses."""
-    for item, table in experiment.tables.items():
+    for item, table in experiment.all_tables.items():
         yield from named_settings(f"tables.{item}.rows", table.rows)
         for where, value in settings_instead(table.rows, table.instead):
             yield f"tables.{item}.{where}", value

@@ -47,9 +47,10 @@ class Seeds(Typed):
     """The seeds of each scale."""
 
     demo: tuple[Seed, ...] = Field(default=(1,), min_length=1)
+    compact: tuple[Seed, ...] = Field(default=(1, 2, 3, 4, 5), min_length=1)
     paper: tuple[Seed, ...] = Field(default=(1, 2, 3), min_length=1)
 
-    @field_validator("demo", "paper")
+    @field_validator("demo", "compact", "paper")
     @classmethod
     def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         if len(set(seeds)) < len(seeds):

@@ -9,6 +9,7 @@ from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.values import (
     SCALES,
     Composition,
+    Name,
     PositiveWhole,
     Scale,
     SettingInstead,
@@ -87,6 +88,9 @@ class RowOfTable(Row):
 
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
     demo_instead: dict[str, SettingName] = later({}, "The same for the row's `demo`.")
+    league: Name | None = later(
+        None, "The group of the league to which the row belongs, with all its columns."
+    )
 
     def setting_for(self, column: str, scale: Scale, instead: Mapping[str, str]) -> str:
         """The setting of the cell in the column labelled ``column``; ``instead`` is the table's."""

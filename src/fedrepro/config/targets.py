@@ -1,7 +1,7 @@
 """Targets: the pages of tables and figures at a scale, and the runs that they need."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -69,11 +69,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Target:
-    """A target of the workflow: something with its own page at a scale."""
+    """A target of the workflow: something with its own page at a scale.
+
+    Attributes:
+        awaited: whether its page waits for its runs. At scale compact only compact tables do, and
+            these at no other scale. Existing runs are shown in any case.
+    """
 
     system: str
     item: str
     scale: Scale
+    awaited: bool = field(default=True, kw_only=True)
 
     @property
     def page(self) -> Path:
@@ -87,7 +93,7 @@ class Target:
     @property
     def required(self) -> tuple[RunKey, ...]:
         """The runs that the page waits for."""
-        return self.runs
+        return self.runs if self.awaited else ()
 
     @property
     def study(self) -> Path | None:
@@ -170,7 +176,7 @@ class TableTarget(Target):
 
     @cached_property
     def required(self) -> tuple[RunKey, ...]:
-        return _runs_of(cell for cell in self.cells if cell.required)
+        return _runs_of(cell for cell in self.cells if cell.required and self.awaited)
 
     @property
     def analyses(self) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from fedrepro.support.typed_yaml import Real, Whole, expected
 
-Scale = Literal["demo", "paper"]
+Scale = Literal["demo", "compact", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Executor = Literal["auto", "sequential", "parallel", "vectorised"]
 Scalar = bool | int | float | str | None

@@ -49,6 +49,17 @@ from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
 EXPERIMENTS = Path("config/experiments")
+COMPACT = Path("config/compact")
+
+
+class CompactFile(Typed):
+    """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use."""
+
+    methods: dict[str, Hyperparameters] = Field(
+        default={}, description="As in the experiment file, for these tables only."
+    )
+    settings: dict[Name, Setting]
+    tables: dict[Name, Table]
 
 
 class Experiment(Typed):
@@ -70,8 +81,16 @@ class Experiment(Typed):
     search: dict[Name, Search] = Field(
         default={}, description="Hyperparameters chosen on clients' validation samples."
     )
+    compact: dict[Name, Table] = Field(
+        default={}, description="Tables of scale compact, which config/compact/<system>.yaml adds."
+    )
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
+
+    @cached_property
+    def all_tables(self) -> dict[str, Table]:
+        """The printed tables' counterparts, and the tables of scale compact."""
+        return {**self.tables, **self.compact}
 
     @cached_property
     def readings(self) -> dict[str, Setting]:
@@ -207,7 +226,7 @@ class Workbench:
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale; ``own`` replaces them."""
         seeds = own or self.experiments[system].seeds or self.config.seeds
-        return seeds.demo if scale == "demo" else seeds.paper
+        return {"demo": seeds.demo, "compact": seeds.compact, "paper": seeds.paper}[scale]
 
     def tables(self, scale: str | None = None) -> dict[tuple[str, str], TableTarget]:
         """The tables by (system, item), with runs at a scale (default: the configured one)."""
@@ -215,7 +234,7 @@ class Workbench:
         return {
             (system, item): self._target(system, item, table, at)
             for system, experiment in self.experiments.items()
-            for item, table in experiment.tables.items()
+            for item, table in experiment.all_tables.items()
         }
 
     def table(self, system: str, item: str, scale: str | None = None) -> TableTarget:
@@ -225,7 +244,7 @@ class Workbench:
             UserError: when there is no such system, table or scale, with the nearest name.
         """
         self._require(system)
-        tables = self.experiments[system].tables
+        tables = self.experiments[system].all_tables
         if item not in tables:
             raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
         return self._target(system, item, tables[item], self.scale(scale))
@@ -235,14 +254,22 @@ class Workbench:
         at = self.scale(scale)
         found: dict[tuple[str, str], Target] = {**self.tables(at)}
         for system, experiment in self.experiments.items():
-            for item, spec in experiment.computed.items():
-                found[system, item] = ComputedTarget(system, item, at, spec)
-            for item, figure in experiment.figures.items():
-                seeds = self.seeds(at, system, figure.seeds)
-                found[system, item] = FigureTarget(system, item, at, figure, seeds)
-            for item in experiment.search:
-                found[system, item] = self.search(system, item, at)
+            for items in (experiment.computed, experiment.figures, experiment.search):
+                found |= {(system, item): self._other(system, item, at) for item in items}
         return found
+
+    def _other(self, system: str, item: str, asked: Scale) -> Target:
+        """A target that is no table, at a scale."""
+        experiment = self.experiments[system]
+        if item in experiment.computed:
+            return ComputedTarget(system, item, asked, experiment.computed[item])
+        # Only tables have runs of scale compact: what else was computed is shown beside them.
+        at: Scale = "paper" if asked == "compact" else asked
+        if item in experiment.search:
+            return replace(self.search(system, item, at), awaited=at == asked)
+        figure = experiment.figures[item]
+        seeds = self.seeds(at, system, figure.seeds)
+        return FigureTarget(system, item, at, figure, seeds, awaited=at == asked)
 
     def search(self, system: str, item: str, scale: Scale) -> SearchTarget:
         """An existing search, with its candidates."""
@@ -268,17 +295,12 @@ class Workbench:
         # Build only this one: the workflow asks for each target by name.
         self._require(system)
         at, experiment = self.scale(scale), self.experiments[system]
-        if item in experiment.tables:
-            return self._target(system, item, experiment.tables[item], at)
-        if item in experiment.computed:
-            return ComputedTarget(system, item, at, experiment.computed[item])
-        if item in experiment.figures:
-            figure = experiment.figures[item]
-            return FigureTarget(system, item, at, figure, self.seeds(at, system, figure.seeds))
-        if item in experiment.search:
-            return self.search(system, item, at)
-        sections = (experiment.tables, experiment.computed, experiment.figures, experiment.search)
-        items = [name for section in sections for name in section]
+        if item in experiment.all_tables:
+            return self._target(system, item, experiment.all_tables[item], at)
+        others = [*experiment.computed, *experiment.figures, *experiment.search]
+        if item in others:
+            return self._other(system, item, at)
+        items = [*experiment.all_tables, *others]
         raise bad_value(self.files[system], "tables", item, "the name of a table or figure", items)
 
     def _require(self, system: str) -> None:
@@ -293,7 +315,7 @@ class Workbench:
         for scale in SCALES:
             if scale == (name or self.config.scale):
                 return scale
-        raise bad_value("the command line", "scale", name, "demo or paper", SCALES)
+        raise bad_value("the command line", "scale", name, "demo, compact or paper", SCALES)
 
     def run_spec(self, setting: str, method: str, seed: int) -> RunSpec:
         """A run with everything resolved.
@@ -465,7 +487,9 @@ class Workbench:
             run.setting, "+".join(filter(None, (f"{parent}{at}{fidelity}", rest))), run.seed
         )
 
-    def _target(self, system: str, item: str, table: Table, scale: Scale) -> TableTarget:
+    def _target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
+        own: Scale = "paper" if asked == "compact" else asked
+        scale: Scale = "compact" if item in self.experiments[system].compact else own
         cells = []
         for row in table.rows:
             for column in table.columns:
@@ -482,7 +506,8 @@ class Workbench:
                         self.is_required(setting),
                     )
                 )
-        return TableTarget(system, item, scale, table, self.seeds(scale, system), tuple(cells))
+        seeds = self.seeds(scale, system)
+        return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)
 
 
 def _shown(source: ArtifactFromData | str) -> str:

@@ -131,7 +131,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                     parent = str(values["parent"])
                     known = experiment.methods.get(parent, {}).get("use", parent)
                     yield f"{file}: {key}.{part}.parent", str(known), {}
-        for item, table in experiment.tables.items():
+        for item, table in experiment.all_tables.items():
             for column in table.columns:
                 methods = {*column.methods_at("demo"), *column.methods_at("paper")}
                 for method in sorted(methods):

@@ -284,9 +284,15 @@ class Graph:
         return self.bench.run_spec(wildcards.setting, wildcards.method, int(wildcards.seed))
 
     def table(self, wildcards: Any) -> TableTarget:
-        """The table at the wildcard ``scale``, or at the configured scale if there is none."""
+        """The table at the wildcard ``scale``, or at the configured scale if there is none.
+
+        While scale compact is configured, tables of scale paper only show what exists.
+        """
         scale = getattr(wildcards, "scale", None)
         with one_line():
+            table = self.bench.table(wildcards.system, wildcards.item)
+            if scale in (None, table.scale):
+                return table
             return self.bench.table(wildcards.system, wildcards.item, scale)
 
     def table_definition(self, wildcards: Any) -> str:
@@ -322,7 +328,7 @@ class Graph:
     def inputs_of_table(self, wildcards: Any) -> list[str]:
         table = self.table(wildcards)
         files = self.files_of_runs(table, "manifest.json", "rounds.parquet")
-        return files + [str(path) for path in table.analyses]
+        return files + [str(path) for path in table.analyses if table.awaited]
 
     def files_of_runs(self, target: Target, *names: str) -> list[str]:
         return [f"{run.folder}/{name}" for run in target.required for name in names]
@@ -340,6 +346,8 @@ class Graph:
             return self._counted(target)
         found = self.files_of_runs(target, "manifest.json", "rounds.parquet", "clients.parquet")
         if isinstance(target, FigureTarget):
+            if not target.awaited:
+                return []
             return [*found, *map(str, target.analyses), *self._shared_out(target)]
         if isinstance(target, SearchTarget):
             return found

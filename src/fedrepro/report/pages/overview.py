@@ -76,7 +76,7 @@ def start_page(
         systems.append({"about": system, "tables": states, "counts": whole})
     everything = sum((counts[key] for key in published.tables), Counter())
     own = [state(key) for key in targets if key[0] not in published.systems]
-    scale = next(iter(targets.values())).scale if targets else workbench.config.scale
+    scale = workbench.config.scale
     return {
         "systems": systems,
         "own": own,

@@ -20,6 +20,25 @@ class CellSelector(Typed):
     metric: str | list[str] | None = None
 
 
+class CompactSelector(Typed):
+    """Selects cells of a compact table by the labels of their column and row.
+
+    On the right, ``others`` means every column that the left does not name, except the paper's
+    references.
+    """
+
+    column: str | list[str] | None = None
+    row: str | list[str] | None = None
+
+
+class CompactTest(Typed):
+    """The cells of scale compact that test a claim, as ``left`` and ``right`` of :class:`Claim`."""
+
+    table: str = Field(description="A table of config/compact/<system>.yaml.")
+    left: CompactSelector
+    right: CompactSelector
+
+
 class Claim(Typed):
     """An entry of claims.yaml; ``system`` is its folder's name.
 
@@ -47,6 +66,10 @@ class Claim(Typed):
         gt=0,
         description="A mean lead within this of zero is too small to matter, in printed units; "
         "only where `by` is 0. By default half a percentage point; other units have no default.",
+    )
+
+    compact: CompactTest | str = Field(
+        default="", description="The cells of scale compact that test it, or why none can."
     )
 
     @property
