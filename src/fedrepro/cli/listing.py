@@ -204,7 +204,10 @@ def show_claims(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    header = ("claim", "says", "printed", "ours", "released", "lead", "seeds")
+    header = (
+        "claim", "says", "printed", "compact", "compact_lead", "compact_seeds", "ours", "released",
+        "lead", "seeds",
+    )  # fmt: skip
     print_rows(header, [[str(row[key]) for key in header] for row in rows])
 
 

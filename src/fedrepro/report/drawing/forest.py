@@ -1,6 +1,7 @@
-"""A forest plot as strips for the rows of a table: a mark and its interval."""
+"""Forest plots: marks with their intervals, as strips for a table's rows or in one picture."""
 
 from collections.abc import Sequence
+from html import escape
 
 from fedrepro.report.drawing.frame import Axis
 from fedrepro.report.drawing.style import GRID, INK, MARK_PATHS, SERIES_COLOURS
@@ -30,3 +31,53 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
         f'<path d="M{x(mean):.1f},{middle:.0f}{MARK_PATHS[2]}" fill="{colour}"/></svg>'
         for mean, width in estimates
     ]
+
+
+Interval = tuple[float, float, float]  # low, mean, high
+
+
+def forest(
+    single: Sequence[Interval], overall: Interval | None, margin: float | None, about: str
+) -> str:
+    """One SVG: a thin line for each comparison, their mean below, and zero in the middle.
+
+    Args:
+        single: the comparisons, from above.
+        margin: a band around zero that does not matter, or None.
+        about: what it shows, for screen readers.
+    """
+    shown = [*single, *([overall] if overall else [])]
+    if not shown:
+        return ""
+    reach = max(margin or 0.0, *(abs(end) for each in shown for end in each)) or 1.0
+    scale, step = Axis(-reach, reach, (), ()), 5 if len(single) <= 24 else 2
+    middle, colour, mean_of_all = WIDTH / 2, SERIES_COLOURS[0], SERIES_COLOURS[1]
+    height = step * len(single) + (14 if overall else 4)
+
+    def x(value: float) -> float:
+        return MARGIN + (WIDTH - 2 * MARGIN) * scale.place(value)
+
+    def bar(each: Interval, y: float, colour: str, width: float) -> str:
+        low, mean, high = each
+        return (
+            f'<path d="M{x(low):.1f},{y:.1f}H{x(high):.1f}" stroke="{colour}" '
+            f'stroke-width="{width}"/><circle cx="{x(mean):.1f}" cy="{y:.1f}" '
+            f'r="{1.2 * width:.1f}" fill="{colour}"/>'
+        )
+
+    box = f"0 0 {WIDTH} {height}"
+    parts = [f'<svg class="forest" viewBox="{box}" role="img" aria-label="{escape(about)}">']
+    if margin:
+        left, right = x(-margin), x(margin)
+        parts.append(
+            f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{height}" '
+            f'fill="{GRID}"/>'
+        )
+    parts.append(f'<path d="M{middle:.0f},0V{height}" stroke="{INK}"/>')
+    parts += [
+        bar(each, 3 + step * place, colour, 1.2 if step > 2 else 0.8)
+        for place, each in enumerate(single)
+    ]
+    if overall:
+        parts.append(bar(overall, height - 6, mean_of_all, 2.5))
+    return "".join([*parts, "</svg>"])

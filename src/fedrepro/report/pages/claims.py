@@ -14,11 +14,14 @@ from fedrepro.report.cells.claims import (
     counted_index,
     index_of,
     judge_claim,
+    margin_of,
     released_index,
 )
+from fedrepro.report.cells.compact import CompactFinding, CompactPair, judge_compact
 from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.drawing.forest import forest
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS
+from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest, Single
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, label_of
 
@@ -30,6 +33,7 @@ class ClaimView:
     Attributes:
         ours: in the text's reading.
         released: in the released code's, as far as it is computed.
+        compact: at scale compact; None if nothing there can test it, as the claim says why.
         tables: pages and names of its tables.
     """
 
@@ -37,27 +41,66 @@ class ClaimView:
     printed: PrintedFinding
     ours: Finding
     released: Finding
+    compact: CompactFinding | None
     tables: tuple[tuple[str, str], ...]
+
+    @property
+    def plot(self) -> str:
+        """The compact comparisons and their mean as an SVG; "" without them."""
+        if self.compact is None:
+            return ""
+        judged = self.compact.judged
+        single = [found for each in judged.tests if each and (found := interval_of(each))]
+        mean = interval_of(judged.overall) if judged.overall else None
+        about = f"{self.claim.anchor}: leads at scale compact, and their mean"
+        return forest(single, mean, self.ours.margin, about)
+
+    @property
+    def comparisons(self) -> list[tuple[CompactPair, PairedTest | None, Single, float | None]]:
+        """The compact comparisons with test, word and Holm's p."""
+        if self.compact is None:
+            return []
+        judged = self.compact.judged
+        return list(zip(self.compact.pairs, judged.tests, judged.words, judged.ps, strict=True))
 
     @property
     def facts(self) -> dict[str, str | int]:
         """A row: our mean lead, its verdicts, and the number of comparisons behind them."""
         overall, printed = self.ours.overall, self.ours.printed_lead
-        lead = f"{overall.lead:{'+.2f' if abs(overall.lead) < 1e5 else '+.3g'}}" if overall else ""
-        if overall and overall.low is not None:
-            lead += f" [{overall.low:+.2f}, {overall.high:+.2f}]"
         return {
             "claim": self.claim.anchor,
             "says": self.claim.says,
             "source": self.claim.source,
             "printed": f"{self.printed.word} ({self.printed.held} of {self.printed.of})",
-            "lead": lead,
+            "lead": _lead_of(overall),
             "printed_lead": f"{printed:+.2f}" if overall and printed is not None else "",
             "ours": _tally(self.ours),
             "needs": self.ours.needs,
             "released": _tally(self.released),
+            "compact": self.compact.judged.word if self.compact else "none",
+            "compact_lead": _lead_of(self.compact.judged.overall) if self.compact else "",
+            "compact_seeds": _seeds_of(self.compact),
+            "compact_why": self.compact.judged.why if self.compact else str(self.claim.compact),
             "seeds": overall.seeds if overall else 0,
         }
+
+
+def interval_of(test: PairedTest) -> tuple[float, float, float] | None:
+    """Low, mean, high; None without an interval."""
+    if test.low is None or test.high is None:
+        return None
+    return test.low, test.lead, test.high
+
+
+def _lead_of(test: PairedTest | None) -> str:
+    if test is None:
+        return ""
+    lead = f"{test.lead:{'+.2f' if abs(test.lead) < 1e5 else '+.3g'}}"
+    return lead if test.low is None else f"{lead} [{test.low:+.2f}, {test.high:+.2f}]"
+
+
+def _seeds_of(found: CompactFinding | None) -> int:
+    return found.judged.overall.seeds if found and found.judged.overall else 0
 
 
 def _tally(finding: Finding) -> str:
@@ -73,7 +116,10 @@ def views_of(
     """Test all claims on some tables."""
     index, counted = index_of(tables.values()), counted_index(workbench, published)
     released = released_index(answers_by_table(workbench, tables, published))
-    return [_view(claim, published, index, released, counted) for claim in published.claims]
+    return [
+        _view(workbench, claim, published, (index, released, counted), tables)
+        for claim in published.claims
+    ]
 
 
 def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, Any]:
@@ -85,6 +131,7 @@ def claims_page(published: Published, views: Sequence[ClaimView]) -> dict[str, A
         ],
         "summary": summary(views),
         "looks": LOOKS,
+        "least_seeds": LOOKS[0],
         "level": f"{100 * POCOCK:.2f}",
     }
 
@@ -93,22 +140,26 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     """Counts: all claims, those by the printed numbers, by our runs, and those that are counted."""
     views = list(views)
     printed = Counter(view.printed.word for view in views)
+    compact = Counter(view.compact.judged.word for view in views if view.compact)
     counts = Counter(view.ours.word for view in views if not view.ours.counted)
     return {
         "total": len(views),
         "printed": {word: printed[word] for word in PRINTED_WORDS},
         "ours": {word: counts[word] for word in WORDS},
         "counted": sum(view.ours.counted for view in views),
+        "compact": {word: compact[word] for word in WORDS},
+        "no_compact": sum(view.compact is None for view in views),
     }
 
 
 def _view(
+    workbench: Workbench,
     claim: Claim,
     published: Published,
-    index: CellIndex,
-    released: CellIndex,
-    counted: Counted,
+    indexes: tuple[CellIndex, CellIndex, Counted],
+    tables: Mapping[tuple[str, str], ComputedTable],
 ) -> ClaimView:
+    index, released, counted = indexes
     pairs = pairs_of(claim, published)
     labels = {key: cells[0].table for key, cells in published.tables.items() if cells}
     return ClaimView(
@@ -116,6 +167,7 @@ def _view(
         judge_printed(claim, pairs, published.systems[claim.system].spread),
         judge_claim(claim, pairs, index, counted),
         judge_claim(claim, pairs, released),
+        judge_compact(workbench, claim, tables, margin_of(claim, pairs)),
         tuple(
             (f"{claim.system}/{item}.html", label_of(item, labels.get((claim.system, item), "")))
             for item in claim.tables

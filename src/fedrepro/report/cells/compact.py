@@ -1,0 +1,168 @@
+"""Test the papers' claims on the tables of scale compact (docs/compact.md)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedrepro.config.tables import Table
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.papers.claim import Claim, CompactSelector, CompactTest
+from fedrepro.report.papers.leads import Judged, judge_leads
+from fedrepro.report.papers.pairs import OTHERS
+from fedrepro.run.results import PAPERS
+from fedrepro.support.errors import UserError, bad_value
+
+CENTRAL = "central"  # a reference that no claim is about
+
+
+@dataclass(frozen=True)
+class CompactPair:
+    """Two cells of a compact table: their positions in it, and what they compare in words."""
+
+    left: int
+    right: int
+    words: str
+
+
+@dataclass(frozen=True)
+class CompactFinding:
+    """The verdict of scale compact on a claim.
+
+    Attributes:
+        item: the table.
+        pairs: its comparisons, in the order of those in ``judged``.
+        judged: the verdict; its leads are in the direction of the claim.
+    """
+
+    item: str
+    pairs: tuple[CompactPair, ...]
+    judged: Judged
+
+
+def judge_compact(
+    workbench: Workbench,
+    claim: Claim,
+    tables: Mapping[tuple[str, str], ComputedTable],
+    margin: float | None,
+) -> CompactFinding | None:
+    """Test a claim on the compact runs; None if its entry says why none can.
+
+    Args:
+        tables: the computed ones.
+        margin: how small a mean lead does not matter, or None.
+
+    Raises:
+        UserError: if claims.yaml names a table, row or column that there is not.
+    """
+    test = claim.compact
+    if isinstance(test, str):
+        return None
+    pairs = tuple(pairs_of(workbench, claim, test))
+    found = tables.get((claim.system, test.table))
+    cells = found.cells if found else ()
+    leads = [_leads(claim.sign, cells, pair) for pair in pairs]
+    judged = judge_leads(leads, claim.by, claim.over == "each", margin)
+    return CompactFinding(test.table, pairs, judged)
+
+
+def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[CompactPair]:
+    """The comparisons of a claim at scale compact.
+
+    Raises:
+        UserError: as :func:`judge_compact`, and if there are none.
+    """
+    known = workbench.experiments[claim.system].compact
+    file = PAPERS / claim.system / "claims.yaml"
+    at = f"{claim.name}.compact"
+    if test.table not in known:
+        wanted = f"a table of config/compact/{claim.system}.yaml"
+        raise bad_value(file, f"{at}.table", test.table, wanted, known)
+    table = known[test.table]
+    for key, selector in (("left", test.left), ("right", test.right)):
+        _check(table, selector, file, f"{at}.{key}")
+    wide, some = len(table.columns), False
+    places = [(row, column) for row in range(len(table.rows)) for column in range(wide)]
+    for left in places:
+        if not _match(table, test.left, left):
+            continue
+        for right in places:
+            if left != right and _answers(table, test, left, right):
+                some = True
+                one, other = (_name(table, place, left, right) for place in (left, right))
+                where = "" if left[0] != right[0] else f"{table.rows[left[0]].label}: "
+                yield CompactPair(
+                    left[0] * wide + left[1],
+                    right[0] * wide + right[1],
+                    f"{where}{one} against {other}",
+                )
+    if not some:
+        raise UserError(f"{file}: {at}: matches no cells")
+
+
+def _check(table: Table, selector: CompactSelector, file: object, at: str) -> None:
+    """Reject labels that a table does not have."""
+    labels = {
+        "row": [row.label for row in table.rows],
+        "column": [column.label for column in table.columns],
+    }
+    for key, known in labels.items():
+        for name in _listed(getattr(selector, key)):
+            if name not in known and not (key == "column" and name == OTHERS):
+                wanted = f"the label of a {key} of its table"
+                raise bad_value(file, f"{at}.{key}", name, wanted, known)
+
+
+def _listed(named: str | Sequence[str] | None) -> Sequence[str]:
+    return (named,) if isinstance(named, str) else named or ()
+
+
+def _match(table: Table, selector: CompactSelector, place: tuple[int, int]) -> bool:
+    row, column = table.rows[place[0]].label, table.columns[place[1]].label
+    return (not selector.row or row in _listed(selector.row)) and (
+        not selector.column or column in _listed(selector.column)
+    )
+
+
+def _answers(
+    table: Table, test: CompactTest, left: tuple[int, int], right: tuple[int, int]
+) -> bool:
+    """Whether a claim compares two cells: what ``right`` does not name is as on the left."""
+    if test.right.row is None and left[0] != right[0]:
+        return False
+    column = test.right.column
+    if column is None:
+        return left[1] == right[1] and _match(table, test.right, right)
+    if column == OTHERS:
+        theirs = table.columns[right[1]]
+        named = theirs.label in _listed(test.left.column) or theirs.method == CENTRAL
+        same_row = CompactSelector(row=test.right.row)
+        return not named and _match(table, same_row, right)
+    return _match(table, test.right, right)
+
+
+def _name(
+    table: Table, place: tuple[int, int], left: tuple[int, int], right: tuple[int, int]
+) -> str:
+    """A cell's column; its row where that differs, alone if the column does not."""
+    row, column = table.rows[place[0]].label, table.columns[place[1]].label
+    if left[0] == right[0]:
+        return column
+    return row if left[1] == right[1] else f"{column}, {row}"
+
+
+def _leads(sign: int, cells: Sequence[TableCell], pair: CompactPair) -> dict[int, float]:
+    """Leads by seed; empty if a cell lacks numbers of today's code and configuration."""
+    if not cells:
+        return {}
+    left, right = (by_seed(cells[place]) for place in (pair.left, pair.right))
+    return {seed: sign * (left[seed] - right[seed]) for seed in sorted(left.keys() & right.keys())}
+
+
+def by_seed(cell: TableCell) -> dict[int, float]:
+    """A cell's numbers by seed that are of today's configuration and code."""
+    runs = cell.paper.runs_of_the_chosen
+    return {
+        run.seed: run.value
+        for run in runs
+        if run.value is not None and not run.changed and not run.code
+    }
