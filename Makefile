@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference test test-slurm check replay bless chaos fuzz mutants bench bench-peers picture lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check replay bless chaos fuzz mutants bench bench-peers picture lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -35,6 +35,9 @@ reproduce: setup ## run the whole workflow at the configured scale and print whe
 reference: setup ## compute the missing runs of reports/papers/reference.yaml: hours on one core
 	@python scripts/reference.py --cores $(or $(CORES),1)
 	@python scripts/render_reference.py
+
+compact: setup ## compute the missing runs of scale compact, a night on two cores; ONLY='fedgo/*' for a part
+	@python scripts/reference.py --cores $(or $(CORES),$(shell nproc)) --compact $(if $(ONLY),'$(ONLY)')
 
 test: setup ## run all tests, on two cores
 	@scripts/chromium

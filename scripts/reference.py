@@ -1,8 +1,12 @@
-"""Compute the runs that reports/papers/reference.yaml lists, and keep them as reference results.
+"""Compute runs and keep their results in the repository, under reports/papers/<system>/.
+
+By default these are the runs that reports/papers/reference.yaml lists; finished runs are copied,
+without their models, into reference/. With --compact they are those of the tables of scale compact,
+seed by seed, packed into compact/ (fedrepro.run.packed). What is kept already and of today's
+configuration and code is not made again.
 
 Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them
-in the list's order. Interrupted runs resume. Finished runs are copied, without their models, into
-reports/papers/<system>/reference/.
+in order. Interrupted runs resume.
 """
 
 import argparse
@@ -13,18 +17,21 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet
 from pydantic import Field
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
-from fedrepro.run.results import PAPERS, RunRecord, read_run, reference_folder
+from fedrepro.run import packed
+from fedrepro.run.replayed import not_of_today
+from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 from fedrepro.support.typed_yaml import Typed, read_yaml, validate
@@ -43,15 +50,24 @@ class Wanted(Typed):
     columns: str = "*"
     seeds: tuple[Seed, ...] = Field(min_length=1)
 
-    def target(self, missing: Iterable[RunKey]) -> "Rows":
-        """Its runs, as planned."""
-        return Rows(*self.table.split("/", 1), "paper", tuple(missing))
-
     @property
     def title(self) -> str:
         seeds = " and ".join(map(str, self.seeds))
         what = self.rows if self.columns == "*" else f"{self.rows}: {self.columns}"
         return f"{self.table}, {what}, seed{'s' if len(self.seeds) > 1 else ''} {seeds}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of a table, ``<system>/<item>``, that are made together."""
+
+    title: str
+    table: str
+    runs: list[RunKey]
+
+    def target(self, missing: Iterable[RunKey]) -> "Rows":
+        """Those that are missing, as planned."""
+        return Rows(*self.table.split("/", 1), "paper", tuple(missing))
 
 
 class List(Typed):
@@ -83,13 +99,20 @@ def runs_of(bench: Workbench, wanted: Wanted) -> list[RunKey]:
     )
 
 
+def compact_runs(bench: Workbench, system: str, item: str, seed: int) -> list[RunKey]:
+    """The runs of a compact table with one seed."""
+    return [run for run in bench.table(system, item, "compact").runs if run.seed == seed]
+
+
 def is_current(bench: Workbench, record: RunRecord) -> bool:
-    """Whether there is a reference result of the current configuration."""
+    """Whether there is a result of the current configuration and, if packed, of today's code."""
     run = record.run
-    today = bench.run_spec(run.setting, run.method, run.seed).description()
+    today = bench.run_spec(run.setting, run.method, run.seed)
     if record.state == "damaged" or not record.manifest:
         return False
-    return bool(record.manifest["run"] == json.loads(json.dumps(today)))
+    if record.packed:
+        return not not_of_today(record, today)
+    return bool(record.manifest["run"] == json.loads(json.dumps(today.description())))
 
 
 def keep(run: RunKey) -> Path:
@@ -108,15 +131,48 @@ def keep(run: RunKey) -> Path:
     return folder
 
 
-def keep_finished(bench: Workbench, runs: Iterable[RunKey]) -> Iterator[RunKey]:
-    """Keep finished runs that are not kept yet; yields the others."""
+def pack(runs: Iterable[RunKey]) -> None:
+    """Add finished runs to the landed results of scale compact."""
+    by_setting: dict[str, list[RunKey]] = {}
     for run in runs:
-        if is_current(bench, read_run(Path(), run, reference=True)):
-            continue
-        if is_current(bench, read_run(Path(), run)):
+        by_setting.setdefault(run.setting, []).append(run)
+    for setting, those in by_setting.items():
+        found = dict(packed.all_packed(Path(), setting))
+        for run in those:
+            judged, folder = run.analysis("quality"), run.folder
+            manifest = json.loads((folder / "manifest.json").read_bytes())
+            tables = {}
+            for name in packed.TABLES:
+                if name in manifest["files"]:
+                    whole = pyarrow.parquet.ParquetFile(folder / name).read().to_pydict()
+                    tables[name] = packed.reduced(name, whole)
+            quality = json.loads(judged.read_bytes()) if judged.exists() else {}
+            timing = json.loads((folder / TIMING).read_bytes())
+            kept = {name: columns for name, columns in tables.items() if columns}
+            found[run] = packed.PackedRun(manifest, timing, quality, kept)
+        print(f"kept: {len(those)} in {packed.write(Path(), setting, found)}", flush=True)
+
+
+def keep_finished(
+    bench: Workbench, runs: Iterable[RunKey], *, compact: bool = False
+) -> list[RunKey]:
+    """Keep finished runs that are not kept yet; the others."""
+    missing, finished = [], []
+    for run in runs:
+        if not is_current(bench, read_run(Path(), run, reference=True)):
+            here = is_current(bench, read_run(Path(), run))
+            (finished if here and _is_judged(bench, run) else missing).append(run)
+    if compact:
+        pack(finished)
+    else:
+        for run in finished:
             print(f"kept: {keep(run)}", flush=True)
-        else:
-            yield run
+    return missing
+
+
+def _is_judged(bench: Workbench, run: RunKey) -> bool:
+    """Whether a run's synthetic set has been evaluated, if its setting asks for it."""
+    return bench.setting(run.setting).judge is None or run.analysis("quality").exists()
 
 
 @dataclass(frozen=True)
@@ -142,13 +198,43 @@ def in_words(costs: Iterable[RunCost]) -> str:
     return text
 
 
+def listed(bench: Workbench) -> list[Group]:
+    """The groups of reports/papers/reference.yaml."""
+    wanted = validate(List, read_yaml(LIST), LIST).runs
+    return [Group(each.title, each.table, runs_of(bench, each)) for each in wanted]
+
+
+def compact(bench: Workbench, only: str) -> list[Group]:
+    """A group for each seed and table of scale compact, seed by seed."""
+    tables = [
+        (system, item)
+        for system, experiment in bench.experiments.items()
+        for item in experiment.compact
+        if fnmatch.fnmatch(f"{system}/{item}", only)
+    ]
+    if not tables:
+        known = [
+            f"{name}/{item}" for name, each in bench.experiments.items() for item in each.compact
+        ]
+        raise bad_value("the command line", "--compact", only, "tables of scale compact", known)
+    seeds = dict.fromkeys(seed for system, _ in tables for seed in bench.seeds("compact", system))
+    return [
+        Group(f"{system}/{item}, seed {seed}", f"{system}/{item}", found)
+        for seed in seeds
+        for system, item in tables
+        if (found := compact_runs(bench, system, item, seed))
+    ]
+
+
 def main(arguments: argparse.Namespace) -> None:
-    bench, wanted = load(), validate(List, read_yaml(LIST), LIST).runs
-    groups: list[tuple[Wanted, list[RunKey]]] = []
+    bench = load()
+    packs = arguments.compact is not None
+    groups: list[tuple[Group, list[RunKey]]] = []
     planned: set[RunKey] = set()
     absent: set[str] = set()
-    for each in wanted:
-        wanting = [run for run in keep_finished(bench, runs_of(bench, each)) if run not in planned]
+    for each in compact(bench, arguments.compact) if packs else listed(bench):
+        missing = keep_finished(bench, each.runs, compact=packs)
+        wanting = [run for run in missing if run not in planned]
         left = [run for run in wanting if bench.is_required(run.setting)]
         planned.update(left)
         groups.append((each, left))
@@ -165,25 +251,31 @@ def main(arguments: argparse.Namespace) -> None:
     # If Linux schedules by terminal session first, niceness counts only within this session.
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
-    for _, left in groups:
+    for each, left in groups:
         if not left:
             continue
         files = [str(run.folder / "manifest.json") for run in left]
         # A synthetic set is judged before it is kept.
         files += [str(run.analysis("quality")) for run in left if bench.setting(run.setting).judge]
         called = subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
-        missing = list(keep_finished(bench, left))
+        missing = keep_finished(bench, left, compact=packs)
         for run in missing:
             print(f"missing: {run.folder}", flush=True)
         # One method's failure does not stop the others, unless Snakemake made nothing at all.
         if called.returncode and missing == left:
-            raise UserError(f"snakemake made nothing (status {called.returncode}); see above")
+            raise UserError(
+                f"{each.title}: snakemake made nothing (status {called.returncode}); see above"
+            )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", action="store_true", help="print what is missing and stop")
     parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument(
+        "--compact", metavar="TABLES", nargs="?", const="*",
+        help="make scale compact, or only the tables that match, such as 'fedgo/*'",
+    )  # fmt: skip
     try:
         main(parser.parse_args())
     except UserError as error:

@@ -15,6 +15,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run.made import REPLACED, others
+from fedrepro.run.packed import all_packed, packed, settings_with_results
 from fedrepro.run.results import (
     REFERENCE,
     TIMING,
@@ -71,6 +72,7 @@ class Check:
         yield from self._partitions()
         yield from self._runs()
         yield from self._references()
+        yield from self._landed()
 
     def _sealed(self) -> Iterator[str]:
         """All JSON files except those of runs, and the files that they list."""
@@ -109,6 +111,9 @@ class Check:
         for folder in (self.results / "runs" / name_of(run), reference):
             with suppress(FileNotFoundError, ValueError):
                 return str(sealed.parsed(folder / "manifest.json").get("seal"))
+        with suppress(UserError):  # said of the file itself
+            if landed := packed(self.results.parent, run):
+                return str(landed.manifest.get("seal"))
         return None
 
     def _arrays(self, folder: Path) -> Iterator[str]:
@@ -158,6 +163,17 @@ class Check:
                 if (folder / "quality.json").exists():
                     what = sealed.of_results(run.analysis("quality"))
                     yield from self._faults_of(folder / "quality.json", what)
+
+    def _landed(self) -> Iterator[str]:
+        """Landed results of scale compact, which a folder `reports` has."""
+        if not (self.results / "papers").is_dir():
+            return
+        root = self.results.parent
+        for setting in settings_with_results(root):
+            try:
+                self.counts["landed compact results"] += len(all_packed(root, setting))
+            except UserError as error:
+                yield str(error)
 
 
 def runs_in(root: Path) -> Iterator[tuple[Path, RunKey]]:

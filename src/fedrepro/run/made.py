@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey
+from fedrepro.run.packed import packed
 from fedrepro.run.results import name_of, reference_folder
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
@@ -52,7 +53,11 @@ def seal_of_run(root: Path, run: RunKey) -> str:
             continue
         except ValueError:
             return "damaged"
-    return ""
+    try:
+        landed = packed(root, run)
+    except UserError:
+        return "damaged"
+    return str(landed.manifest.get("seal")) if landed else ""
 
 
 def seals_of(root: Path, runs: Iterable[RunKey]) -> dict[str, str]:

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrepro.config.targets import RunKey
+from fedrepro.run.packed import PAPERS as PAPERS
+from fedrepro.run.packed import PackedRun, folder_of, packed
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -22,7 +24,6 @@ RunStatus = Literal[
     "finished", "diverged", "stopped early", "under way", "failed", "damaged", "not run"
 ]
 LOGS = Path("results/logs/run")
-PAPERS = Path("reports/papers")
 REFERENCE = "reference"
 REFERENCES = PAPERS / "references.yaml"
 VALIDATION = "validation_"
@@ -46,6 +47,7 @@ class RunRecord:
         timing: wall_seconds and so on, or empty if the file was not kept.
         scored_on: the samples behind the test-score columns of ``rounds`` and ``clients``: with
             "validation" these hold no scores on test samples.
+        packed: what a landed result of scale compact keeps, instead of files in the folder.
     """
 
     root: Path
@@ -57,6 +59,7 @@ class RunRecord:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     timing: Mapping[str, Any] = field(default_factory=dict)
     scored_on: Literal["test", "validation"] = "test"
+    packed: PackedRun | None = None
 
     @property
     def page(self) -> Path:
@@ -74,7 +77,10 @@ class RunRecord:
         what = self.run.analysis("quality")
         path = self.folder / "quality.json" if self.reference else what
         try:
-            found = sealed.read(self.root / path, sealed.of_results(what), path)
+            if self.packed:
+                found = dict(self.packed.quality)
+            else:
+                found = sealed.read(self.root / path, sealed.of_results(what), path)
         except FileNotFoundError:
             return {}
         if found.get("of") != made_of([self]):
@@ -164,6 +170,8 @@ class RunRecord:
 
     def _columns(self, name: str) -> dict[str, list[float]]:
         path = self.root / self.folder / name
+        if self.packed:
+            return _as_numbers(self.packed.tables.get(name, {}))
         if name not in self._files:  # nor a file of another run that lies beside
             return {}
         import pyarrow.parquet
@@ -171,13 +179,18 @@ class RunRecord:
         try:
             # `read_table` would import pandas, which takes half a second.
             columns: dict[str, list[Any]] = pyarrow.parquet.ParquetFile(path).read().to_pydict()
-            return {
-                column: [math.nan if value is None else float(value) for value in values]
-                for column, values in columns.items()
-            }
+            return _as_numbers(columns)
         except Exception as error:  # pyarrow raises many exception types
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None
+
+
+def _as_numbers(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[float]]:
+    """Columns of numbers; a missing one is NaN."""
+    return {
+        column: [math.nan if value is None else float(value) for value in values]
+        for column, values in columns.items()
+    }
 
 
 def _is_number(value: object) -> bool:
@@ -192,12 +205,28 @@ def reference_folder(run: RunKey) -> Path:
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
-    """Read a run; with ``reference``, its committed reference result.
+    """Read a run; with ``reference``, its committed result of scale paper, or else compact.
 
     A run is damaged if its manifest has another checksum or is of another run, or if its tables
     differ from the hashes in the manifest. Such a run has no numbers.
     """
-    return read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
+    found = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
+    return _read_packed(root, run) or found if reference and found.state == "not run" else found
+
+
+def _read_packed(root: Path, run: RunKey) -> RunRecord | None:
+    """A landed result of scale compact, if there is one."""
+    folder = folder_of(run.setting)
+    try:
+        found = packed(root, run)
+    except UserError as error:
+        return RunRecord(root, run, folder, True, "damaged", f"damaged: {error}")
+    if found is None:
+        return None
+    state, why = _became(found.manifest)
+    return RunRecord(
+        root, run, folder, True, state, why, found.manifest, found.timing, packed=found
+    )
 
 
 def read_folder(root: Path, run: RunKey, folder: Path, reference: bool = False) -> RunRecord:

@@ -273,7 +273,7 @@ def _run(workbench: Workbench, record: RunRecord, measure: Reading, summary: Sum
         reference=record.reference,
         changed=changed_keys(record, _spec_of(workbench, record)) if record.manifest else (),
         folder=record.folder.as_posix(),
-        page=record.page.as_posix() if record.manifest else None,
+        page=record.page.as_posix() if record.manifest and not record.packed else None,
         code=other_code(record, _spec_of(workbench, record)) if record.manifest else "",
     )
 
