@@ -1,0 +1,102 @@
+"""Scale compact: its files, what waits for its runs, and what does not."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedrepro.config.loading import load
+from fedrepro.config.values import SCALES
+from fedrepro.config.workbench import COMPACT, Workbench
+from fedrepro.support.errors import UserError
+from support.places import ROOT
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    return tmp_path
+
+
+FILE = COMPACT / "fedgo.yaml"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Workbench:
+    return load(ROOT)
+
+
+def test_only_its_own_tables_wait_for_runs_at_scale_compact(bench: Workbench) -> None:
+    for scale in SCALES:
+        for (system, item), target in bench.targets(scale).items():
+            compact = item in bench.experiments[system].compact
+            assert target.awaited == (compact == (scale == "compact")) or not target.runs
+            assert bool(target.required) == (target.awaited and bool(target.runs)), (item, scale)
+            if compact:
+                assert target.scale == "compact"
+                assert {run.seed for run in target.runs} == {*bench.seeds("compact", system)}
+
+
+def test_printed_items_are_shown_at_scale_paper_meanwhile(bench: Workbench) -> None:
+    assert bench.target("fedgo", "table_3", "compact").scale == "paper"
+    assert bench.target("fedgo", "figure_2", "compact").scale == "paper"
+    assert bench.target("fedgo", "table_3", "compact").runs
+
+
+def test_names_and_labels_say_what_is_compact(bench: Workbench) -> None:
+    for experiment in bench.experiments.values():
+        assert all(item.startswith("compact_") for item in experiment.compact)
+        for table in experiment.compact.values():
+            assert not any(row.demo or row.published for row in table.rows)
+            assert all(row.setting.startswith("compact-") for row in table.rows)
+
+
+def test_five_seeds_and_more(bench: Workbench) -> None:
+    assert all(len(bench.seeds("compact", system)) >= 5 for system in bench.experiments)
+
+
+def changed(copy: Path, *keys: str, to: object) -> str:
+    """The line about a compact file with one other value."""
+    content = yaml.safe_load((copy / FILE).read_text(encoding="utf-8"))
+    place = content
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = to
+    (copy / FILE).write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load(copy)
+    line = str(caught.value)
+    assert line.startswith(f"{FILE}: ")
+    assert "\n" not in line
+    return line
+
+
+def test_faults_name_the_compact_file(copy: Path) -> None:
+    line = changed(copy, "settings", "compact-dir0.1", "rounds", to=0)
+    assert "settings.compact-dir0.1.rounds: 0" in line
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [
+        (("settings", "compact-dir0.1", "model"), "small_bn_cn", "did you mean 'small_bn_cnn'?"),
+        (("settings", "compact-dir0.05", "extends"), "compact-dir0.2", "a setting of this file"),
+        (("settings", "digits-demo"), {"extends": "compact-dir0.1"}, "does not have"),
+        (("table",), {}, "table"),
+        (("tables", "table_3"), {"title": "x", "rows": [], "columns": []}, "table_3"),
+    ],
+)
+def test_faults_in_other_places_do_too(
+    copy: Path, keys: tuple[str, ...], value: object, said: str
+) -> None:
+    assert said in changed(copy, *keys, to=value)
+
+
+def test_a_fault_in_the_experiment_file_names_that(copy: Path) -> None:
+    path = copy / "config/experiments/fedgo.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("model: resnet50 }", "model: resnet5 }"), encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        load(copy)
+    assert str(caught.value).startswith("config/experiments/fedgo.yaml: settings.")

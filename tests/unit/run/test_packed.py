@@ -1,0 +1,140 @@
+"""Landed results of scale compact: what is kept, and that damage is noticed."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from fedrepro.config.targets import RunKey
+from fedrepro.run import packed
+from fedrepro.run.integrity import Check
+from fedrepro.run.made import seal_of_run
+from fedrepro.run.packed import PackedRun
+from fedrepro.run.results import find_run
+from fedrepro.support.errors import UserError
+from fedrepro.support.sealed import seal_of
+
+SETTING = "fedgo/compact-x"
+ROUNDS = {"round": [1, 2, 3], "test_accuracy": [0.1, None, 0.3]}
+CLIENTS = {"round": [1, 1, 3, 3], "client": [0, 1, 0, 1], "test_accuracy": [0.0, 0.1, 0.25, 1 / 3]}
+
+
+def kept(run: RunKey, **more: Any) -> PackedRun:
+    about = {"setting": run.setting, "method": run.method, "seed": run.seed, "rounds": 3}
+    manifest = {"run": about, "rounds_done": 3, "status": "finished", "files": {}}
+    manifest["seal"] = seal_of(manifest)
+    tables = {"rounds.parquet": ROUNDS, "clients.parquet": CLIENTS, **more}
+    tables = {name: packed.reduced(name, each) for name, each in tables.items()}
+    return PackedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
+
+
+RUNS = [RunKey(SETTING, "fedavg", 1), RunKey(SETTING, "fedavg", 2), RunKey(SETTING, "fedgo", 1)]
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Path:
+    others = {"decisions.parquet": {"round": [1, 3], "weight": [0.5, 0.75]}}
+    runs = {run: kept(run, **(others if run.method == "fedgo" else {})) for run in RUNS}
+    packed.write(tmp_path, SETTING, runs)
+    return tmp_path
+
+
+def test_what_is_kept_comes_back(landed: Path) -> None:
+    for run in RUNS:
+        record = find_run(landed, run)
+        assert (record.state, record.reference) == ("finished", True)
+        assert record.timing == {"cpu_seconds": 2.5}
+        assert record.rounds["round"] == [1, 2, 3]
+        first, gap, last = record.rounds["test_accuracy"]
+        assert (first, last) == (0.1, 0.3)
+        assert math.isnan(gap)
+        # Of clients, the last evaluated round.
+        assert record.clients["round"] == [3, 3]
+        assert record.clients["test_accuracy"] == [0.25, 1 / 3]
+        assert seal_of_run(landed, run) == record.manifest["seal"]
+    assert find_run(landed, RUNS[0]).decisions == {}
+    assert find_run(landed, RUNS[2]).decisions == {"round": [3], "weight": [0.75]}
+    assert find_run(landed, RunKey(SETTING, "fedgo", 2)).state == "not run"
+
+
+def test_pandas_alone_reads_them(landed: Path) -> None:
+    folder = landed / packed.folder_of(SETTING)
+    rounds = pandas.read_parquet(folder / "rounds.parquet")
+    last = rounds[rounds["round"] == 3]
+    assert last.groupby("method")["test_accuracy"].mean().to_dict() == {"fedavg": 0.3, "fedgo": 0.3}
+
+
+def test_clients_without_scores_are_not_kept() -> None:
+    assert (
+        packed.reduced("clients.parquet", {"round": [1], "client": [0], "update_norm": [1]}) == {}
+    )
+
+
+def test_writing_again_replaces(landed: Path) -> None:
+    packed.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
+    assert set(packed.all_packed(landed, SETTING)) == {RUNS[0]}
+    assert not (landed / packed.folder_of(SETTING) / "decisions.parquet").exists()
+
+
+def rewritten(path: Path, change: Any) -> None:
+    columns = pyarrow.parquet.read_table(path).to_pydict()
+    change(columns)
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def one_digit(columns: dict[str, list[Any]]) -> None:
+    columns["test_accuracy"][0] = 0.11
+
+
+def other_seed(columns: dict[str, list[Any]]) -> None:
+    columns["seed"][0], columns["seed"][1] = columns["seed"][1], columns["seed"][0]
+
+
+def no_seed(columns: dict[str, list[Any]]) -> None:
+    del columns["seed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("rounds.parquet", one_digit),
+        ("clients.parquet", one_digit),
+        ("runs.parquet", other_seed),
+        ("runs.parquet", no_seed),
+        ("rounds.parquet", no_seed),
+    ],
+)
+def test_a_changed_number_is_damage(landed: Path, name: str, change: Any) -> None:
+    folder = landed / packed.folder_of(SETTING)
+    rewritten(folder / name, change)
+    record = find_run(landed, RUNS[0])
+    assert record.state == "damaged"
+    assert record.rounds == {}
+    assert f"{packed.folder_of(SETTING)}" in record.why
+    assert seal_of_run(landed, RUNS[0]) == "damaged"
+    faults = list(Check(landed / "reports").faults())
+    assert len(faults) == 1
+    assert "make compact" in faults[0]
+
+
+@pytest.mark.parametrize("name", ["rounds.parquet", "clients.parquet", "runs.parquet"])
+def test_so_is_a_file_cut_off(landed: Path, name: str) -> None:
+    path = landed / packed.folder_of(SETTING) / name
+    path.write_bytes(path.read_bytes()[:-9])
+    assert find_run(landed, RUNS[0]).state == "damaged"
+
+
+def test_a_removed_table_is_damage(landed: Path) -> None:
+    (landed / packed.folder_of(SETTING) / "rounds.parquet").unlink()
+    assert find_run(landed, RUNS[0]).state == "damaged"
+
+
+def test_a_folder_of_another_setting_is_damage(landed: Path) -> None:
+    other = "fedgo/compact-y"
+    (landed / packed.folder_of(SETTING)).rename(landed / packed.folder_of(other))
+    with pytest.raises(UserError, match="it is another run"):
+        packed.all_packed(landed, other)
