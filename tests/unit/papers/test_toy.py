@@ -14,18 +14,27 @@ from fedrepro.support.errors import UserError
 SMALL = Toy(points=60, server_points=60, width=16)
 
 
-def test_each_client_has_most_of_a_class_and_some_of_the_others() -> None:
-    held, classes = toy.holders(Toy()), torch.arange(4).repeat_interleave(300)
-    counts = [[int(((held == k) & (classes == c)).sum()) for c in range(4)] for k in range(4)]
+def test_each_client_has_most_of_a_gaussian_and_some_of_the_others() -> None:
+    held, sources = toy.holders(Toy()), torch.arange(4).repeat_interleave(300)
+    counts = [[int(((held == k) & (sources == g)).sum()) for g in range(4)] for k in range(4)]
     assert counts == [[270 if k == c else 10 for c in range(4)] for k in range(4)]
 
 
-def test_the_best_regions_are_the_quadrants() -> None:
+def test_the_best_regions_are_the_quadrants_of_three_classes() -> None:
+    """As Appendix E.1 has it: the first and the third quadrant are of one class."""
     grid, half = toy.nearest(Toy()), CELLS // 2
-    first = [grid[row, column].item() for row, column in ((half, half), (half, half - 1))]
-    second = [grid[row, column].item() for row, column in ((half - 1, half - 1), (half - 1, half))]
-    assert [*first, *second] == [0, 1, 2, 3]
-    assert all((grid == each).sum() == half**2 for each in range(4))
+    upper, lower = slice(half, None), slice(None, half)
+    quadrants = [(upper, upper), (upper, lower), (lower, lower), (lower, upper)]  # rows, columns
+    found = [grid[rows, columns].unique().tolist() for rows, columns in quadrants]
+    assert all(len(classes) == 1 for classes in found)
+    first, second, third, fourth = (classes[0] for classes in found)
+    assert first == third and len({first, second, fourth}) == 3
+
+
+def test_models_know_the_classes_of_the_points() -> None:
+    played = toy.play(SMALL, 1)
+    assert len(toy.classes_of(played.sources).unique()) == 3
+    assert {model(played.points).shape for model in played.servers.values()} == {(240, 3)}
 
 
 def test_a_seed_says_all() -> None:

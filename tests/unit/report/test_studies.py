@@ -177,7 +177,7 @@ def test_the_toy_figure(bench: Workbench) -> None:
     assert "the mean accuracy goes from 60.0 to 85.0 %" in text
     assert "scale demo" not in text
     whole = (bench.root / "reports/site/fedgo/figure_1.html").read_text(encoding="utf-8")
-    assert 'aria-label="Regions of four classes under the aggregation odds: 80.0 %' in whole
+    assert 'aria-label="Regions of three classes under the aggregation odds: 80.0 %' in whole
     start = site.write_site(
         bench, published.load(bench.root), described_methods(bench.plugins), "demo"
     )

@@ -46,7 +46,7 @@ def _add(drawn: Drawn, found: dict[str, Any]) -> None:
         shares = [found[key].get(name) for key in ("accuracy", "nearest", "right")]
         accuracy, nearest = shares[0][0], shares[1][0]
         words = (
-            f"Regions of four classes under the aggregation {name}: {100 * accuracy:.1f} % of "
+            f"Regions of three classes under the aggregation {name}: {100 * accuracy:.1f} % of "
             f"fresh points are right, and {100 * nearest:.1f} % of the square goes to the nearest "
             "class."
         )

@@ -1,13 +1,14 @@
 """FedGO's toy example (its Figures 1 and 4, Appendix E.1): six aggregations of four clients.
 
-Four classes, each a Gaussian around a corner of a square, and four clients, each with most of one
-class. There is one round: clients train a classifier on their points, and a discriminator that
-tells these from the server's, which are uniform. The server averages the models and, except in the
-first aggregation, distils the clients' ensemble into the average with one of five weightings.
+Four Gaussians around the corners of a square and three classes, as the first and the third quadrant
+have the same, and four clients, each with most of one Gaussian. There is one round: clients train a
+classifier on their points, and a discriminator that tells these from the server's, which are
+uniform. The server averages the models and, except in the first aggregation, distils the clients'
+ensemble into the average with one of five weightings.
 
 Where the paper is silent or contradicts itself (A13): the distillation set is all clients' points,
 as in Appendix E.1; networks have 256 units per layer, as one epoch is too little to train 64; the
-rest of a client's points are from the other classes in equal parts. Discriminators end in FedGO's
+rest of a client's points are from the other Gaussians in equal parts. Discriminators end in FedGO's
 additional sigmoid, so odds range from 1 to e.
 """
 
@@ -27,6 +28,8 @@ from fedrepro.methods.generating.adversarial import discriminator_loss
 from fedrepro.support.rng import stream
 
 CENTRES = ((4.0, 4.0), (-4.0, 4.0), (-4.0, -4.0), (4.0, -4.0))
+CLASS_OF = (0, 1, 0, 2)  # of each centre; in the paper red, blue, red, green
+CLASSES = len(set(CLASS_OF))
 SEEDS = (1, 2, 3, 4, 5)
 CELLS = 60  # along each side of the drawn square
 
@@ -38,9 +41,9 @@ class Toy:
     """The example's settings.
 
     Attributes:
-        points: per class; ``server_points`` are in a square of twice the ``reach``.
-        variance: of a class along each axis.
-        kept: percentage of a class at its own client.
+        points: per Gaussian; ``server_points`` are in a square of twice the ``reach``.
+        variance: of a Gaussian along each axis.
+        kept: percentage of a Gaussian's points at its own client.
         width: units per layer.
     """
 
@@ -65,20 +68,25 @@ class Played:
     Attributes:
         servers: the server's model, by aggregation.
         weights: by weighting, [clients, n] at the clients' points.
-        points, classes: of all clients, [n, 2] and [n].
+        points, sources: of all clients, [n, 2] and [n]: from which Gaussian a point is.
     """
 
     servers: Mapping[str, nn.Module]
     weights: Mapping[str, Tensor]
     points: Tensor
-    classes: Tensor
+    sources: Tensor
 
 
 def sample(toy: Toy, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Points [n, 2] and their classes [n], one class after the other."""
-    classes = torch.arange(len(CENTRES)).repeat_interleave(toy.points)
-    around = toy.variance**0.5 * torch.randn(len(classes), 2, generator=rng)
-    return torch.tensor(CENTRES)[classes] + around, classes
+    """Points [n, 2] and from which Gaussian they are [n], one Gaussian after the other."""
+    sources = torch.arange(len(CENTRES)).repeat_interleave(toy.points)
+    around = toy.variance**0.5 * torch.randn(len(sources), 2, generator=rng)
+    return torch.tensor(CENTRES)[sources] + around, sources
+
+
+def classes_of(sources: Tensor) -> Tensor:
+    """The classes [n] of Gaussians [n]."""
+    return torch.tensor(CLASS_OF)[sources]
 
 
 def holders(toy: Toy) -> Tensor:
@@ -92,7 +100,8 @@ def holders(toy: Toy) -> Tensor:
 
 def play(toy: Toy, seed: int) -> Played:
     """One round, with all randomness from ``seed``."""
-    points, classes = sample(toy, stream(seed, "toy", "points"))
+    points, sources = sample(toy, stream(seed, "toy", "points"))
+    classes = classes_of(sources)
     uniform = torch.rand(toy.server_points, 2, generator=stream(seed, "toy", "server"))
     given = toy.reach * (2 * uniform - 1)
     held = holders(toy)
@@ -116,7 +125,7 @@ def play(toy: Toy, seed: int) -> Played:
     servers = {"parameters": average}
     for name, shares in weights.items():
         servers[name] = _distilled(toy, seed, average, points, pseudo_labels(logits, shares))
-    return Played(servers, weights, points, classes)
+    return Played(servers, weights, points, sources)
 
 
 def regions(model: nn.Module, toy: Toy) -> Tensor:
@@ -129,7 +138,7 @@ def regions(model: nn.Module, toy: Toy) -> Tensor:
 
 
 def nearest(toy: Toy) -> Tensor:
-    """The Bayes-optimal regions, like :func:`regions`: classes differ in their centres only."""
+    """The class of the nearest centre, which is the paper's oracle, like :func:`regions`."""
     return regions(_Nearest(), toy)
 
 
@@ -140,7 +149,7 @@ def study() -> dict[str, Any]:
         reach; points, each [x, y, class], and regions by aggregation, of the first seed; and by
         aggregation for every seed: accuracy on as many fresh points, and the share of the square
             assigned to the nearest centre. ``right`` is, by weighting, the share of the points at
-        which the client with most of their class has the largest weight.
+        which the client with most of their Gaussian has the largest weight.
     """
     toy = Toy()
     played = [play(toy, seed) for seed in SEEDS]
@@ -150,7 +159,9 @@ def study() -> dict[str, Any]:
         "seeds": list(SEEDS),
         "points": [
             [round(x, 2), round(y, 2), each]
-            for (x, y), each in zip(first.points.tolist(), first.classes.tolist(), strict=True)
+            for (x, y), each in zip(
+                first.points.tolist(), classes_of(first.sources).tolist(), strict=True
+            )
         ],
         "regions": {name: regions(model, toy).tolist() for name, model in first.servers.items()},
         "accuracy": {
@@ -162,7 +173,7 @@ def study() -> dict[str, Any]:
             for name in first.servers
         },
         "right": {
-            name: [_share(each.weights[name].argmax(0) == each.classes) for each in played]
+            name: [_share(each.weights[name].argmax(0) == each.sources) for each in played]
             for name in first.weights
             if name != "uniform"
         },
@@ -170,10 +181,12 @@ def study() -> dict[str, Any]:
 
 
 class _Nearest(nn.Module):
-    """Scores, highest for the nearest centre."""
+    """Scores of classes, highest for that of the nearest centre."""
 
     def forward(self, points: Tensor) -> Tensor:
-        return -torch.cdist(points, torch.tensor(CENTRES))
+        near = -torch.cdist(points, torch.tensor(CENTRES))
+        own = functional.one_hot(torch.tensor(CLASS_OF)).bool()  # [centres, classes]
+        return near[:, :, None].masked_fill(~own, -torch.inf).amax(1)
 
 
 def _by_seed(played: Sequence[Played]) -> list[tuple[int, Played]]:
@@ -181,9 +194,9 @@ def _by_seed(played: Sequence[Played]) -> list[tuple[int, Played]]:
 
 
 def _accuracy(toy: Toy, seed: int, model: nn.Module) -> float:
-    points, classes = sample(toy, stream(seed, "toy", "fresh points"))
+    points, sources = sample(toy, stream(seed, "toy", "fresh points"))
     with torch.no_grad():
-        return _share(model(points).argmax(-1) == classes)
+        return _share(model(points).argmax(-1) == classes_of(sources))
 
 
 def _share(hits: Tensor) -> float:
@@ -208,7 +221,7 @@ def _mlp(toy: Toy, outputs: int, rng: torch.Generator) -> nn.Sequential:
 
 def _classifier(toy: Toy, seed: int, client: int, points: Tensor, classes: Tensor) -> nn.Module:
     """All clients' discriminators start from the same weights."""
-    model = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    model = _mlp(toy, CLASSES, stream(seed, "toy", "classifier"))
     optimizer = torch.optim.Adam(model.parameters(), toy.rate)
     rng = stream(seed, "toy", "client", client)
 
@@ -235,7 +248,7 @@ def _discriminator(toy: Toy, seed: int, client: int, points: Tensor, given: Tens
 
 
 def _average(toy: Toy, seed: int, models: Sequence[nn.Module], sizes: Sequence[int]) -> nn.Module:
-    average = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    average = _mlp(toy, CLASSES, stream(seed, "toy", "classifier"))
     states = [model.state_dict() for model in models]
     average.load_state_dict(
         {
@@ -248,7 +261,7 @@ def _average(toy: Toy, seed: int, models: Sequence[nn.Module], sizes: Sequence[i
 
 
 def _distilled(toy: Toy, seed: int, start: nn.Module, points: Tensor, labels: Tensor) -> nn.Module:
-    model = _mlp(toy, len(CENTRES), stream(seed, "toy", "classifier"))
+    model = _mlp(toy, CLASSES, stream(seed, "toy", "classifier"))
     model.load_state_dict(start.state_dict())
     optimizer = torch.optim.Adam(model.parameters(), toy.rate)
     rng = stream(seed, "toy", "distillation")
