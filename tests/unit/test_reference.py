@@ -73,7 +73,9 @@ def test_runs_in_a_stand_in_that_is_not_there_are_left_out(
 def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     rows = wanted("MNIST, 500 clients, released settings", 1)
     runs = reference.runs_of(bench, rows)
-    cost_model = CostModel(replace(bench, root=tmp_path), [rows.target(runs)])
+    cost_model = CostModel(
+        replace(bench, root=tmp_path), [reference.Group("", rows.table, runs).target(runs)]
+    )
     rates = stored(tmp_path, "cpu", 1)
     costs = cost_model.costs(rates)
     assert {*runs} < costs.keys()  # with parent runs, which are made first

@@ -108,7 +108,7 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "table ima table_1 --scale papre",
-            "the command line: scale: 'papre': expected demo or paper",
+            "the command line: scale: 'papre': expected demo, compact or paper",
             "; did you mean 'paper'?",
         ),
     ],

@@ -87,7 +87,7 @@ class Experiment(Typed):
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins
 
-    @cached_property
+    @property
     def all_tables(self) -> dict[str, Table]:
         """The printed tables' counterparts, and the tables of scale compact."""
         return {**self.tables, **self.compact}

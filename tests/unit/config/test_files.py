@@ -202,7 +202,8 @@ def test_exponent_without_a_point_is_a_number(copy: Path) -> None:
 def test_config_file_faults(copy: Path) -> None:
     line = fault(copy, "scale: demo", "scale: dmo", CONFIG)
     assert line == (
-        "config/config.yaml: scale: 'dmo': expected one of demo, paper; did you mean 'demo'?"
+        "config/config.yaml: scale: 'dmo': expected one of compact, demo, paper; "
+        "did you mean 'demo'?"
     )
 
 
@@ -211,7 +212,7 @@ def test_config_file_faults(copy: Path) -> None:
     [
         (
             {"scale": "papre"},
-            "--config: scale: 'papre': expected one of demo, paper; did you mean 'paper'?",
+            "--config: scale: 'papre': expected one of compact, demo, paper; did you mean 'paper'?",
         ),
         (
             {"scal": "paper"},
@@ -239,7 +240,10 @@ def test_overrides_replace_the_file(copy: Path) -> None:
         (lambda bench: bench.setting("ima/fmnist-shard2"), "did you mean 'ima/fmnist-shards2'?"),
         (lambda bench: bench.table("imma", "table_1"), "did you mean 'ima'?"),
         (lambda bench: bench.table("ima", "table_11"), "did you mean 'table_1'?"),
-        (lambda bench: bench.tables("papr"), "expected demo or paper; did you mean 'paper'?"),
+        (
+            lambda bench: bench.tables("papr"),
+            "compact or paper; did you mean 'paper'?",
+        ),
     ],
 )
 def test_unknown_names(ask, line: str) -> None:  # type: ignore[no-untyped-def]

@@ -47,6 +47,8 @@ def judge_compact(
 ) -> CompactFinding | None:
     """Test a claim on the compact runs; None if its entry says why none can.
 
+    None also in a workbench without the paper's compact tables.
+
     Args:
         tables: the computed ones.
         margin: how small a mean lead does not matter, or None.
@@ -54,8 +56,8 @@ def judge_compact(
     Raises:
         UserError: if claims.yaml names a table, row or column that there is not.
     """
-    test = claim.compact
-    if isinstance(test, str):
+    test, experiment = claim.compact, workbench.experiments.get(claim.system)
+    if isinstance(test, str) or experiment is None or not experiment.compact:
         return None
     pairs = tuple(pairs_of(workbench, claim, test))
     found = tables.get((claim.system, test.table))
