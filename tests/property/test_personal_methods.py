@@ -1,6 +1,7 @@
 """Degenerate cases and closed forms of the methods in which clients keep a model, or a part."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrepro.check.world import CLASSES, FEATURES, federation, play
-from fedrepro.engine import executors, tree
+from fedrepro.engine import descent, executors, tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import eager, vectorised
 from fedrepro.engine.method import Method
@@ -136,9 +137,17 @@ def test_layer_mixing_draws_one_lambda_for_every_layer() -> None:
     }  # fmt: skip
 
 
-def test_compiled_clients_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generic test runs eagerly; a mixture must survive the compiler, before L and after."""
+def test_compiled_clients_agree(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The generic test runs eagerly; a mixture must survive the compiler, before L and after.
+
+    Traced and differentiated as for C++, which tests/unit/run/test_runner.py also compiles.
+    """
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     monkeypatch.setattr(executors, "UNROLLED", 0)  # one step is compiled, not a whole round
+    descent._compiled_step.cache_clear()
+    request.addfinalizer(descent._compiled_step.cache_clear)
     world = federation(method=SuPerFedLM(start=0.5))
     ours, client_states, _ = play(world, until=4)
     theirs, compiled, _ = play(replace(world, execute=vectorised), until=4)

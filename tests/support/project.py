@@ -6,8 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
+from fedrepro.run.syntax import REMEMBERED
+from support import snakemake_forks
 from support.places import ROOT
 from support.report_world import copy_inputs
 
@@ -75,6 +79,8 @@ class Project:
         (root / "config/datasets.yaml").write_text(known, encoding="utf-8")
         (root / "config/config.yaml").write_text(config, encoding="utf-8")
         project.experiment.write_text(experiment, encoding="utf-8")
+        (root / REMEMBERED).parent.mkdir()
+        (root / REMEMBERED).write_bytes(_parsed())
         return project
 
     @property
@@ -120,22 +126,18 @@ class Project:
 
     def snakemake(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call Snakemake; stderr is in stdout."""
-        return self._call("-m", "snakemake", "--cores", "2", *arguments, **variables)
+        environment = {**os.environ, "PYTHONPATH": self.path, **variables}
+        with NamedTemporaryFile(suffix=".txt") as said:
+            output, command = Path(said.name), ("--cores", "2", *arguments)
+            status = snakemake_forks.snakemake(self.root, environment, output, *command)
+            text = output.read_text(encoding="utf-8")
+        return subprocess.CompletedProcess(command, status, text)
 
     def fedrepro(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call the command; stderr is in stdout."""
-        return self._call("-m", "fedrepro", *arguments, **variables)
-
-    def due(self, *arguments: str, **variables: str) -> set[str]:
-        """The first output of every job that Snakemake would run."""
-        called = self.snakemake("-n", *arguments, "--quiet", "host", **variables)
-        assert called.returncode == 0, called.stdout
-        return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
-
-    def _call(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "PYTHONPATH": self.path, **variables}
         return subprocess.run(
-            [sys.executable, *command],
+            [sys.executable, "-m", "fedrepro", *arguments],
             cwd=self.root,
             env=environment,
             stdout=subprocess.PIPE,
@@ -143,3 +145,24 @@ class Project:
             text=True,
             check=False,
         )
+
+    def due(self, *arguments: str, **variables: str) -> set[str]:
+        """The first output of every job that Snakemake would run."""
+        called = self.snakemake("-n", *arguments, "--quiet", "host", **variables)
+        assert called.returncode == 0, called.stdout
+        return set(re.findall(r"^    output: ([^,\n]+)", called.stdout, re.MULTILINE))
+
+
+@cache
+def _parsed() -> bytes:
+    """The syntax of all code, which each new project would otherwise parse for seconds."""
+    code = (
+        "from pathlib import Path\n"
+        "from fedrepro.run import syntax\n"
+        f"for path in Path({str(ROOT / 'src')!r}).rglob('*.py'): syntax.syntax_of(path)\n"
+        "syntax.remember()"
+    )
+    with TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True)
+        return (Path(folder) / REMEMBERED).read_bytes()

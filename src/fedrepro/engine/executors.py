@@ -232,7 +232,7 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
 }
 
 # Client steps in a round from which a second process pays for its fork (about 20 ms).
-DEALT_FROM = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
+PARALLEL_FROM_STEPS = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
 
 
 def choose(
@@ -262,7 +262,7 @@ def choose(
     if wanted == "auto":
         if stacked:
             return "vectorised"
-        distributed = threads > 1 and client_steps / rounds >= DEALT_FROM[family]
+        distributed = threads > 1 and client_steps / rounds >= PARALLEL_FROM_STEPS[family]
         return "parallel" if distributed and device == "cpu" and can_distribute() else "sequential"
     if wanted not in EXECUTORS:
         names = ["auto", *EXECUTORS]

@@ -27,7 +27,7 @@ from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import sha256_of
 
 MODEL = "model.safetensors"
-GONE_ON_WITH = ("start",)  # made from one data set, and of no use with another
+TIED_TO_DATASET = ("start",)  # made from one data set, and of no use with another
 
 
 def facts_of(
@@ -227,7 +227,7 @@ def _check(
     if facts["clients"] is not None:
         differing["clients"] = (facts["clients"], len(partition.train))
         differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
-    if need in GONE_ON_WITH:
+    if need in TIED_TO_DATASET:
         differing["what it is"] = (facts["part"] or "a model", SAMPLES)
         differing["data"] = (facts.get("data"), _data(dataset))
     for key, (theirs, ours) in differing.items():
