@@ -1,6 +1,7 @@
 """`import fedrepro as fr`: runs on arrays, what they say of themselves, and the notebook."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,12 +229,39 @@ def test_batchnorm_with_a_mini_batch_of_one_sample_is_one_line() -> None:
         fr.train("fedavg", net, CLIENTS, rounds=1, test=TEST, batch_size=39)
 
 
+def test_a_module_and_torch_are_left_as_they_were() -> None:
+    own, threads = network(), torch.get_num_threads()
+    before = [leaf.clone() for leaf in own.parameters()]
+    torch.set_num_threads(3)
+    try:
+        run = fr.train("fedavg", own, CLIENTS, rounds=2, test=TEST)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    trained = run.model
+    assert trained is not own
+    assert all(map(torch.equal, own.parameters(), before))
+    assert not any(map(torch.equal, trained.parameters(), before))
+
+
+def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
+    first = fr.train("fedavg", "logistic", CLIENTS, rounds=1, folder=tmp_path / "run")
+    fr.train("fedavg", "logistic", CLIENTS, rounds=1, seed=2, folder=tmp_path / "other")
+    shutil.copy(tmp_path / "other/model.safetensors", tmp_path / "run")
+    with pytest.raises(UserError, match=r"damaged: .*model.safetensors"):
+        _ = first.model
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"method": "fedprax"}, "did you mean 'fedprox'"),
         ({"method": "fedgo"}, "method: 'fedgo': expected one that does not require"),
         ({"model": "logistik"}, "did you mean 'logistic'"),
+        (
+            {"method": "ima+superfed_mm", "start": 0.5},
+            "'start': expected a hyperparameter of one part",
+        ),
         ({"mu": 1.0}, "hyperparameter: 'mu': expected a hyperparameter of one part"),
         ({"rounds": 0}, "rounds: 0: expected a whole number of at least 1"),
         ({"clients": []}, "samples of at least one client"),

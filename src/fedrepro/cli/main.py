@@ -79,9 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with plugins.blamed(), _memory_explained(words):
                 return chosen.handler(chosen) or 0
         except UserError as error:
-            if isinstance(error, plugins.PluginError) and chosen.log is not None:
-                with chosen.log.open("a", encoding="utf-8") as log:
-                    log.write(printable("".join(traceback.format_exception(error.__cause__))))
+            if isinstance(error, plugins.PluginError) and log:
+                log.write(printable("".join(traceback.format_exception(error.__cause__))))
             print(f"fedrepro: {error}", file=sys.stderr)
             return 2
         except Interrupted as error:
@@ -94,10 +93,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.close()
             return 0
         except Exception as error:
-            if chosen.log is None:
+            if log is None:
                 raise
-            with chosen.log.open("a", encoding="utf-8") as log:
-                log.write(printable(traceback.format_exc()))
+            log.write(printable(traceback.format_exc()))
             line = f"fedrepro: internal error: {type(error).__name__}: {error}"
             print(f"{line}; please report it with {chosen.log}", file=sys.stderr)
             return 1

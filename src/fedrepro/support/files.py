@@ -79,7 +79,12 @@ def whole_folder(target: Path) -> Iterator[Path]:
         flush(temporary)
         if target.exists():
             target.rename(replaced)
-        temporary.rename(target)
+        try:
+            temporary.rename(target)
+        except BaseException:  # also an interrupt: what was there is there again
+            if replaced.exists():
+                replaced.rename(target)
+            raise
         flush(target.parent)
     except OSError as error:
         source = error.filename

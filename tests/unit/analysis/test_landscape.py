@@ -115,6 +115,12 @@ def test_plane_through_three_models() -> None:
         assert loss[0][0] == pytest.approx(bowl(each)[0], rel=1e-5)
 
 
+def test_a_flat_plane_has_the_margin_of_its_length() -> None:
+    """On all four sides, so that the models do not stand at its edge."""
+    xs, ys = axes([(0.0, 0.0), (10.0, 0.2), (4.0, 0.1)], points=3, margin=0.1)
+    assert xs == pytest.approx([-1, 5, 11]) and ys == pytest.approx([-1, 0.1, 1.2])
+
+
 def test_rows_can_be_gone_on_with() -> None:
     models = [model(0.0, 1.0, 2.0), model(2.0, 2.0, 2.0), model(1.0, 5.0, 4.0)]
     directions = plane_through(models)

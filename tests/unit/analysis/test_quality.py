@@ -127,6 +127,18 @@ def test_or_until_the_loss_falls_no_more() -> None:
     assert trained.loss == pytest.approx(math.log(2), rel=0.01)
 
 
+def test_one_bad_epoch_does_not_end_it() -> None:
+    falling = [1 / number for number in range(1, 2 * judging.PATIENCE)]
+    assert not judging._converged([*falling, 10.0])
+    assert judging._converged([*falling, *[10.0] * judging.PATIENCE])
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_samples() -> None:
+    losses = iter([1.0, 5.0])
+    batches = [torch.tensor([0, 1, 2]), torch.tensor([3])]
+    assert judging._epoch(lambda x, y: next(losses), two_blobs(), batches) == 2
+
+
 @pytest.fixture
 def world(judged_copy: Path) -> Path:
     return judged_copy

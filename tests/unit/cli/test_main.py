@@ -11,6 +11,7 @@ import pytest
 from fedrepro.cli import verify
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import CONFIG
 from fedrepro.run.results import LOGS, read_run
 from fedrepro.support.errors import UserError
 from fedrepro.support.printing import CONTROL
@@ -90,6 +91,22 @@ def test_other_errors_are_not_called_lack_of_memory(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(verify, "handle", handle)
     assert main(VERIFY) == 1
     assert "internal error: RuntimeError: on purpose" in Path("log").read_text(encoding="utf-8")
+
+
+def test_with_a_root_a_traceback_goes_to_the_log_beside_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log's path is relative to where the command is called, unlike all others."""
+
+    def handle(arguments: argparse.Namespace) -> NoReturn:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(verify, "handle", handle)
+    (Path("bench") / CONFIG).parent.mkdir(parents=True)
+    (Path("bench") / CONFIG).touch()
+    assert main(("--log", "logs/x", "--root", "bench", "verify")) == 1
+    assert "Traceback" in Path("logs/x").read_text(encoding="utf-8")
+    assert not Path("bench/logs").exists()
 
 
 @pytest.mark.parametrize(

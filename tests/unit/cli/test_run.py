@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from fedrepro.cli import run
 from fedrepro.cli.main import main
+from fedrepro.run.runner import Progress
 
 DATASETS = """\
 datasets:
@@ -134,3 +137,30 @@ def test_a_variant_is_another_run_with_its_own_value(bench: Path) -> None:
     assert main(["run", "own/s", "fedprox", "--seed", "1", "--set", "mu=0.5"]) == 0
     manifest = json.loads((FOLDER / "fedprox_mu0.5/seed1/manifest.json").read_text())
     assert manifest["run"]["hyperparameters"] == {"fedprox": {"mu": 0.5}}
+
+
+def test_a_line_is_printed_every_five_seconds_and_in_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of rounds of two seconds each."""
+    now = [100.0]
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    show = run.progress_lines("x")
+    for number in range(1, 13):
+        now[0] += 2
+        show(Progress(number, 12, 0.5, 2.0 * (12 - number), 0.25, {}))
+    lines = capsys.readouterr().err.splitlines()
+    assert [int(line.split()[2]) for line in lines] == [1, 4, 7, 10, 12]
+    assert lines[0] == "x: round 1 of 12, 0.50 rounds/s, 22 s left, accuracy 25.00%"
+    assert lines[-1] == "x: round 12 of 12, 0.50 rounds/s, accuracy 25.00%"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(7.4, "7 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (7200 + 180 + 59, "2 h 3 min")],
+)
+def test_the_time_left_is_told_in_words(
+    capsys: pytest.CaptureFixture[str], seconds: float, words: str
+) -> None:
+    run.progress_lines("x")(Progress(1, 2, 1.0, seconds, 0.5, {}))
+    assert f"rounds/s, {words} left, " in capsys.readouterr().err

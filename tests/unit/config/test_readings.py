@@ -67,6 +67,18 @@ def test_a_setting_takes_over_what_is_released_of_the_one_it_extends(bench: Work
     assert late.rounds == 300 and late.methods["superfed_mm"]["nu"] == 1.0
 
 
+def test_a_reading_continues_the_same_reading_of_its_parent(bench: Workbench) -> None:
+    for reading in ("", "@released"):
+        for run, parent in (
+            (f"superfed_mm{reading}", f"fedprox{reading}"),
+            (f"superfed_mm{reading}+fedyogi@released", f"fedprox{reading}+fedyogi@released"),
+            (f"ima{reading}+scaffold@released", "scaffold@released"),
+        ):
+            for setting in ("superfed/mnist-500", "superfed/mnist-500@released"):
+                found = bench.parent_of(RunKey(setting, run, 7))
+                assert found == RunKey(setting, parent, 7)
+
+
 def test_every_number_stands_in_the_ledger(bench: Workbench) -> None:
     known = {(entry.system, entry.number) for entry in published.load(ROOT).ledger}
     stated = {

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from scipy import stats
 
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Noise
 from fedrepro.config.workbench import Workbench
+from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.noise import flip, with_noise
 from fedrepro.run import fingerprint
 from fedrepro.run.runner import make_plan
@@ -60,6 +62,19 @@ def test_whose_labels_are_flipped(everywhere: bool) -> None:
     elsewhere = with_noise(data.train, partition(), CLASSES, noise, 1).y
     assert np.array_equal(noisy[train], elsewhere[train])  # whoever holds them
     assert not np.array_equal(noisy, with_noise(data.train, shares, CLASSES, noise, 2).y)
+
+
+def test_labels_to_validate_on_are_as_wrong_as_those_to_train_on() -> None:
+    """No client has clean labels to choose by."""
+    labels = dataset().train.y
+    given = {"scheme": "iid", "clients": 6, "test_fraction": 0.2, "validation": 0.25}
+    spec: PartitionSpec = TypeAdapter(PartitionSpec).validate_python(given)
+    parts = make_partition(labels, None, spec, 1)
+    for everywhere in (False, True):
+        noise = Noise(kind="symmetric", rate=0.5, everywhere=everywhere)
+        wrong = with_noise(dataset().train, parts, CLASSES, noise, 1).y != labels
+        found = {name: wrong[np.concatenate(rows)].any() for name, rows, _ in parts.parts}
+        assert found == {"train": True, "validation": True, "test": everywhere}
 
 
 def test_a_run_trains_on_noisy_labels_and_tests_on_clean_ones() -> None:

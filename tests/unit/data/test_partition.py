@@ -236,6 +236,15 @@ def test_validation_samples_come_out_of_the_training_part(keys: dict[str, Any]) 
     assert other and not all(map(np.array_equal, made.validation, other))
 
 
+def test_each_draw_of_a_partition_has_its_own_stream() -> None:
+    """The same clients hold out the same numbers of samples, to test on and to validate on."""
+    tested = make_partition(LABELS, None, spec("iid", clients=6, test_fraction=0.25), 5)
+    validated = make_partition(LABELS, None, spec("iid", clients=6, validation=0.25), 5)
+    assert tested.test and validated.validation
+    for one, other in zip(tested.test, validated.validation, strict=True):
+        assert len(one) == len(other) and not np.array_equal(np.sort(one), np.sort(other))
+
+
 def test_validation_samples_are_kept_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "seed1.npz"
     made = make_partition(LABELS, None, spec("iid", clients=6, validation=0.1), 1)

@@ -175,6 +175,19 @@ def test_errors_of_averages_by_hand() -> None:
     assert found == pytest.approx([500 / 9, 400 / 9, 200 / 3])  # groups: + - -, + - +, -
 
 
+def test_averages_of_equal_models_are_that_model() -> None:
+    """However few, and whatever their weights: outputs that are right at w = 1 only."""
+
+    def predict(model: Tree) -> Tensor:
+        away = (model["w"] - 1).abs()
+        return torch.stack([away, torch.full_like(away, 0.01)], dim=1)
+
+    models = [{"w": torch.ones(1, dtype=torch.float64)}] * 3
+    weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    right = torch.ones(1, dtype=torch.long)
+    assert errors_by_number(predict, models, weights, right) == [0, 0, 0]
+
+
 def test_distances_golden() -> None:
     golden = json.loads((ROOT / "tests/golden/ima_locality.json").read_text())
     clients = [{"w": torch.tensor(w, dtype=torch.float64)} for w in golden["client_weights"]]

@@ -1,6 +1,7 @@
 """Two methods beside each other: by hand, from made-up runs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,16 +18,22 @@ from support.report_world import constant_run, make_world
 SETTING = "ima/fmnist-shards2"
 
 
-def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> None:
-    bench = load(make_world(tmp_path, rows=1, columns=2))
-    for seed, ours, theirs in ((1, 0.80, 0.82), (2, 0.81, 0.84), (3, 0.82, 0.86)):
-        constant_run(bench, RunKey(SETTING, "fedavg", seed), ours)
-        constant_run(bench, RunKey(SETTING, "ima+fedavg", seed), theirs)
+def pages_of(root: Path, scores: dict[str, dict[int, float]]) -> dict[str, Any]:
+    """The pages where methods have these scores, by seed."""
+    bench = load(make_world(root, rows=1, columns=2))
+    for method, by_seed in scores.items():
+        for seed, score in by_seed.items():
+            constant_run(bench, RunKey(SETTING, method, seed), score)
     target = bench.table("ima", "table_1", "demo")
     tables.write(bench, target, published.load(bench.root))
     table = read_table(bench.root, target)
     assert table is not None
-    pages = compare_pages(bench, {("ima", "table_1"): table})
+    return compare_pages(bench, {("ima", "table_1"): table})
+
+
+def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> None:
+    first, second = {1: 0.80, 2: 0.81, 3: 0.82}, {1: 0.82, 2: 0.84, 3: 0.86}
+    pages = pages_of(tmp_path, {"fedavg": first, "ima+fedavg": second})
     assert sorted(pages) == ["fedavg", "fedavg-ima"]
     (rivalry,) = pages["fedavg-ima"]["rivalries"]
     (meeting,) = rivalry.meetings
@@ -41,6 +48,16 @@ def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> No
     text = (tmp_path / written).read_text(encoding="utf-8")
     assert "+3.00" in text and "± 2.48" in text and "<b>" not in text
     assert 'href="../ima/table_1.html#row-1"' in text
+
+
+def test_means_are_over_the_seeds_that_both_have(tmp_path: Path) -> None:
+    """Else a lead would not be the difference of the means beside it."""
+    scores = {"fedavg": {1: 0.10, 2: 0.81, 3: 0.83}, "ima+fedavg": {2: 0.85, 3: 0.86}}
+    pages = pages_of(tmp_path, scores)
+    for page, ours, theirs in (("fedavg", 82, 85.5), ("fedavg-ima", 85.5, 82)):
+        (meeting,) = pages[page]["rivalries"][0].meetings
+        assert (meeting.ours, meeting.theirs) == (pytest.approx(ours), pytest.approx(theirs))
+        assert meeting.lead == pytest.approx(ours - theirs)
 
 
 def test_strips_share_one_scale_about_zero() -> None:

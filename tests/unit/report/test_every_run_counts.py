@@ -108,6 +108,19 @@ def test_of_two_released_readings_the_most_complete_one_counts(
     assert both.text is None and both.released == answers[1]
 
 
+def test_of_equally_complete_readings_the_first_one_counts(
+    bench: Workbench, papers: Published
+) -> None:
+    cell = first_cell(bench, papers)
+    assert cell.printed is not None
+    answers = [
+        Answer("row", f"column {place}", cell, cell.printed, what, ())
+        for place, what in enumerate(((), ("settings",), (), ("methods",)))
+    ]
+    (both,) = in_both_readings(answers).values()
+    assert (both.text, both.released) == (answers[0], answers[1])
+
+
 def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench) -> None:
     for seed, rounds in ((1, 10), (2, 30)):
         run = RunKey(PAPER, "fedavg", seed)

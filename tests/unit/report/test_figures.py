@@ -493,6 +493,11 @@ def test_the_workflow_knows_what_pages_are_made_from(bench: Workbench) -> None:
     assert len(regrets) == len(figure(bench, "figure_regret").runs)
     table = bench.table("ima", "table_1", "demo")
     assert str(table.path) in inputs("table_1")
+    shares = {
+        bench.setting(each.setting).partition_path(table.seeds[0]).with_suffix(".json")
+        for each in table.required
+    }
+    assert {Path(each) for each in inputs("table_1") if "/partitions/" in each} == shares != set()
     assert str(figure(bench, "figure_9").page) in graph.pages()
     assert str(run.folder / "manifest.json") in graph.results()
     definitions = {

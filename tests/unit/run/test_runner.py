@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 import torch
 
 from fedrepro.cli.run import progress_lines
+from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.run import runner
@@ -309,6 +311,33 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
     assert seen[0] == 6
     for file in SAME:
         assert (tmp_path / "whole" / file).read_bytes() == (folder / file).read_bytes()
+
+
+def test_the_time_left_is_by_the_rounds_of_this_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round takes two seconds, before and after a resume."""
+    now = [100.0]
+
+    def slow(*given: Any) -> Any:
+        now[0] += 2
+        return play_round(*given)
+
+    def report(progress: runner.Progress) -> None:
+        seen.append((progress.rounds_per_second, progress.seconds_left))
+        if len(seen) == 8:
+            raise StopIteration
+
+    monkeypatch.setattr(runner, "play_round", slow)
+    clock = SimpleNamespace(perf_counter=lambda: now[0], process_time=time.process_time)
+    monkeypatch.setattr(runner, "time", clock)
+    seen: list[tuple[float, float | None]] = []
+    with pytest.raises(StopIteration):
+        carry_out(tmp_path / "x", run_spec(checkpoint_every=5), report)
+    carry_out(tmp_path / "x", run_spec(checkpoint_every=5), report)
+    lefts = [*range(22, 6, -2), *range(12, -2, -2)]
+    assert seen == [(0.5, left) for left in lefts]
+    assert json.loads((tmp_path / "x/timing.json").read_text())["wall_seconds"] == 12 * 2
 
 
 @pytest.mark.usefixtures("_ctrl_c")

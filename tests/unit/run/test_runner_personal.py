@@ -170,6 +170,14 @@ def test_the_released_mixture() -> None:
     np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])
 
 
+def test_who_has_no_test_samples_chooses_no_mixture() -> None:
+    """The others choose 0.5 and 1, so that what is at 0 counts for nobody."""
+    accuracy = [0.5, 0.6, 0.9, 0.1, 0.7, 0.2, *[np.nan] * 3]
+    ece = [0.9, 0.2, 0.3, 0.8, 0.5, 0.6, *[np.nan] * 3]
+    values = {**MIXTURES, "accuracy": accuracy, "ece": ece}
+    np.testing.assert_array_equal(mixed(values, "ece", "released")[0], [0.3, 0.6, np.nan])
+
+
 def test_what_is_counted_in_mini_batches_is_chosen_so() -> None:
     found = mixed(MIXTURES, "accuracy_batch", "released")[0]
     np.testing.assert_array_equal(found, [0.95, 0.75, np.nan])

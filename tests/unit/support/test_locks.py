@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,6 +170,20 @@ def test_a_silent_holder_on_another_machine_is_taken_over(
                 with pytest.raises(UserError, match=r"lost the lock to .* while stalled"):
                     held.check()
         assert not lock_of(folder).exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_wakes_up_leaves_its_successor_s_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "x"
+    with ExitStack() as successor:
+        with only_one(folder) as held, held._writing, monkeypatch.context() as patch:
+            on_another_machine(patch)
+            after = successor.enter_context(only_one(folder, busy="busy"))
+        assert lock_of(folder).exists()
+        after.check()
+    assert not lock_of(folder).exists()
 
 
 @pytest.mark.usefixtures("quick")

@@ -12,6 +12,7 @@ from fedrepro.config.loading import load
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
 from fedrepro.run import assembly, fingerprint
+from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
@@ -75,6 +76,27 @@ def test_two_workbenches_in_one_process_have_each_their_own(
         documentation = registry.parts(bench.plugins)["my_prox"].documentation
         assert ("The other one's" in documentation) == (bench is second)
     assert "small_mlp" not in models.known(load(ROOT).plugins) and "my_prox" not in registry.parts()
+
+
+def test_files_whose_names_begin_with_an_underscore_are_helpers(workbench: Path) -> None:
+    for kind in ("methods", "models", "partitions", "measures"):
+        (workbench / kind / "_shared.py").write_text("HALF = 0.5\n", encoding="utf-8")
+    bench = load(workbench)
+    assert list(bench.plugins.files("methods")) == ["my_prox"]
+    assert not {"_shared"} & {*registry.parts(bench.plugins), *models.known(bench.plugins)}
+
+
+def test_each_workbench_s_own_file_is_blamed(workbench: Path, tmp_path: Path) -> None:
+    """Whichever file of that name came last."""
+    files = [root / "methods/broken.py" for root in (workbench, tmp_path / "other")]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("def fail():\n    raise KeyError(1)\n", encoding="utf-8")
+    modules = [plugins.import_file("methods", file) for file in files]
+    for file, module in zip(files, modules, strict=True):
+        with pytest.raises(plugins.PluginError) as caught, plugins.blamed():
+            module.fail()
+        assert str(caught.value) == f"{file}:2: fail: KeyError: 1"
 
 
 @pytest.mark.parametrize(

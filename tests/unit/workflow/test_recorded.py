@@ -132,6 +132,14 @@ def test_a_newer_input_counts_when_it_has_other_bytes(bench: Workbench) -> None:
     assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
 
 
+def test_a_changed_input_counts_where_it_is_newer_than_any_output(bench: Workbench) -> None:
+    name = inputs(bench)[0]
+    (bench.root / name).write_text("other", encoding="utf-8")
+    for path, seconds in ((name, 10**9 + 10), (f"{RUN.folder}/{recorded.OUTPUTS[0]}", 10**9 + 20)):
+        os.utime(bench.root / path, (seconds, seconds))
+    assert recorded.reasons(bench, RUN) == [f"{name} is newer and has changed"]
+
+
 def test_a_missing_file_and_a_job_that_did_not_end(bench: Workbench) -> None:
     begun = record_of(bench, recorded.BEGUN, "manifest.json")
     begun.parent.mkdir(parents=True)
