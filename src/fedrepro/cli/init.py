@@ -12,6 +12,7 @@ SKELETON = Path("workflow/skeleton")
 # Files that the skeleton takes unchanged from the package.
 COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles/default/profile.yaml")
 EXPERIMENTS, PAPERS = Path("config/experiments"), Path("reports/papers")
+COMPACT = Path("config/compact")
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -70,6 +71,8 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
         for system in systems:
             _copy(ORIGIN / EXPERIMENTS / f"{system}.yaml", made / EXPERIMENTS / f"{system}.yaml")
             _copy(ORIGIN / PAPERS / system, made / PAPERS / system)
+            if (ORIGIN / (added := COMPACT / f"{system}.yaml")).exists():
+                _copy(ORIGIN / added, made / added)
         if systems:
             lines = "".join(f"- {system}\n" for system in systems)
             (made / PAPERS / "systems.yaml").write_text(lines, encoding="utf-8")

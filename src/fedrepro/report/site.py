@@ -19,7 +19,7 @@ from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
-from fedrepro.report.pages.claims import claims_page, views_of
+from fedrepro.report.pages.claims import claims_page, findings_of, views_of
 from fedrepro.report.pages.compare import compare_pages
 from fedrepro.report.pages.downloads import (
     as_bibtex,
@@ -208,7 +208,8 @@ def write_site(
     renderer.write(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
     )
-    claims = claims_page(published, views_of(workbench, published, tables))
+    views = views_of(workbench, published, tables)
+    claims = {**claims_page(published, views), "findings": findings_of(views)}
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
     compared = compare_pages(workbench, tables)
     for file, content in compared.items():
@@ -219,7 +220,7 @@ def write_site(
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
     renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
     # The workflow waits for the start page, so write it last.
-    content = overview.start_page(workbench, published, targets, tables, counts, claims["summary"])
+    content = overview.start_page(workbench, published, targets, tables, counts, claims)
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
 

@@ -152,6 +152,35 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
     }
 
 
+def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
+    """By system: how many claims have each word at scale compact, and a plot of their mean leads.
+
+    Claims differ in their units, so a lead beyond the claimed one is drawn in half widths of its
+    interval: a bar that does not touch the middle decides the claim.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    views = list(views)
+    for system in dict.fromkeys(view.claim.system for view in views):
+        those = [view for view in views if view.claim.system == system and view.compact]
+        judged = [(view.claim, view.compact.judged) for view in those if view.compact]
+        counts = Counter(each.word for _, each in judged)
+        bars = []
+        for claim, each in judged:
+            interval = interval_of(each.overall) if each.overall else None
+            if interval and interval[2] > interval[1]:
+                at = (interval[1] - claim.by) / (interval[2] - interval[1])
+                at = max(-FARTHEST, min(FARTHEST, at))
+                bars.append((at - 1, at, at + 1))
+        found[system] = {
+            "words": {word: counts[word] for word in WORDS if counts[word]},
+            "plot": forest(sorted(bars, key=lambda bar: -bar[1]), None, None, f"{system}: claims"),
+        }
+    return found
+
+
+FARTHEST = 6.0  # half widths; farther leads are drawn there
+
+
 def _view(
     workbench: Workbench,
     claim: Claim,

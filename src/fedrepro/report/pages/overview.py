@@ -61,7 +61,7 @@ def start_page(
 ) -> dict[str, Any]:
     """The state of all tables.
 
-    ``tables`` are the computed ones; ``claims`` counts the claims' verdicts.
+    ``tables`` are the computed ones; ``claims`` has the claims' verdicts.
     """
 
     def state(key: tuple[str, str]) -> dict[str, Any]:
@@ -73,7 +73,8 @@ def start_page(
         states = [state(key) for key in keys if key[0] == name]
         # A table that repeats a part of another one must not count again.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
-        systems.append({"about": system, "tables": states, "counts": whole})
+        found = claims["findings"].get(name)
+        systems.append({"about": system, "tables": states, "counts": whole, "compact": found})
     everything = sum((counts[key] for key in published.tables), Counter())
     own = [state(key) for key in targets if key[0] not in published.systems]
     scale = workbench.config.scale
@@ -82,7 +83,7 @@ def start_page(
         "own": own,
         "counts": everything,
         "arithmetic": sum(everything[name] for name in ARITHMETIC.values()),
-        "claims": claims,
+        "claims": claims["summary"],
         "scale": scale,
     }
 
