@@ -1,5 +1,6 @@
 """Test the papers' claims on the tables of scale compact (docs/compact.md)."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,10 +86,11 @@ def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[
     wide, some = len(table.columns), False
     places = [(row, column) for row in range(len(table.rows)) for column in range(wide)]
     for left in places:
-        if not _match(table, test.left, left):
+        stars = _match(table, test.left, left)
+        if stars is None:
             continue
         for right in places:
-            if left != right and _answers(table, test, left, right):
+            if left != right and _answers(table, test, left, right, stars):
                 some = True
                 one, other = (_name(table, place, left, right) for place in (left, right))
                 where = "" if left[0] != right[0] else f"{table.rows[left[0]].label}: "
@@ -109,7 +111,8 @@ def _check(table: Table, selector: CompactSelector, file: object, at: str) -> No
     }
     for key, known in labels.items():
         for name in _listed(getattr(selector, key)):
-            if name not in known and not (key == "column" and name == OTHERS):
+            some = any(_star(name, label) is not None for label in known)
+            if not some and not (key == "column" and name == OTHERS):
                 wanted = f"the label of a {key} of its table"
                 raise bad_value(file, f"{at}.{key}", name, wanted, known)
 
@@ -118,28 +121,51 @@ def _listed(named: str | Sequence[str] | None) -> Sequence[str]:
     return (named,) if isinstance(named, str) else named or ()
 
 
-def _match(table: Table, selector: CompactSelector, place: tuple[int, int]) -> bool:
-    row, column = table.rows[place[0]].label, table.columns[place[1]].label
-    return (not selector.row or row in _listed(selector.row)) and (
-        not selector.column or column in _listed(selector.column)
-    )
+def _star(pattern: str, label: str) -> str | None:
+    """What ``*`` stands for in a label that fits the pattern, "" without one; None if none fits."""
+    match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.+)"), label)
+    if match is None:
+        return None
+    return match[1] if match.groups() else ""
+
+
+def _match(
+    table: Table, selector: CompactSelector, place: tuple[int, int]
+) -> dict[str, str] | None:
+    """What ``*`` stands for in a cell's row and column; None if it is not selected."""
+    labels = {"row": table.rows[place[0]].label, "column": table.columns[place[1]].label}
+    stars: dict[str, str] = {}
+    for key, label in labels.items():
+        patterns = _listed(getattr(selector, key))
+        found = [star for each in patterns if (star := _star(each, label)) is not None]
+        if patterns and not found:
+            return None
+        stars[key] = found[0] if found else ""
+    return stars
 
 
 def _answers(
-    table: Table, test: CompactTest, left: tuple[int, int], right: tuple[int, int]
+    table: Table,
+    test: CompactTest,
+    left: tuple[int, int],
+    right: tuple[int, int],
+    stars: Mapping[str, str],
 ) -> bool:
     """Whether a claim compares two cells: what ``right`` does not name is as on the left."""
-    if test.right.row is None and left[0] != right[0]:
-        return False
-    column = test.right.column
-    if column is None:
-        return left[1] == right[1] and _match(table, test.right, right)
-    if column == OTHERS:
-        theirs = table.columns[right[1]]
-        named = theirs.label in _listed(test.left.column) or theirs.method == CENTRAL
-        same_row = CompactSelector(row=test.right.row)
-        return not named and _match(table, same_row, right)
-    return _match(table, test.right, right)
+    for key, place in (("row", 0), ("column", 1)):
+        wanted = getattr(test.right, key)
+        label = (table.rows if key == "row" else table.columns)[right[place]].label
+        if wanted is None:
+            same = left[place] == right[place]
+        elif wanted == OTHERS and key == "column":
+            named = _listed(test.left.column)
+            same = all(_star(each, label) is None for each in named)
+            same &= table.columns[right[1]].method != CENTRAL
+        else:
+            same = label in {each.replace("*", stars[key]) for each in _listed(wanted)}
+        if not same:
+            return False
+    return True
 
 
 def _name(

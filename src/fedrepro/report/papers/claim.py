@@ -23,8 +23,8 @@ class CellSelector(Typed):
 class CompactSelector(Typed):
     """Selects cells of a compact table by the labels of their column and row.
 
-    On the right, ``others`` means every column that the left does not name, except the paper's
-    references.
+    ``*`` is as in :class:`CellSelector`. On the right, ``others`` means every column that the left
+    does not name, except the paper's references.
     """
 
     column: str | list[str] | None = None
