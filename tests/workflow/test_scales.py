@@ -99,7 +99,8 @@ def test_an_unknown_scale_is_one_line(project: Project) -> None:
     called = project.snakemake("-n", "--config", "scale=papre")
     assert called.returncode == 2
     assert called.stdout.splitlines()[-1] == (
-        "fedrepro: --config: scale: 'papre': expected one of compact, demo, paper; did you mean 'paper'?"
+        "fedrepro: --config: scale: 'papre': expected one of compact, demo, paper; "
+        "did you mean 'paper'?"
     )
     assert "Traceback" not in called.stdout
 

@@ -1,12 +1,25 @@
 """Which cells of scale compact test a claim."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.config.tables import Summary
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.compact import pairs_of
+from fedrepro.report.cells.cell import (
+    CellRun,
+    ComputedTable,
+    Result,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
+from fedrepro.report.cells.compact import by_seed, judge_compact, lasts_of, pairs_of
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
+from fedrepro.run.results import RunStatus
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 
@@ -53,3 +66,65 @@ def test_every_claim_with_cells_finds_them(bench: Workbench) -> None:
     for each in tested:
         assert isinstance(each.compact, CompactTest)
         assert list(pairs_of(bench, each, each.compact)), each.anchor
+
+
+def cell_of(*runs: CellRun) -> TableCell:
+    values = [run.value for run in runs if run.value is not None]
+    result = Result(
+        "fedgo/compact-dir0.1", ("fedavg",), "fedavg" if values else None, {}, runs, None, "",
+        len(values), None, None, None,
+    )  # fmt: skip
+    return TableCell(0, 0, None, result, None, "", None, None)
+
+
+def run_of(seed: int, value: float | None, state: RunStatus = "finished", **more: Any) -> CellRun:
+    about = {"changed": (), "folder": "", "page": None, **more}
+    return CellRun("fedavg", seed, state, "", value, reference=True, **about)
+
+
+def test_a_run_that_never_reached_the_target_counts_as_all_its_rounds() -> None:
+    cell = cell_of(run_of(1, 12.0), run_of(2, None), run_of(3, None, "diverged"))
+    assert by_seed(cell, last=30) == {1: 12.0, 2: 30.0}
+    assert by_seed(cell) == {1: 12.0}
+    assert by_seed(cell_of(run_of(1, None), run_of(2, None)), last=30) == {1: 30.0, 2: 30.0}
+
+
+def test_numbers_of_other_code_or_configuration_do_not_count() -> None:
+    other = run_of(2, 2.0, code="made by other code: core"), run_of(3, 3.0, changed=("rounds",))
+    assert by_seed(cell_of(run_of(1, 1.0), *other)) == {1: 1.0}
+
+
+def test_only_tables_of_rounds_have_a_last_round(bench: Workbench) -> None:
+    assert set(lasts_of(bench, "fedgo", "compact_rounds")) == {30}
+    assert set(lasts_of(bench, "fedgo", "compact_accuracy")) == {None}
+
+
+def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
+    """Made-up numbers: FedGO leads FedDF by 5 points, give or take, in every seed and row."""
+    claim = next(
+        each for each in published.load(ROOT).claims if each.anchor == "fedgo-above-distillation"
+    )
+    target = bench.table("fedgo", "compact_accuracy", "compact")
+    cells = []
+    for place, cell in enumerate(target.cells):
+        lead = 5.0 if cell.column.label == "FedGO" else 0.0
+        runs = [run_of(seed, 70.0 + seed + lead * (1 + seed / 10)) for seed in range(1, 6)]
+        shown = cell_of(*runs)
+        cells.append(replace(shown, row=place // 11, column=place % 11))
+    rows = tuple(TableRow(row.label, "", "%", "", None) for row in target.table.rows)
+    columns = tuple(TableColumn(column.label) for column in target.table.columns)
+    table = ComputedTable(
+        "fedgo", "compact_accuracy", "compact", "", None, Summary(), rows, columns, tuple(cells)
+    )
+    tables = {("fedgo", "compact_accuracy"): table}
+    found = judge_compact(bench, claim, tables, 0.5)
+    assert found
+    assert found.judged.word == "holds everywhere"
+    assert found.judged.overall
+    assert found.judged.overall.lead == pytest.approx(6.5)
+    assert len(found.pairs) == 6
+    lost = judge_compact(bench, claim.model_copy(update={"expect": "less"}), tables, 0.5)
+    assert lost
+    assert lost.judged.word == "does not hold"
+    silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
+    assert silent is None

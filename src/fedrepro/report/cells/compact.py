@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
@@ -12,6 +13,9 @@ from fedrepro.report.papers.leads import Judged, judge_leads
 from fedrepro.report.papers.pairs import OTHERS
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
+
+Lasts = Sequence[int | None]
+Leads = dict[int, float]
 
 CENTRAL = "central"  # a reference that no claim is about
 
@@ -63,7 +67,8 @@ def judge_compact(
     pairs = tuple(pairs_of(workbench, claim, test))
     found = tables.get((claim.system, test.table))
     cells = found.cells if found else ()
-    leads = [_leads(claim.sign, cells, pair) for pair in pairs]
+    lasts = lasts_of(workbench, claim.system, test.table)
+    leads = [_leads(claim.sign, cells, pair, lasts) for pair in pairs]
     judged = judge_leads(leads, claim.by, claim.over == "each", margin)
     return CompactFinding(test.table, pairs, judged)
 
@@ -178,19 +183,37 @@ def _name(
     return row if left[1] == right[1] else f"{column}, {row}"
 
 
-def _leads(sign: int, cells: Sequence[TableCell], pair: CompactPair) -> dict[int, float]:
+def _leads(sign: int, cells: Sequence[TableCell], pair: CompactPair, lasts: Lasts) -> Leads:
     """Leads by seed; empty if a cell lacks numbers of today's code and configuration."""
     if not cells:
         return {}
-    left, right = (by_seed(cells[place]) for place in (pair.left, pair.right))
+    left, right = (by_seed(cells[place], lasts[place]) for place in (pair.left, pair.right))
     return {seed: sign * (left[seed] - right[seed]) for seed in sorted(left.keys() & right.keys())}
 
 
-def by_seed(cell: TableCell) -> dict[int, float]:
-    """A cell's numbers by seed that are of today's configuration and code."""
-    runs = cell.paper.runs_of_the_chosen
-    return {
-        run.seed: run.value
-        for run in runs
-        if run.value is not None and not run.changed and not run.code
-    }
+def lasts_of(workbench: Workbench, system: str, item: str) -> Lasts:
+    """For each cell of a table of rounds until a target, the last round of its runs; else None."""
+    target = workbench.table(system, item, "compact")
+    return [
+        workbench.setting(cell.setting).rounds
+        if isinstance(target.table.metric_of(cell.row, cell.column), RoundsTo)
+        else None
+        for cell in target.cells
+    ]
+
+
+def by_seed(cell: TableCell, last: int | None = None) -> dict[int, float]:
+    """A cell's numbers by seed that are of today's configuration and code.
+
+    Args:
+        last: what counts for a finished run that never reached the target. Leaving such seeds out
+            would leave out the worst ones.
+    """
+    result = cell.paper
+    runs = result.runs_of_the_chosen or (result.runs if len(result.methods) == 1 else ())
+    found = {}
+    for run in runs:
+        value = run.value if run.value is not None or run.state != "finished" else last
+        if value is not None and not run.changed and not run.code:
+            found[run.seed] = float(value)
+    return found
