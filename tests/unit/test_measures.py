@@ -356,3 +356,16 @@ def test_every_measure_of_the_package_says_what_it_is() -> None:
             assert isinstance(measure.rising, bool) and isinstance(measure, Measure)
     assert OverClients(of="ece", over_clients="gap").reading.unit == ""
     assert OverClients(of="top5", over_clients="gap").reading.unit == "points"
+
+
+def test_of_what_is_uneven_less_is_better() -> None:
+    """Whether of accuracies or of losses."""
+    for measures in (registry.CLIENTS, registry.ROUNDS, registry.SETS):
+        for name, measure in measures.items():
+            assert not (measure.rising and name.endswith("_std")), name
+    for of in ("accuracy", "loss"):
+        measure = registry.CLIENTS[of]
+        rising = {name: each.rising(measure) for name, each in SUMMARIES.items()}
+        best = of == "accuracy"
+        wanted = {"average": best, "worst": best, "best": best, "gini": False, "gap": False}
+        assert rising == wanted

@@ -1,5 +1,6 @@
 """What the command line gives reaches the function that it is for, in its place."""
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,19 @@ def test_verify_says_each_fault_and_its_status_is_1(
     assert said.out.split() == faults
     verdict = f"{len(faults)} wrong" if faults else "nothing is wrong"
     assert said.err == f"fedrepro: 3 runs: {verdict}\n"
+
+
+def test_scripts_find_every_column_of_coverage(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those in which all is 0, which terminals are spared."""
+    (bench / "reports").symlink_to(ROOT / "reports")
+    assert main(["coverage", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert any(all(row[key] == 0 for row in rows) for key in rows[0])
+    assert main(["coverage"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split("\t") == list(rows[0]) and len(lines) == len(rows)
 
 
 def test_a_plan_names_the_most_frequent_reasons_first() -> None:

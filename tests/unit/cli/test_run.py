@@ -164,3 +164,15 @@ def test_the_time_left_is_told_in_words(
 ) -> None:
     run.progress_lines("x")(Progress(1, 2, 1.0, seconds, 0.5, {}))
     assert f"rounds/s, {words} left, " in capsys.readouterr().err
+
+
+def test_nothing_is_trained_on_damaged_data(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(RUN) == 0
+    file = Path("results/data/own/train_x.npy")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert main([*RUN[:-1], "2"]) == 2
+    assert "train_x.npy has a wrong checksum" in capsys.readouterr().err

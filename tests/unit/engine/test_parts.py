@@ -109,6 +109,18 @@ def test_running_statistics_travel_and_are_averaged_but_have_no_gradient() -> No
             assert "body.1.running_mean" not in client_state.get("c", {})
 
 
+@pytest.mark.parametrize("name", ["fedavg", "fedavg+fedadam", "fednova"])
+def test_running_statistics_do_not_follow_the_server_s_rate(name: str) -> None:
+    found = []
+    for rate in (1.0, 0.25):
+        world = replace(federation(name), batch_size=11)
+        context = replace(world.context, net=batch_norm_net(), server_lr=rate)
+        found.append(play(replace(world, context=context), until=1)[0]["params"])
+    for key in found[0]:
+        same = torch.equal(found[0][key], found[1][key])
+        assert same == ("running" in key or "num_batches" in key), key
+
+
 def test_running_statistics_cannot_be_stacked() -> None:
     from dataclasses import replace
 

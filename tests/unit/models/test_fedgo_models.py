@@ -10,7 +10,7 @@ from torch import nn
 from fedrepro.engine.initialise import initialise
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
-from fedrepro.models.wgan_gp import Adversaries
+from fedrepro.models.wgan_gp import Adversaries, _MeanPool
 from fedrepro.papers.fedgo import counting
 from fedrepro.support.errors import UserError
 from fedrepro.support.rng import stream
@@ -148,3 +148,10 @@ def test_transposed_convolutions_start_as_in_pytorch() -> None:
 def test_what_does_not_fit(name: str, shape: tuple[int, ...], outputs: int, line: str) -> None:
     with pytest.raises(UserError, match=line):
         models.build(name, shape, outputs)
+
+
+def test_a_critic_s_score_is_of_the_mean_over_pixels() -> None:
+    """So that an image of twice the height scores alike where all its pixels do."""
+    pool = _MeanPool()
+    assert torch.equal(pool(torch.full((2, 3, 4, 5), 7.0)), torch.full((2, 3), 7.0))
+    assert not pool(torch.full((2, 3, 4, 5), -7.0)).any()

@@ -65,8 +65,40 @@ def test_next_char_lstm() -> None:
     params = net.init(stream(1, "init"))
     logits = net(params, letters)
     assert logits.shape == (2, 100)
-    letters[:, 0] += 1  # the first letter reaches the last place
-    assert not torch.equal(net(params, letters), logits)
+    for place in (0, -1):  # the first letter reaches the last place
+        others = letters.clone()
+        others[:, place] += 1
+        assert not torch.equal(net(params, others), logits)
+
+
+def test_initial_weights_of_lstms_are_as_wide_as_their_state() -> None:
+    """U(-1/sqrt(hidden), 1/sqrt(hidden)) for all of a layer, whatever its inputs."""
+    net = Net(models.build("stacked_lstm", (10,), 500))
+    params, seen = net.init(stream(1, "init")), set()
+    for name, layer in net.module.named_modules():
+        if isinstance(layer, nn.LSTM):
+            bound = layer.hidden_size**-0.5
+            seen.add(layer.input_size == layer.hidden_size)
+            for own, _ in layer.named_parameters():
+                leaf = params[f"{name}.{own}"]
+                assert float(leaf.abs().max()) <= bound
+                assert float(leaf.std()) == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert False in seen
+
+
+def test_no_shortcut_is_the_identity_in_superfeds_resnet() -> None:
+    net = Net(models.build("superfed_resnet9", (3, 28, 28), 10))
+    block = next(each for each in net.module.modules() if getattr(each, "shortcut", 0) is None)
+    last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]
+    torch.nn.init.zeros_(last.weight)
+    assert not block(torch.ones(2, 64, 7, 7)).any()
+
+
+def test_a_model_that_is_an_object_is_known_while_it_is_given_only() -> None:
+    before = models.known()
+    with models.given("logistic", lambda shape, classes: nn.Linear(1, 1)):
+        assert isinstance(models.build("logistic", (3,), 2), nn.Linear)
+    assert models.known() == before
 
 
 SUPERFED = {

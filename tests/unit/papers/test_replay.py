@@ -102,6 +102,23 @@ def test_regret_is_reckoned_after_every_round() -> None:
     assert replay(rule_of("afl"), 4, log(losses)).rounds["regret"].isna().all()
 
 
+def test_decision_losses_are_of_what_was_decided_before() -> None:
+    """Who is not in a sample responds as those in it do on average (eq. 10)."""
+    rule, p = rule_of("aaggff_d"), np.full(3, 1 / 3)
+    cohorts = [[0, 1, 2], [0, 2], [1, 2], [0]]
+    rounds = list(log([[1, 2, 3], [1, 2], [4, 1], [5]], cohorts, 3))
+    expected = []
+    for played, who in zip(play(rule, 3, rounds), cohorts, strict=True):
+        response = played.decision.response
+        assert response is not None
+        everyone = np.full(3, response.mean())
+        everyone[who] = response
+        expected.append(-np.log1p(p @ everyone))
+        p = played.decision.memory["decision"]
+    found = replay(rule, 3, rounds).rounds["decision_loss"]
+    assert found.to_numpy() == pytest.approx(expected) and len(set(expected)) == 4
+
+
 def test_a_log_that_is_partly_sampled_has_linearised_regret_throughout() -> None:
     result = replay(rule_of("aaggff_d"), 3, log([[1, 2, 3], [1, 2]], [[0, 1, 2], [0, 2]], 3))
     assert result.linearised and result.rounds["regret"].notna().all()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -63,6 +64,17 @@ def test_without_server_epochs_all_servers_are_the_average() -> None:
     average = played.servers["parameters"].state_dict()
     for model in played.servers.values():
         assert all(torch.equal(leaf, average[key]) for key, leaf in model.state_dict().items())
+
+
+def test_accuracy_is_of_points_that_nobody_trained_on() -> None:
+    seen: list[torch.Tensor] = []
+
+    def model(points: torch.Tensor) -> torch.Tensor:
+        seen.append(points)
+        return torch.zeros(len(points), 4)
+
+    assert toy._accuracy(SMALL, 1, cast(Any, model)) == 0.25
+    assert not (seen[0][:, None] == toy.play(SMALL, 1).points).all(-1).any()
 
 
 def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fedrepro.config.targets import ComputedTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import PLACE
+from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.metrics import auroc
 from fedrepro.engine.task import NEXT_WORD
 from fedrepro.report.cells import computed, coverage, tables
@@ -268,3 +270,6 @@ def test_next_words_count_only_where_there_is_a_word() -> None:
     losses = NEXT_WORD.losses(logits, targets, "none")
     assert float(losses[0]) == pytest.approx(float(each))
     assert float(NEXT_WORD.losses(logits, targets, "mean")) == pytest.approx(float(losses.mean()))
+    net: Any = SimpleNamespace(bind=lambda params: params, predict=lambda bound, rows: logits[rows])
+    samples = lambda first, last: (torch.arange(first, last), targets[first:last])  # noqa: E731
+    assert evaluate(net, NEXT_WORD, {"w": logits}, samples, 1).accuracy == 0.5

@@ -21,6 +21,7 @@ from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.papers.aaggff.figure_objective import objective_of
 from fedrepro.papers.aaggff.regret_of_run import regret_as_json, regret_of
 from fedrepro.report import site
 from fedrepro.report.drawing.contours import contour
@@ -102,6 +103,16 @@ def test_mixtures_are_means_over_clients(bench: Workbench) -> None:
     (panel,) = drawn.panels
     assert "weight of the local model" in panel.svg
     assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
+
+
+def test_mixtures_are_means_over_seeds(bench: Workbench) -> None:
+    target = replace(figure(bench, "figure_2_5"), seeds=(1, 2))
+    run = next(run for run in target.runs if run.method == "strong")
+    for seed, start in ((1, 0.9), (2, 0.7)):
+        folder = write_run(bench, replace(run, seed=seed), [0.5] * 20)
+        write_mixtures(folder, (start, 0.4))
+    (row,) = content(bench, target)["drawn"].rows
+    assert (row[3], row[-1]) == ("80.00", "40.00")
 
 
 def test_a_landscape_is_drawn_with_contours(bench: Workbench) -> None:
@@ -244,6 +255,14 @@ def test_the_objective_is_the_sum_of_weighted_losses(bench: Workbench) -> None:
     assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
 
 
+def test_a_run_that_did_not_finish_has_no_objective() -> None:
+    """Else the mean would be over fewer rounds."""
+    table = {"round": [1, 1, 2], "weight": [0.5, 0.25, 1.0], "loss": [2.0, 4.0, 3.0]}
+    for state, points in (("finished", [(1, 2.0), (2, 5.0)]), ("diverged", [])):
+        record: Any = SimpleNamespace(state=state, decisions=table)
+        assert objective_of(record) == points
+
+
 def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
     """In bars and lines, as in tables: where * is the row's."""
     file = bench.root / "config/experiments/ima.yaml"
@@ -302,6 +321,11 @@ def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     rounds = bench.setting(setting).rounds
     assert averaging_begins(bench, setting, ["ima+mild"]) == [int(0.75 * rounds) + 1]
     assert averaging_begins(bench, setting, ["mild"]) == []
+
+
+def test_a_moving_average_is_over_so_many_points() -> None:
+    line = Line("x", [(1, 1.0), (2, 2.0), (3, 6.0), (4, 10.0)])
+    assert smoothed(line, 2).points == [(1, 1), (2, 1.5), (3, 4), (4, 8)]
 
 
 def test_bars_and_lines_name_the_runs_that_are_missing(bench: Workbench) -> None:

@@ -4,6 +4,8 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -200,6 +202,13 @@ def test_rounds_to_a_target(bench: Workbench, papers: Published) -> None:
     first, second = cells(bench, papers, "paper")[:2]
     assert first.paper.mean == 2
     assert second.paper.hole == "seed 1 never reached 60 %"
+
+
+@pytest.mark.parametrize("percent", range(1, 100))
+def test_a_target_is_reached_by_what_equals_it(percent: int) -> None:
+    """100 x 0.57 is less than 57 in floats."""
+    record: Any = SimpleNamespace(rounds={"round": [1, 2], "test_accuracy": [0.0, percent / 100]})
+    assert list(RoundsTo(rounds_to=percent).reading.series(record)) == [(2, 2)]
 
 
 def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published) -> None:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from fedrepro.config.settings import StepDecay
+from fedrepro.data.partition.partition import PartitionSpec, make_partition
 from fedrepro.data.tensors.samples import Scaling
 from fedrepro.run.assembly import _inputs, make_plan, schedule
 from fedrepro.support.errors import UserError
@@ -45,3 +47,14 @@ def test_a_rate_may_decay_from_the_first_round() -> None:
     assert [rate(0), rate(1)] == [0.05, 0.025]
     steps = schedule(0.1, StepDecay(factor=0.5, every=2), first=1)
     assert [steps(0), steps(1), steps(3)] == [0.1, 0.05, 0.025]
+
+
+@pytest.mark.parametrize(("share", "cohort"), [(0.29, 29), (0.57, 57), (0.295, 29), (0.001, 1)])
+def test_a_share_of_the_clients_is_a_number_of_them(share: float, cohort: int) -> None:
+    """100 x 0.29 is less than 29 in floats."""
+    given = {"scheme": "iid", "clients": 100}
+    shares: PartitionSpec = TypeAdapter(PartitionSpec).validate_python(given)
+    data = tiny_run.dataset()
+    part = make_partition(data.train.y, None, shares, 1)
+    spec = tiny_run.run_spec(participation=share, partition=given)
+    assert make_plan(spec, data, part).federation.cohort_size == cohort

@@ -35,6 +35,11 @@ def test_a_loss_that_is_no_number_ends_a_run() -> None:
     assert math.isnan(_summary([Score(2, 0.5, 0.25), Score(2, math.nan, 0.25)])["client_loss"])
 
 
+def test_a_client_without_test_samples_ends_no_run() -> None:
+    scores = [Score(2, 0.5, 0.25), Score(0, math.nan, math.nan), Score(6, 1.0, 0.75)]
+    assert _summary(scores) == _summary([scores[0], scores[2]])
+
+
 def test_accuracy_as_a_mean_over_mini_batches() -> None:
     """10 + 10 + 4 samples, as in SuPerFed's test parts: the last four count as much as ten."""
     measures = CLASSIFICATION.with_batch_size(10).measures

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from pydantic import TypeAdapter
 
 from fedrepro.data.dataset import Dataset
@@ -14,8 +15,9 @@ from fedrepro.run import runner
 from fedrepro.run.results import read_any
 from support import tiny_run
 
+HELD = {"test_fraction": 0.2, "validation": 0.25}
 SPEC: PartitionSpec = TypeAdapter(PartitionSpec).validate_python(
-    {"scheme": "iid", "clients": 6, "test_fraction": 0.2, "validation": 0.25}
+    {"scheme": "iid", "clients": 6, **HELD}
 )
 
 
@@ -64,6 +66,26 @@ def test_only_validation_scores_see_validation_samples(tmp_path: Path) -> None:
         assert same == (kind == "test")
         # The test scores of rounds are those of the shared model, on the data's own test samples.
         assert rounds[0]["test_accuracy"].equals(rounds[1]["test_accuracy"])
+
+
+def test_validation_scores_of_a_round_are_means_over_samples(tmp_path: Path) -> None:
+    """Where the data set has no test samples of its own, as those on test samples are."""
+    data = replace(tiny_run.dataset(), test=None)
+    given = {"scheme": "dirichlet", "clients": 6, "alpha": 0.5, "minimum": 8}
+    unequal: PartitionSpec = TypeAdapter(PartitionSpec).validate_python({**given, **HELD})
+    part = make_partition(tiny_run.dataset().train.y, None, unequal, 1)
+    clients = {"every": 2, "clients": True}
+    folder = carry_out(tmp_path / "run", data, part, evaluate=clients)
+    rounds = pd.read_parquet(folder / "rounds.parquet").set_index("round")
+    plain = []
+    for number, rows in pd.read_parquet(folder / "clients.parquet").groupby("round"):
+        for part_of in ("validation_", ""):
+            sizes = rows[f"{part_of or 'test_'}samples"]
+            for name in ("accuracy", "loss"):
+                mean, values = rounds[f"{part_of or 'test_'}{name}"][number], rows[part_of + name]
+                assert mean == pytest.approx(np.average(values, weights=sizes))
+                plain.append(mean == pytest.approx(values.mean()))
+    assert len(plain) == 8 and not any(plain)
 
 
 def test_where_clients_are_not_scored_the_shared_model_is(tmp_path: Path) -> None:
