@@ -14,7 +14,7 @@ from fedrepro.config.targets import (
     Target,
 )
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.coverage import ARITHMETIC
 from fedrepro.report.pages.given import is_given, with_given
 from fedrepro.report.papers.published import Published, label_of, natural
@@ -103,7 +103,10 @@ def _table_state(
         there = [cell.demo for cell in table.cells if cell.demo]
         if there:
             demo = {"run": sum(result.n > 0 for result in there), "cells": len(there)}
-    figure = None
+    figure, compact = None, bool(target and target.scale == "compact")
+    if target and compact:
+        runs = {each.run_of(run) for each in _results(table) for run in each.runs if run.value}
+        figure = {"run": len(runs & {*target.runs}), "wanted": len(target.runs)}
     if isinstance(target, FigureTarget | SearchTarget):
         manifests = (workbench.root / run.folder / "manifest.json" for run in target.runs)
         figure = {"run": sum(path.exists() for path in manifests), "wanted": len(target.runs)}
@@ -119,8 +122,13 @@ def _table_state(
         "doubted": sum(bool(cell.doubt) for cell in cells),
         "demo": demo,
         "figure": figure,
+        "compact": compact,
         "again": key not in published.tables and bool(counts.get(key, Counter())["printed"]),
     }
+
+
+def _results(table: ComputedTable | None) -> Iterable[Result]:
+    return (cell.paper for cell in table.cells) if table else ()
 
 
 def _is_computed(workbench: Workbench, target: FigureTarget) -> bool:

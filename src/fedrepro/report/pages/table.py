@@ -119,6 +119,7 @@ def table_page(
     own, shown, folded = _order(table, system.proposes if system else ())
     return {
         "table": table,
+        "compact": table.scale == "compact",
         "rows": rows,
         "columns": columns,
         "own": own,
