@@ -19,6 +19,8 @@ PLUGIN := scripts/slurm-requirements.txt
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
+# Containers often forbid bytecode. Every pytest process would then rewrite all tests for 10 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this list
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-11s %s\n", $$1, $$2 }' Makefile
