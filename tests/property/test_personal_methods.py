@@ -185,6 +185,18 @@ def test_what_fedper_averages_lg_fedavg_keeps() -> None:
         assert {*message, *kept} == set(ctx.initial) and not set(message) & set(kept)
 
 
+@pytest.mark.parametrize("method", [FedPer(), LGFedAvg(), FedRep(body_epochs=1)])
+def test_a_client_is_scored_with_the_part_that_it_keeps(method: Method) -> None:
+    world = federation(method=method, rounds=2)
+    server, client_states, _ = play(world)
+    for client_state in client_states.known.values():
+        kept = client_state["kept"]
+        assert not any(torch.equal(leaf, server["params"][name]) for name, leaf in kept.items())
+        model = world.method.eval_model(world.context, server, client_state)
+        for name, leaf in model.items():
+            assert torch.equal(leaf, kept.get(name, server["params"][name])), name
+
+
 def test_fedrep_trains_the_head_on_the_received_body_first() -> None:
     """With a body that may not move, only the head is trained: on fixed features."""
     world = federation(method=FedRep(body_epochs=1), cohort=1)

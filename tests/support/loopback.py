@@ -20,6 +20,7 @@ class Loopback:
         stall: then keep it open, silent, until the server ends.
         drip: send an answer's "body", or "all" of it, one byte at a time, so many seconds apart.
         ranges: whether Range is understood.
+        from_start: answer with all bytes, and say so, whatever range is asked for.
         asked: path and Range header of each request so far.
     """
 
@@ -29,6 +30,7 @@ class Loopback:
     stall: bool = False
     drip: dict[str, float] = field(default_factory=dict)
     ranges: bool = True
+    from_start: bool = False
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     stalled: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -64,6 +66,7 @@ def serving(contents: dict[str, bytes]) -> Iterator[Loopback]:
                 return
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
             resumed = wanted is not None and state.ranges
+            start = 0 if state.from_start else start
             body = content[start:] if resumed else content
             self.send_response(206 if resumed else 200)
             if resumed:

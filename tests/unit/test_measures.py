@@ -5,6 +5,8 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -291,6 +293,9 @@ def test_a_report_for_the_record_is_one_number() -> None:
          "per: 'clients': expected one of client, round, run; did you mean 'client'"),
         ("measures/drift.py", '    words = "drift of clients"\n', "", "words: None: expected"),
         ("measures/drift.py", 'per = "client"', 'per = "run"', "of_run: define it in a measure"),
+        ("measures/drift.py", "    rising = False\n",
+         "    rising = False\n\n    def of_run(self, record):\n        return 1.0\n",
+         "of_run: define it in a measure"),
         ("measures/macro_recall.py", "import numpy", "import numpi", "could not be imported"),
     ],
 )  # fmt: skip
@@ -369,3 +374,18 @@ def test_of_what_is_uneven_less_is_better() -> None:
         best = of == "accuracy"
         wanted = {"average": best, "worst": best, "best": best, "gini": False, "gap": False}
         assert rising == wanted
+
+
+class _Reported(Measure):
+    name, words, unit, rising, per = "accuracy", "accuracy", "%", True, "client"
+
+
+def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
+    columns = {"round": [1, 1], "accuracy": [0.2, 0.6], "train_samples": [3, 1]}
+    clients = columns | {"test_samples": [1, 3]}
+    record: Any = SimpleNamespace(rounds={"round": [1]}, clients=clients, mixtures={})
+    metric = OverClients(of="accuracy", over_clients="average")
+    assert [*metric.reading.series(record)] == [(1, pytest.approx(50))]
+    metric._own = _Reported()
+    assert [*metric.reading.series(record)] == [(1, pytest.approx(30))]
+    assert "weighted by training samples" in metric.reading.words

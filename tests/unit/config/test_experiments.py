@@ -7,7 +7,10 @@ import pytest
 
 from fedrepro.cli.schema import SCHEMAS, text_of
 from fedrepro.config.loading import load
+from fedrepro.config.settings import Seeds
+from fedrepro.config.tables import Place
 from fedrepro.config.targets import RunKey
+from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import Printed
@@ -143,3 +146,27 @@ def test_runs_and_tables_know_their_files(bench: Workbench) -> None:
 def test_schemas_are_those_of_the_models(name: str) -> None:
     written = (ROOT / "config/schema" / name).read_text(encoding="utf-8")
     assert written == text_of(SCHEMAS[name]), "run `fedrepro schema`"
+
+
+def test_seeds_of_ones_own_come_before_the_system_s() -> None:
+    bench = load(ROOT)
+    system = next(name for name, each in bench.experiments.items() if each.seeds)
+    own = Seeds(demo=[77], paper=[78, 79])
+    assert bench.seeds("demo", system, own) == (77,)
+    assert bench.seeds("paper", system, own) == (78, 79)
+    assert bench.seeds("paper", system) != (78, 79)
+
+
+@pytest.mark.parametrize(
+    ("scale", "instead", "setting"),
+    [
+        ("paper", "other", "row-other"), ("demo", "other", "small"),
+        ("paper", "*-x", "row-x"), ("demo", "*-x", "small-x"), ("demo", None, "small"),
+    ],
+)  # fmt: skip
+def test_a_column_s_setting_is_not_put_in_place_of_a_demo(
+    scale: Scale, instead: str | None, setting: str
+) -> None:
+    place = Place(label="A", setting="row", demo="small")
+    entries = {"B": instead.replace("other", "row-other")} if instead else {}
+    assert place.setting_for("B", scale, entries) == setting

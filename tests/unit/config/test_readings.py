@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate
+from fedrepro.workflow.graph import Graph
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
@@ -121,6 +123,9 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
     assert CostEstimate(cost_model).lines(cost_model.costs(Rates({})))[0].runs == len(
         table.required
     )
+    named = SimpleNamespace(system="superfed", item="table_2_3_released", scale="paper")
+    awaited = {str(Path(each).parent) for each in Graph(bench).inputs_of_table(named)}
+    assert awaited == {str(each.folder) for each in table.required}
     judged = bench.table("fedevg", "table_4_3", "paper")
     nowhere = replace(judged, cells=tuple(replace(each, required=False) for each in judged.cells))
     assert judged.analyses and not nowhere.analyses
@@ -130,6 +135,11 @@ def test_what_stands_in_is_awaited_only_where_it_is_there(
     assert run not in bench.table("superfed", "table_2_3_released", "paper").required
     Path("data").mkdir()
     Path("data/cifar10_jpeg.parquet").touch()
+    assert run in bench.table("superfed", "table_2_3_released", "paper").required
+    Path("data").rename("archives")
+    assert run not in bench.table("superfed", "table_2_3_released", "paper").required
+    data = bench.config.data.model_copy(update={"archives": tmp_path / "archives"})
+    bench = replace(bench, config=bench.config.model_copy(update={"data": data}))
     assert run in bench.table("superfed", "table_2_3_released", "paper").required
 
 

@@ -218,3 +218,11 @@ def test_a_variant_in_a_circle_and_a_name_that_is_taken(tmp_path: Path) -> None:
 def test_the_demo_search_is_cheap() -> None:
     target = load(ROOT).search("aaggff", "search_heart", "demo")
     assert len(target.runs) <= 6
+
+
+def test_a_name_does_not_depend_on_the_order_of_values(tmp_path: Path) -> None:
+    """Else the same run would be made twice."""
+    bench = load(settle(tmp_path))
+    values: list[dict[str, Any]] = [{"mu": 0.5, "halved": True}, {"halved": True, "mu": 0.5}]
+    names = {bench.with_variant(bench.setting("own/s"), "fedprox", each)[1] for each in values}
+    assert len(names) == 1

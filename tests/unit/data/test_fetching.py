@@ -85,6 +85,17 @@ def test_a_server_that_sends_a_byte_now_and_then_is_left(
     assert taken(tmp_path / "d")
 
 
+def test_a_proxy_that_answers_with_another_range_starts_over(tmp_path: Path) -> None:
+    part = tmp_path / "d" / f"{FIRST}.gz.part"
+    part.parent.mkdir()
+    part.write_bytes(PACKED[f"/{FIRST}.gz"][:1000])
+    with serving(PACKED) as server:
+        server.from_start = True
+        download("d", idx_entry(CONTENTS, server.address), root=tmp_path)
+        assert (f"/{FIRST}.gz", "bytes=1000-") in server.asked
+    assert taken(tmp_path / "d")
+
+
 def test_a_killed_download_goes_on_by_range(tmp_path: Path) -> None:
     """kill -9 in the middle of a file, then the same call again."""
     script = (

@@ -39,6 +39,8 @@ def test_streams_are_addressed_by_name() -> None:
         == 4
     )
     assert numpy_stream(1, "x").random() == numpy_stream(1, "x").random()
+    drawn = (numpy_stream(1, *path).random() for path in (("a", 1), ("a", 2), ("b", 1), ("a1",)))
+    assert len({*drawn}) == 4
 
 
 def test_tree_names_and_rebuilds() -> None:

@@ -87,3 +87,15 @@ def test_images_that_they_can_t_take(name: str, shape: tuple[int, ...]) -> None:
 def test_the_released_adversaries_have_so_many_parameters() -> None:
     pair = models.build("fedcgan", (1, 32, 32), 10)
     assert counting.parameters(pair) == 2_931_083
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        # Transposed 7x7, 4x4, 4x4 with BatchNorm after the first two; 4x4, 4x4 and linear.
+        ("fedcgan_small", 65_888 + 64 + 8_208 + 32 + 257 + 272 + 8_224 + 17_259),
+        ("fedcvae_small", 272 + 8_224 + 50_208 + 42_336 + 8_208 + 257),
+    ],
+)
+def test_all_layers_of_the_small_adversaries_have_a_bias(name: str, parameters: int) -> None:
+    assert counting.parameters(models.build(name, (1, 28, 28), 10)) == parameters

@@ -13,7 +13,7 @@ from fedrepro.report.papers.leads import (
     judge_leads,
     level_at,
 )
-from fedrepro.report.papers.pairs import Pair, judge_printed, pairs_of
+from fedrepro.report.papers.pairs import Pair, _is_beyond, judge_printed, pairs_of
 from fedrepro.report.papers.published import Spread
 from support.places import ROOT
 
@@ -135,6 +135,19 @@ def test_printed_numbers_are_tested_by_their_own_spread(pair: Pair, over: str) -
         near = Pair(replace(left, std=std), right, 0.5)
         found = judge_printed(claim, [near], spread)
         assert (found.word, found.beyond) == ("supports", None)
+
+
+@pytest.mark.parametrize(("lead", "beyond"), [(0.9, False), (1.0, True)])
+def test_a_mean_of_leads_scatters_less_than_each(pair: Pair, lead: float, beyond: bool) -> None:
+    """Four numbers that count by half: 2.12 x sqrt(4 x (1/2)^2 / 5) is 0.948, of 16 degrees."""
+    claim = published.load(ROOT).claims[0].model_copy(update={"by": 0.0})
+    spread = SPREAD.model_copy(update={"ddof": 1})
+    pairs = [
+        Pair(replace(pair.left, mean=mean + lead, std=1.0), replace(pair.right, mean=mean, std=1.0),
+             lead)
+        for mean in (70.0, 75.0)
+    ]  # fmt: skip
+    assert _is_beyond(claim, pairs, spread) == beyond
 
 
 def test_ties_as_printed_are_a_state_of_their_own(pair: Pair) -> None:

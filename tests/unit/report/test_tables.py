@@ -24,6 +24,7 @@ from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import Verdict
+from fedrepro.run.results import find_run
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.locks import lock_of
@@ -131,6 +132,16 @@ def test_a_run_of_this_machine_comes_before_a_landed_one(
     write_run(bench, run, constant(0.70), reference=True)
     write_run(bench, run, constant(0.81))
     assert cells(bench, papers, "paper")[0].paper.mean == pytest.approx(81)
+
+
+def test_a_damaged_run_is_not_passed_over_for_a_landed_one(bench: Workbench) -> None:
+    run = RunKey(PAPER, "fedavg", 1)
+    write_run(bench, run, constant(0.70), reference=True)
+    assert find_run(bench.root, run).state == "finished"
+    folder = write_run(bench, run, constant(0.81))
+    (folder / "manifest.json").write_text("{", encoding="utf-8")
+    found = find_run(bench.root, run)
+    assert (found.state, found.folder) == ("damaged", run.folder)
 
 
 def test_another_configuration_is_not_comparable(bench: Workbench, papers: Published) -> None:

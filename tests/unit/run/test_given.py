@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -109,6 +110,19 @@ def test_models_of_chosen_rounds_are_kept_beside_the_run(root: Path) -> None:
 def test_keep_of_another_method_changes_nothing() -> None:
     spec = specs(keep={"fedavg": [2]})["taught"]
     assert spec.digest == specs()["taught"].digest
+
+
+def test_what_is_kept_has_no_order() -> None:
+    one, other = (specs(keep={"taught": rounds})["taught"] for rounds in ([1, 2], [2, 1]))
+    assert one.digest == other.digest != specs(keep={"taught": [2]})["taught"].digest
+
+
+def test_who_holds_a_sample_is_part_of_a_partition() -> None:
+    """Not only in which order all of them come."""
+    one = partition()
+    rows = np.concatenate(one.train)
+    cut = [*np.split(rows, np.cumsum([len(each) for each in one.train])[:-1] + 1)]
+    assert given.digest_of(one) != given.digest_of(replace(one, train=cut))
 
 
 def unfinished(root: Path, wanted: dict[str, RunSpec]) -> Any:

@@ -153,6 +153,8 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
     assert found.cost_model.inherited_rounds(child, left=()) == 2
+    (bench.root / "results/trunks/ima/tiny/fedavg/seed1/round3").mkdir()
+    assert found.cost_model.inherited_rounds(child, left=()) == 3
     sharing = sharing_of(bench, AVERAGE, print)
     assert sharing.rounds == {3} and sharing.parent is None
     assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"

@@ -34,3 +34,14 @@ def test_a_table_is_made_anew_when_its_data_stand_in_for_others() -> None:
             named = SimpleNamespace(system="ima", item=item, scale=scale)
             before, after = (graph.Graph(each).table_definition(named) for each in (bench, marked))
             assert (before != after) == changes, (item, scale)
+
+
+def test_a_table_is_made_anew_when_the_code_of_its_runs_is_other_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where they are landed: its verdicts say whether they are of today's code."""
+    made = graph.Graph(load(ROOT))
+    named = SimpleNamespace(system="fedevg", item="table_4_2", scale="demo")
+    before = made.table_definition(named)
+    monkeypatch.setattr(graph.numerics, "of_run", lambda spec: {"core": "other"})
+    assert made.table_definition(named) != before
