@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.analysis.studies import studies
-from fedrepro.cli.console import progress_bar
+from fedrepro.cli.console import Progress, progress_bar
 from fedrepro.cli.run import add_run, requested
 from fedrepro.config.figures import Grid
 from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
 from fedrepro.support import sealed
 from fedrepro.support.errors import bad_value
 
@@ -119,14 +121,19 @@ def make_study(arguments: argparse.Namespace) -> None:
 
 
 def make_quality(arguments: argparse.Namespace) -> None:
+    workbench, run = requested(arguments)
+    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
+        judge(workbench, run, progress)
+
+
+def judge(workbench: Workbench, run: RunKey, progress: Progress = lambda share: None) -> None:
+    """Evaluate the synthetic set of a finished run, and write what was found."""
     from fedrepro.analysis.quality_of_run import quality_of
     from fedrepro.run.results import PAIRS
     from fedrepro.run.store import save_tree
     from fedrepro.support.files import sha256_of
 
-    workbench, run = requested(arguments)
-    with progress_bar(f"{run.setting} {run.method} seed {run.seed}") as progress:
-        found, pairs = quality_of(workbench, run, progress)
+    found, pairs = quality_of(workbench, run, progress)
     path = run.analysis("quality")
     images = workbench.root / path.with_suffix(PAIRS)
     save_tree(images, pairs)

@@ -17,6 +17,7 @@ from fedrepro.cli import (
     init,
     listing,
     plan,
+    rank,
     report,
     run,
     synth,
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="workbench folder (default: current folder)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    modules = (init, run, check, listing, data, report, analysis, synth, plan, verify, why)
+    modules = (init, run, check, listing, data, report, analysis, synth, plan, rank, verify, why)
     for commands in modules:
         commands.register(subparsers)
     for name in papers.files_of("command"):

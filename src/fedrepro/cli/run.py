@@ -180,6 +180,11 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     return "".join(f"; {each}" for each in numbers)
 
 
+def prepare(workbench: Workbench, run: RunKey) -> None:
+    """Make the data and the partition of a run, if they are missing."""
+    _partition(workbench, run, _dataset(workbench, workbench.setting(run.setting).dataset))
+
+
 def progress_lines(name: str) -> "Report":
     """A callback that prints a line every few seconds: round, speed, time left, last accuracy."""
     printed = 0.0

@@ -410,7 +410,7 @@ class Workbench:
         return "+".join(parts), hyperparameters
 
     def with_variant(
-        self, setting: Setting, method: str, values: Mapping[str, Scalar]
+        self, setting: Setting, method: str, values: Mapping[str, Scalar], option: str = "--set"
     ) -> "tuple[Workbench, str]":
         """A workbench with a variant of a method that has some values, and the variant's name.
 
@@ -418,6 +418,7 @@ class Workbench:
 
         Args:
             values: by hyperparameter, or <part>.<hyperparameter>.
+            option: of the command line, which errors name.
 
         Raises:
             UserError: for a hyperparameter that no part or more than one part has, and for a
@@ -441,13 +442,13 @@ class Workbench:
                 wanted = (
                     f"one of {', '.join(having or known)}, once" if known else "none: it has none"
                 )
-                raise bad_value(line, "--set", key, wanted, (*known.values(), *known))
+                raise bad_value(line, option, key, wanted, (*known.values(), *known))
             grid[having[0]] = [value]
         searched = Searched(method=method, grid=grid)
         candidate = searched.candidate({place: value for place, (value,) in grid.items()})
         if len(candidate.method) > LONGEST:
             wanted = f"values that make a name of at most {LONGEST} characters"
-            raise bad_value(line, "--set", candidate.method, wanted)
+            raise bad_value(line, option, candidate.method, wanted)
         methods = {**experiment.methods}
         for name, variant in searched.variants(candidate).items():
             base, said = bases[str(variant["use"])]

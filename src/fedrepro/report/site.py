@@ -16,6 +16,7 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage
 from fedrepro.report.cells.cell import ComputedTable, read_table
+from fedrepro.report.cells.league import league_of
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
@@ -34,6 +35,7 @@ from fedrepro.report.pages.downloads import (
 from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.given import given_to, with_given
+from fedrepro.report.pages.league_files import write_league
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
@@ -209,7 +211,14 @@ def write_site(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
     )
     views = views_of(workbench, published, tables)
-    claims = {**claims_page(published, views), "findings": findings_of(views)}
+    league = league_of(workbench, tables)
+    claims = {
+        **claims_page(published, views),
+        "findings": findings_of(views),
+        "league": bool(league.played),
+    }
+    if league.played:
+        write_league(renderer, league)
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
     compared = compare_pages(workbench, tables)
     for file, content in compared.items():

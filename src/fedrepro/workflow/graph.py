@@ -263,7 +263,7 @@ class Graph:
         with one_line():
             spec = self._run_spec(wildcards)
         data = f"results/data/{spec.setting.dataset}/meta.json"
-        return [data, str(spec.setting.partition_path(spec.seed)), *_given(spec)]
+        return [data, str(spec.setting.partition_path(spec.seed)), *given_of(spec)]
 
     def parent_of_run(self, wildcards: Any) -> list[str]:
         """The manifest of the parent run, if there is one."""
@@ -429,7 +429,7 @@ def definition_of(spec: RunSpec) -> str:
     return hashed if words == arithmetic.PER_CLIENT else f"{hashed} {words}"
 
 
-def _given(spec: RunSpec) -> Iterator[str]:
+def given_of(spec: RunSpec) -> Iterator[str]:
     """The inputs of a run that come from other runs and data sets.
 
     A given file is not an input of the rule: the command reports a missing one in one line, and the

@@ -70,7 +70,7 @@ def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
         source: the paper, in words.
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
-    heads = " & ".join(_latex(table.columns[number].label) for number in columns)
+    heads = " & ".join(in_latex(table.columns[number].label) for number in columns)
     lines = [
         "% needs \\usepackage{amssymb, booktabs}; above the printed number, below it ours",
         "\\begin{tabular}{l" + "r" * len(columns) + "}",
@@ -80,7 +80,7 @@ def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
     ]
     for number, row in enumerate(table.rows):
         here = [cells[number, column] for column in columns]
-        lines.append(f"{_latex(row.label)} & {' & '.join(map(_printed, here))} \\\\")
+        lines.append(f"{in_latex(row.label)} & {' & '.join(map(_printed, here))} \\\\")
         if any(cell.paper.n for cell in here):
             lines.append(f" & {' & '.join(map(_ours, here))} \\\\")
     lines += ["\\bottomrule", "\\end{tabular}", f"% {_one_line(table.title)}; {_one_line(source)}"]
@@ -88,7 +88,7 @@ def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
 
 
 def _printed(cell: TableCell) -> str:
-    return _latex(cell.printed.text) if cell.printed else "--"
+    return in_latex(cell.printed.text) if cell.printed else "--"
 
 
 def _ours(cell: TableCell) -> str:
@@ -102,7 +102,8 @@ def _ours(cell: TableCell) -> str:
     return f"\\textbf{{{text}}} {sign}".rstrip()
 
 
-def _latex(text: str) -> str:
+def in_latex(text: str) -> str:
+    """Text with LaTeX's special characters escaped, in one line."""
     return "".join(SPECIAL.get(letter, letter) for letter in _one_line(text))
 
 

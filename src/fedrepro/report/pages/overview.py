@@ -84,6 +84,7 @@ def start_page(
         "counts": everything,
         "arithmetic": sum(everything[name] for name in ARITHMETIC.values()),
         "claims": claims["summary"],
+        "league": claims["league"],
         "scale": scale,
     }
 

@@ -1,0 +1,350 @@
+"""``fedrepro rank``: a method of one's own in the league of scale compact."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fedrepro.cli.console import print_rows
+from fedrepro.config.loading import load
+from fedrepro.config.searches import Searched
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.typed_yaml import read_value, validate
+
+if TYPE_CHECKING:
+    from fedrepro.report.cells.league import Choice, League
+    from fedrepro.report.cells.matches import Match
+    from fedrepro.workflow.cost import RunCost
+    from fedrepro.workflow.league import Search
+
+LINE = "the command line"
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "rank",
+        help="rank your own method beside all others in the small settings of scale compact",
+        description="Train a method in the settings of the league, and rank it beside the methods "
+        "whose results are there. Only this method trains. The cost is printed first. Finished "
+        "runs are kept, so the same command resumes. Writes reports/site/league.html, .csv and "
+        ".tex.",
+        epilog="Example: fedrepro rank ima+my_method --on label-skew --grid mu=0.01,0.1,1",
+    )
+    parser.add_argument("method", metavar="METHOD", help="such as my_method or ima+my_method")
+    parser.add_argument("--on", metavar="GROUP", help="one group of settings (default: all)")
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="NAME=V1,V2",
+        help="values of a hyperparameter to try on clients' validation samples; may be repeated, "
+        "then all combinations are tried",
+    )
+    parser.add_argument("--seeds", type=int, help="how many seeds (default: those of the scale)")
+    parser.add_argument("--cores", type=int, help="how many runs at a time (default: all cores)")
+    parser.add_argument("--plan", action="store_true", help="print the cost and stop")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(handler=handle)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that counts, and whether its synthetic set is evaluated."""
+
+    run: RunKey
+    judged: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What searches chose.
+
+    Attributes:
+        bench: in which the chosen variants are known.
+        methods: by setting and method, the variant to run instead.
+    """
+
+    bench: Workbench
+    methods: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    choices: "tuple[Choice, ...]" = ()
+
+    def method(self, match: "Match", name: str) -> str:
+        """The method whose runs count for ``name`` in a match."""
+        own = match.method(name)
+        return self.methods.get((match.setting, own), own)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for, in the matches in which the method can play."""
+
+    bench: Workbench
+    method: str
+    matches: "Sequence[Match]"
+    unable: Mapping[str, str]
+    searches: "Sequence[Search]"
+    seeds: int | None
+    cores: int
+
+    def wanted(self, chosen: Chosen) -> list[Wanted]:
+        """The runs that count and are not there yet, seed by seed."""
+        from fedrepro.workflow.league import is_there
+
+        found: dict[RunKey, bool] = {}
+        most = max(len(match.seeds) for match in self.matches)
+        for place in range(min(most, self.seeds or most)):
+            for match in self.matches:
+                if place < len(match.seeds):
+                    name = chosen.method(match, self.method)
+                    run = RunKey(match.setting, name, match.seeds[place])
+                    found[run] = found.get(run, False) or match.judged
+        return [
+            Wanted(run, judged)
+            for run, judged in found.items()
+            if not is_there(chosen.bench, run, judged)
+        ]
+
+    @property
+    def searched(self) -> list[Wanted]:
+        """The runs of candidates that are not there yet."""
+        from fedrepro.workflow.league import is_there
+
+        runs = [run for search in self.searches for run in search.runs]
+        return [Wanted(run) for run in runs if not is_there(self.bench, run)]
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    request = _requested(arguments)
+    searched = request.searched
+    # Before a search has ended its choice is not known: a run with the defaults costs as much.
+    chosen = Chosen(request.bench) if searched else _choose(request)
+    wanted = [*searched, *request.wanted(chosen)]
+    seconds = _plan(request, [each.run for each in wanted], arguments)
+    if arguments.plan:
+        return 0
+    failed = 0
+    if searched:
+        failed += _train(request.bench, searched, request.cores, seconds, "search")
+        chosen = _choose(request)
+    failed += _train(chosen.bench, request.wanted(chosen), request.cores, seconds, "run")
+    _show(_league(request, chosen), arguments)
+    return 1 if failed else 0
+
+
+def _choose(request: Request) -> Chosen:
+    from fedrepro.workflow.league import choose
+
+    bench, methods, choices = request.bench, {}, []
+    for search in request.searches:
+        bench, name, choice = choose(bench, search)
+        methods[search.match.setting, search.method] = name
+        choices.append(choice)
+    return Chosen(bench, methods, tuple(choices))
+
+
+def _requested(arguments: argparse.Namespace) -> Request:
+    """Check the command line.
+
+    Raises:
+        UserError: for a wrong value, and if the method can play in no match.
+    """
+    from fedrepro.workflow import league
+
+    bench, name = load(), arguments.method
+    matches = league.chosen_matches(bench, arguments.on)
+    league.refuse_unknown(bench, name)
+    most = max(len(match.seeds) for match in matches)
+    if arguments.seeds is not None and not 1 <= arguments.seeds <= most:
+        wanted = f"a whole number from 1 to {most}: other methods have no more"
+        raise bad_value(LINE, "--seeds", arguments.seeds, wanted)
+    if arguments.cores is not None and arguments.cores < 1:
+        raise bad_value(LINE, "--cores", arguments.cores, "a whole number of at least 1")
+    unable = {match.title: why for match in matches if (why := league.obstacle(bench, match, name))}
+    able = [match for match in matches if match.title not in unable]
+    if not able:
+        title, why = next(iter(unable.items()))
+        raise UserError(f"method {name} can't run in any setting of the league: {title}: {why}")
+    searches: list[Search] = []
+    if arguments.grid:
+        bench, searches = league.with_searches(bench, able, name, _grid(name, arguments.grid))
+    cores = arguments.cores or max(1, (os.cpu_count() or 1) // bench.config.threads)
+    return Request(bench, name, able, unable, searches, arguments.seeds, cores)
+
+
+def _grid(method: str, texts: Sequence[str]) -> Searched:
+    """The values of ``--grid``."""
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not key or not equals or not values or key in grid:
+            raise bad_value(LINE, "--grid", text, "NAME=VALUE,VALUE, each name once")
+        grid[key] = [read_value(each, LINE, f"--grid {key}") for each in values.split(",")]
+    return validate(Searched, {"method": method, "grid": grid}, LINE)
+
+
+def _plan(
+    request: Request, runs: Sequence[RunKey], arguments: argparse.Namespace
+) -> Mapping[RunKey, float]:
+    """Print the cost. Returns the seconds of each run, as far as known."""
+    from fedrepro.workflow.estimate import AROUND, CostLine, measured
+    from fedrepro.workflow.league import OwnCosts, OwnRuns
+    from fedrepro.workflow.schedule import makespan
+
+    costs_of = OwnCosts(request.bench, [OwnRuns("", "", "compact", runs)])
+    rates = measured(costs_of)
+    costs = costs_of.costs(rates)
+    groups: dict[str, list[RunCost]] = {}
+    own = {*runs}
+    for run, cost in costs.items():
+        groups.setdefault(run.setting if run in own else "inputs", []).append(cost)
+    start = rates.start_seconds or 0.0
+    seconds = {
+        run: max(0.0, cost.seconds - start) + AROUND
+        for run, cost in costs.items()
+        if cost.seconds is not None
+    }
+    after = {run: [each for each in costs_of.first(run) if each in seconds] for run in seconds}
+    wall = makespan(seconds, after, request.cores)
+    lines = [CostLine.of("setting", name, each, 0.0) for name, each in groups.items()]
+    total = CostLine.of("all", "all", costs.values(), wall)
+    if arguments.plan and arguments.json:
+        print(json.dumps({"lines": [asdict(each) for each in (*lines, total)],
+                          "cannot_run": dict(request.unable)}, indent=2))  # fmt: skip
+        return seconds
+    if arguments.plan:
+        rows = [(each.name, str(each.runs - each.done), f"{each.hours:.2f}") for each in lines]
+        print_rows(("setting", "runs", "CPU_hours"), rows)
+    text = f"{total.runs - total.done} runs to train: {total.hours:.2f} CPU hours, "
+    text += f"{total.wall:.2f} hours with {request.cores} at a time"
+    text += f"; {total.unknown} of them at unknown cost" if total.unknown else ""
+    _say(f"{text}." if total.runs - total.done else "Nothing to train: all runs are there.")
+    for title, why in request.unable.items():
+        _say(f"can't run in {title}: {why}")
+    return seconds
+
+
+def _train(
+    bench: Workbench,
+    wanted: Sequence[Wanted],
+    cores: int,
+    seconds: Mapping[RunKey, float],
+    what: str,
+) -> int:
+    """Make what runs need, then train. Returns the number of runs that failed."""
+    if not wanted:
+        return 0
+    from fedrepro.cli.pool import Job, run_jobs
+    from fedrepro.cli.run import carry_out, prepare
+    from fedrepro.run import runner  # noqa: F401 - imported before the forks, which share it
+    from fedrepro.run.results import LOGS
+    from fedrepro.workflow.league import missing_inputs
+
+    runs = [each.run for each in wanted]
+    if files := missing_inputs(bench, runs):
+        _say(f"making {len(files)} files that the runs need")
+        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *files]
+        called = subprocess.run(command, stdout=2, check=False)  # stdout is for the result
+        if called.returncode:
+            why = f"snakemake ended with status {called.returncode}; see above"
+            raise UserError(f"what the runs need could not be made: {why}")
+    for run in runs:  # what Snakemake does not know: partitions with validation samples
+        if not (bench.root / bench.setting(run.setting).partition_path(run.seed)).exists():
+            prepare(bench, run)
+
+    def job(each: Wanted) -> Job:
+        run = each.run
+        log = bench.root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
+
+        def work() -> None:
+            carry_out(bench, run)
+            if each.judged:
+                from fedrepro.cli.analysis import judge
+
+                judge(bench, run)
+
+        return Job(work, log)
+
+    began, failed, done = time.monotonic(), [], []
+    weights = [seconds.get(run, 1.0) for run in runs]
+
+    def ended(place: int, status: int, took: float) -> None:
+        run = runs[place]
+        done.append(weights[place])
+        left = (time.monotonic() - began) * (sum(weights) / sum(done) - 1)
+        how = f"done in {took:.0f} s" if status == 0 else f"failed: {_reason(bench, run)}"
+        failed.extend([run] if status else [])
+        name = f"{run.setting} {run.method} seed {run.seed}"
+        rest = f"; {left / 60:.1f} minutes left" if len(done) < len(runs) else ""
+        _say(f"{what} {len(done)} of {len(runs)}: {name}: {how}{rest}")
+
+    run_jobs([job(each) for each in wanted], cores, ended)
+    return len(failed)
+
+
+def _reason(bench: Workbench, run: RunKey) -> str:
+    from fedrepro.run.results import read_run
+
+    return read_run(bench.root, run).why.removeprefix("failed: ")
+
+
+def _league(request: Request, chosen: Chosen) -> "League":
+    """Compute the league, and write its page.
+
+    A match without any finished run of the method counts as one in which it cannot run.
+    """
+    from fedrepro.report.cells import tables
+    from fedrepro.report.cells.league import league_of
+    from fedrepro.report.pages.league_files import write_league
+    from fedrepro.report.pages.templates import Renderer
+    from fedrepro.report.papers import published
+    from fedrepro.run.results import read_run
+
+    bench = chosen.bench
+    papers, unable = published.load(bench.root), {**request.unable}
+    for match in request.matches:
+        name = chosen.method(match, request.method)
+        seeds = match.seeds[: request.seeds]
+        found = [read_run(bench.root, RunKey(match.setting, name, seed)) for seed in seeds]
+        if all(record.state == "failed" for record in found):
+            unable[match.title] = found[0].why.removeprefix("failed: ")
+    items = dict.fromkeys((match.system, match.item) for match in request.matches)
+    computed = {
+        item: tables.compute(bench, bench.table(*item, "compact"), papers) for item in items
+    }
+    league = league_of(
+        bench,
+        computed,
+        matches=request.matches,
+        own=request.method,
+        methods=chosen.methods,
+        seeds=request.seeds,
+        unable=unable,
+        searched=chosen.choices,
+    )
+    renderer = Renderer(bench.root)
+    renderer.write_assets()
+    write_league(renderer, league)
+    return league
+
+
+def _show(league: "League", arguments: argparse.Namespace) -> None:
+    from fedrepro.cli.ranking import facts, header, remarks
+    from fedrepro.report.pages.league_files import as_json
+
+    if arguments.json:
+        print(json.dumps(as_json(league), indent=2))
+        return
+    print_rows(header(league), [facts(league, each) for each in league.played])
+    for line in remarks(league):
+        print(line)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

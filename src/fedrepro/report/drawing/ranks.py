@@ -1,0 +1,78 @@
+"""Critical-difference diagrams (Demšar 2006, figure 1): mean ranks on a line, the best on the left.
+
+Bars connect methods whose mean ranks do not differ significantly.
+"""
+
+from html import escape
+
+from fedrepro.report.drawing.frame import CHARACTER, TEXT
+from fedrepro.report.drawing.style import GRID, INK, SERIES_COLOURS
+from fedrepro.report.papers.ranks import MeanRanks
+
+WIDTH, SPAN, STEP = 760, 340, 18  # of the whole, of the line, between labels
+TOP, BAR = 58, 9  # height of the line, distance of bars
+
+
+def diagram(found: MeanRanks, own: str | None, about: str) -> str:
+    """One SVG.
+
+    Args:
+        own: the method to emphasise, or None.
+        about: what it shows, for screen readers.
+    """
+    names, most = [*found.means], len(found.means)
+    left = (WIDTH - SPAN) / 2
+
+    def x(rank: float) -> float:
+        return left + SPAN * (rank - 1) / (most - 1)
+
+    bars, half = found.groups, (most + 1) // 2
+    under = TOP + 12 + BAR * len(bars)
+    height = under + STEP * half + 8
+    ticks = "".join(f"M{x(rank):.1f},{TOP - 5}V{TOP}" for rank in range(1, most + 1))
+    parts = [
+        f'<svg class="ranks" role="img" aria-label="{escape(about, quote=True)}" '
+        f'viewBox="0 0 {WIDTH} {height}" xmlns="http://www.w3.org/2000/svg" '
+        f'font-family="sans-serif" style="max-width:{WIDTH}px">',
+        f'<path d="M{left:.1f},{TOP}H{left + SPAN:.1f}{ticks}" stroke="{INK}" fill="none"/>',
+        _critical(found, left, x(2) - x(1)),
+    ]
+    parts += [
+        _bar(x(found.means[group[0]]), x(found.means[group[-1]]), TOP + 8 + BAR * number)
+        for number, group in enumerate(bars)
+    ]
+    labels = [_text(x(rank), TOP - 10, str(rank), "middle") for rank in range(1, most + 1)]
+    for place, name in enumerate(names):
+        first = place < half
+        y = under + STEP * (place if first else most - 1 - place) + 8
+        end = left - 12 if first else left + SPAN + 12
+        colour = SERIES_COLOURS[1] if name == own else GRID
+        line = f"M{x(found.means[name]):.1f},{TOP}V{y:.1f}H{end:.1f}"
+        parts.append(f'<path d="{line}" stroke="{colour}" fill="none"/>')
+        shown = f"{name} {found.means[name]:.2f}" if first else f"{found.means[name]:.2f} {name}"
+        where = end - 5 if first else end + 5
+        bold = ' font-weight="bold"' if name == own else ""
+        labels.append(_text(where, y + 4.5, shown, "end" if first else "start", bold))
+    parts.append(f'<g fill="{INK}" font-size="{TEXT}px">{"".join(labels)}</g>')
+    return "".join([*parts, "</svg>"])
+
+
+def _critical(found: MeanRanks, left: float, step: float) -> str:
+    """The critical difference as a length; one that is longer than the line ends in an arrow."""
+    whole = min(found.critical * step, SPAN)
+    arrow = "m-5,-3l5,3l-5,3" if whole < found.critical * step else "v-3v6"
+    name = f"critical difference {found.critical:.2f}"
+    return (
+        f'<path d="M{left:.1f},19v6m0,-3h{whole:.1f}{arrow}" stroke="{INK}" fill="none"/>'
+        f'<g fill="{INK}" font-size="{TEXT}px">{_text(left, 12, name, "start")}</g>'
+    )
+
+
+def _bar(start: float, end: float, y: float) -> str:
+    return f'<path d="M{start - 3:.1f},{y}H{end + 3:.1f}" stroke="{INK}" stroke-width="4"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    room = (WIDTH - SPAN) / 2 - 20
+    fitting = text if len(text) * CHARACTER < room else f"{text[: int(room / CHARACTER) - 1]}…"
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(fitting)}</text>'

@@ -1,0 +1,301 @@
+"""``fedrepro rank``: a method of one's own in a league of two small settings."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedrepro.cli import rank
+from fedrepro.cli.main import main
+from fedrepro.cli.pool import Job, run_jobs
+from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.workflow import estimate
+
+CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
+DATASETS = """\
+datasets:
+  own:
+    {kind: tabular_csv, title: Own, licence: none, citation: none, path: own.csv, label: kind}
+"""
+EXPERIMENT = """\
+system: own
+title: Own
+paper: none
+settings:
+  s:
+    dataset: own
+    partition: {scheme: iid, clients: 3, test_fraction: 0.2}
+    model: logistic
+    rounds: 3
+    participation: 1
+    epochs: 1
+    batch_size: 8
+    optimizer: {lr: 0.5}
+    evaluate: {clients: true}
+"""
+COMPACT = """\
+settings:
+  compact-a: {extends: s}
+  compact-b: {extends: s, rounds: 2}
+  compact-made: {extends: s, judge: {model: logistic, epochs: 1, real_epochs: 1}}
+tables:
+  compact_accuracy:
+    title: Accuracy
+    metric: {of: accuracy, over_clients: average}
+    rows:
+      - {label: A, setting: compact-a, league: skew}
+      - {label: "A, worst", setting: compact-a, league: skew,
+         metric: {of: accuracy, over_clients: worst}}
+      - {label: B, setting: compact-b, league: other}
+      - {label: Not in the league, setting: compact-b}
+    columns: &columns
+      - {label: FedAvg, method: fedavg}
+      - {label: FedProx, method: fedprox}
+      - {label: Central, method: central}
+  compact_made:
+    title: Synthetic sets
+    metric: {quality: accuracy}
+    rows: [{label: Made, setting: compact-made, league: made}]
+    columns: [{label: FedEvg, method: fedevg}]
+"""
+METHOD = '''\
+from dataclasses import dataclass
+
+from fedrepro.engine import tree
+from fedrepro.engine.method import Method
+
+
+@dataclass(frozen=True)
+class Shrink(Method):
+    """Mine: a step that is only a part of FedAvg's."""
+
+    part: float = 1.0
+
+    def client_update(self, ctx, message, client_state, steps):
+        update, client_state = super().client_update(ctx, message, client_state, steps)
+        return {"delta": tree.scale(update["delta"], self.part)}, client_state
+'''
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {
+        "config/config.yaml": CONFIG,
+        "config/datasets.yaml": DATASETS,
+        "config/experiments/own.yaml": EXPERIMENT,
+        "config/compact/own.yaml": COMPACT,
+        "mine/shrink.py": METHOD,
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=(2, 240))
+    kind = np.where(a + b + 0.3 * random.normal(size=240) > 0, "x", "y")
+    pd.DataFrame({"a": a, "b": b, "kind": kind}).to_csv(tmp_path / "own.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    # Calibrating takes seconds, and nothing here is about hours.
+    monkeypatch.setattr(estimate, "LIMIT", 0.0)
+    return tmp_path
+
+
+def rivals(*seeds: int) -> None:
+    for setting in ("compact-a", "compact-b"):
+        for method in ("fedavg", "fedprox"):
+            for seed in seeds:
+                assert main(["run", f"own/{setting}", method, "--seed", str(seed)]) == 0
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
+    """Status, JSON and messages of a call."""
+    capsys.readouterr()
+    status = main(["rank", "--json", "--cores", "2", *words])
+    said = capsys.readouterr()
+    return status, json.loads(said.out) if said.out else None, said.err
+
+
+def test_only_the_own_method_trains_and_is_ranked(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rivals(1, 2, 3)
+    grid = ("--grid", "part=0.0,1.0")
+    status, found, said = asked(capsys, "shrink", *grid)
+    assert status == 0, said
+    assert "search 4 of 4: " in said and "run 6 of 6: own/compact-b shrink_part1.0 seed 3" in said
+    # A step of nothing is no better on validation samples than FedAvg's.
+    assert [each["chosen"] for each in found["searched"]] == [{"part": 1.0}] * 2
+    assert [each["tried"] for each in found["searched"]] == [2, 2]
+    assert {each["group"] for each in found["standings"]} == {"skew", "other", "all groups"}
+    assert "makes no synthetic set" in found["cannot_run"]["own/compact-made: Made"]
+    assert found["preliminary"] == "preliminary: 3 seeds"
+    for match in found["matches"]:
+        own, fedavg, fedprox = match["methods"]
+        assert [each["name"] for each in match["methods"]] == ["shrink", "FedAvg", "FedProx"]
+        assert own["values"] == fedavg["values"]  # all of a step is FedAvg's
+        assert own["rank"] == fedavg["rank"]
+        assert own["lead_over_fedavg"]["lead"] == 0
+        assert own["lead_over_fedavg"]["seeds"] == 3 == len(fedprox["values"])
+    page = Path("reports/site/league.html").read_text(encoding="utf-8")
+    assert "Preliminary: 3 seeds" in page and "data sets own; seeds 1, 2, 3" in page
+    assert "2 of 2 candidates scored" in page
+    trained = {path.parts[3] for path in Path("results/runs/own").glob("*/*/*/manifest.json")}
+    assert trained == {"compact-a", "compact-b", "compact-a@validation0.2",
+                       "compact-b@validation0.2"}  # fmt: skip
+    # The search saw validation samples only, and the runs that count keep none.
+    tuned = pd.read_parquet("results/runs/own/compact-a/shrink_part1.0/seed1/rounds.parquet")
+    assert not [name for name in tuned.columns if name.startswith("validation")]
+
+    status, again, said = asked(capsys, "shrink", *grid)
+    assert (status, again) == (0, found)
+    assert "Nothing to train" in said and "1 of" not in said, said
+
+
+def test_without_a_grid_one_group_and_one_seed(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rivals(1)
+    assert main(["rank", "shrink", "--on", "other", "--seeds", "1", "--cores", "1"]) == 0
+    out, said = capsys.readouterr()
+    assert "run 1 of 1: own/compact-b shrink seed 1: done in " in said
+    head, row, *rest = out.splitlines()
+    assert head.split("\t")[:4] == ["setting", "shrink", "FedAvg", "best other"]
+    assert row.split("\t")[0] == "own/compact-b: B"
+    assert row.split("\t")[-1] == "1"
+    assert any(line.startswith("Preliminary: 1 seed:") for line in rest)
+    assert rest[-1] == "reports/site/league.html"
+
+
+def test_the_cost_is_said_and_plan_stops_there(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rank", "shrink", "--plan", "--grid", "part=0.0,1.0"]) == 0
+    out, said = capsys.readouterr()
+    assert "10 runs to train: " in said  # 2 candidates and 3 seeds in each of 2 settings
+    assert "own/compact-a@validation0.2\t2\t" in out
+    assert not Path("results/runs").exists()
+
+
+def test_a_run_that_fails_is_named_with_its_reason(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rivals(1)
+    text = METHOD.replace(
+        "    def client_update",
+        "    def check(self, ctx):\n        from fedrepro.support.errors import UserError\n"
+        "        if ctx.rounds == 2:\n            raise UserError('needs three rounds')\n\n"
+        "    def client_update",
+    )
+    Path("mine/picky.py").write_text(text, encoding="utf-8")
+    status, found, said = asked(capsys, "picky", "--seeds", "1")
+    assert status == 1
+    assert "own/compact-b picky seed 1: failed: needs three rounds" in said
+    assert found["cannot_run"]["own/compact-b: B"] == "needs three rounds"
+    assert [match["match"] for match in found["matches"]] == [
+        "own/compact-a: A", "own/compact-a: A, worst"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("shrnk",), "the command line: METHOD: 'shrnk': expected a method; did you mean 'shrink'"),
+        (("shrink", "--on", "skw"), "the command line: --on: 'skw': expected a group of the"),
+        (("shrink", "--seeds", "4"), "the command line: --seeds: 4: expected a whole number from"),
+        (("shrink", "--seeds", "0"), "the command line: --seeds: 0: expected a whole number from"),
+        (("shrink", "--cores", "0"), "the command line: --cores: 0: expected a whole number of"),
+        (("shrink", "--grid", "part"), "the command line: --grid: 'part': expected NAME=VALUE"),
+        (("shrink", "--grid", "prt=1.0"), "the command line: --grid: 'prt': expected one of"),
+        (("shrink", "--grid", "part=1.0,1.0"), "the command line: grid: "),
+        (("shrink", "--grid", "part=x"), "method shrink: part: 'x': expected a number"),
+        (
+            ("wgan_gp", "--on", "skew"),
+            "method wgan_gp can't run in any setting of the league: own/compact-a: A: ",
+        ),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    bench: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], line: str
+) -> None:
+    assert main(["rank", *words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"fedrepro: {line}"), said
+    assert said.count("\n") == 1
+    assert not Path("results/runs").exists()
+
+
+def test_without_a_league_it_says_so(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("config/compact/own.yaml").unlink()
+    assert main(["rank", "shrink"]) == 2
+    assert "no row of a table has `league`" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_asked_of_snakemake(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[list[str]] = []
+
+    class Called:
+        returncode = 3
+
+    def call(command: list[str], **options: Any) -> Called:
+        if "snakemake" in command:
+            seen.append(command)
+        return Called()
+
+    monkeypatch.setattr(rank.subprocess, "run", call)
+    assert main(["rank", "shrink", "--on", "other", "--seeds", "2", "--cores", "2"]) == 2
+    assert "snakemake ended with status 3" in capsys.readouterr().err
+    (command,) = seen
+    assert command[2:5] == ["snakemake", "--cores", "2"]
+    data, *partitions = command[5:]
+    assert data == "results/data/own/meta.json"
+    assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
+
+
+def wait(seconds: float, then: Path) -> None:
+    time.sleep(seconds)
+    then.touch()
+
+
+def test_jobs_end_each_with_its_own_status_and_log(tmp_path: Path) -> None:
+    def refuse() -> None:
+        print("before")
+        raise UserError("not this one")
+
+    def break_() -> None:
+        raise ValueError("a mistake")
+
+    jobs = [
+        Job(lambda: wait(0, tmp_path / "done"), tmp_path / "logs/a.log"),
+        Job(refuse, tmp_path / "logs/b.log"),
+        Job(break_, tmp_path / "logs/c.log"),
+    ]
+    found: dict[int, int] = {}
+    run_jobs(jobs, 2, lambda place, status, seconds: found.update({place: status}))
+    assert found == {0: 0, 1: 2, 2: 1}
+    assert (tmp_path / "done").exists()
+    assert (tmp_path / "logs/b.log").read_text() == "before\nfedrepro: not this one\n"
+    last = (tmp_path / "logs/c.log").read_text().splitlines()[-1]
+    assert last == "fedrepro: internal error: ValueError: a mistake"
+
+
+def test_after_a_signal_no_job_begins_and_those_under_way_are_stopped(tmp_path: Path) -> None:
+    marks = [tmp_path / str(number) for number in range(3)]
+
+    def work(mark: Path) -> None:
+        mark.touch()
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(60)
+
+    jobs = [Job(lambda mark=mark: work(mark), tmp_path / f"{mark.name}.log") for mark in marks]
+    found: list[int] = []
+    with pytest.raises(Interrupted) as caught:
+        run_jobs(jobs, 1, lambda place, status, seconds: found.append(status))
+    assert caught.value.status == 128 + signal.SIGTERM
+    assert found == [130]
+    assert [mark.exists() for mark in marks] == [True, False, False]
