@@ -50,15 +50,16 @@
       head.append(button);
     }
   }
-  if (tables.length) {
+  const filtered = tables.filter(table => table.dataset.tools !== "sort");
+  if (filtered.length) {
     const method = make("input", { type: "search", placeholder: "such as FedAvg" });
     const verdict = make("select", {}, ...[["", "any"], ["agrees", "\u2713 agrees"], ["undecided", "\u25d0 undecided"],
       ["differs", "\u2260 differs"], ["not comparable", "\u25cb not comparable"], ["none", "no verdict"]].map(
       ([key, name]) => make("option", { value: key }, name)));
-    const apply = () => tables.forEach(table => filter(table, method.value, verdict.value));
+    const apply = () => filtered.forEach(table => filter(table, method.value, verdict.value));
     method.addEventListener("input", apply);
     verdict.addEventListener("change", apply);
-    const place = tables[0].closest(".scroll") || tables[0];
+    const place = filtered[0].closest(".scroll") || filtered[0];
     const tools = make("div", { className: "tools" }, make("label", {}, "Method ", method));
     if (document.querySelector("[data-verdict]")) tools.append(make("label", {}, "Verdict ", verdict));
     place.before(tools);

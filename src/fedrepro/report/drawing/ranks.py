@@ -49,7 +49,8 @@ def diagram(found: MeanRanks, own: str | None, about: str) -> str:
         colour = SERIES_COLOURS[1] if name == own else GRID
         line = f"M{x(found.means[name]):.1f},{TOP}V{y:.1f}H{end:.1f}"
         parts.append(f'<path d="{line}" stroke="{colour}" fill="none"/>')
-        shown = f"{name} {found.means[name]:.2f}" if first else f"{found.means[name]:.2f} {name}"
+        mean, short = f"{found.means[name]:.2f}", _fitting(name)
+        shown = f"{short} {mean}" if first else f"{mean} {short}"
         where = end - 5 if first else end + 5
         bold = ' font-weight="bold"' if name == own else ""
         labels.append(_text(where, y + 4.5, shown, "end" if first else "start", bold))
@@ -73,6 +74,10 @@ def _bar(start: float, end: float, y: float) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    room = (WIDTH - SPAN) / 2 - 20
-    fitting = text if len(text) * CHARACTER < room else f"{text[: int(room / CHARACTER) - 1]}…"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(fitting)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{escape(text)}</text>'
+
+
+def _fitting(text: str) -> str:
+    """A label, shortened to the room beside the line and its number."""
+    most = int(((WIDTH - SPAN) / 2 - 60) / CHARACTER)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,335 @@
+"""The league on made-up numbers: ranks, critical differences, what counts, and its page."""
+
+import csv
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.cells.league import ALL, Choice, League, league_of
+from fedrepro.report.cells.matches import matches_of
+from fedrepro.report.drawing.ranks import diagram
+from fedrepro.report.pages.league import in_words
+from fedrepro.report.pages.league_files import as_json, as_latex, write_league
+from fedrepro.report.pages.templates import Renderer
+from fedrepro.report.papers import published
+from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.ranks import MeanRanks, critical_difference, mean_ranks, ranks
+from fedrepro.report.site import write_site
+from support.report_world import copy_inputs, write_run
+from support.search_world import settle
+
+SEEDS = (1, 2, 3, 4, 5)
+COMPACT = {
+    "settings": {"compact-a": {"extends": "s"}, "compact-b": {"extends": "s", "epochs": 2}},
+    "tables": {
+        "compact_accuracy": {
+            "title": "Accuracy",
+            "metric": "accuracy",
+            "rows": [
+                {"label": "A", "setting": "compact-a", "league": "skew"},
+                {"label": "A's loss", "setting": "compact-a", "metric": "loss", "league": "skew"},
+                {"label": "B", "setting": "compact-b", "league": "skew"},
+                {"label": "B again", "setting": "compact-b", "league": "other"},
+            ],
+            "columns": [
+                {"label": "FedAvg", "method": "fedavg"},
+                {"label": "FedProx", "method": "fedprox"},
+                {"label": "The better", "method": ["fednova", "scaffold"]},
+                {"label": "Nova", "method": "fednova"},
+                {"label": "Central", "method": "central"},
+            ],
+        }
+    },
+}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Workbench:
+    settle(tmp_path, seeds={"demo": [1], "compact": list(SEEDS), "paper": [1]})
+    file = tmp_path / "config/compact/own.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(COMPACT), encoding="utf-8")
+    copy_inputs(tmp_path)
+    return load(tmp_path)
+
+
+def give(
+    bench: Workbench, setting: str, method: str, values: Mapping[int, float], **changes: Any
+) -> None:
+    """Runs that end with these accuracies, in percent; their losses fall with it."""
+    for seed, value in values.items():
+        run = RunKey(f"own/{setting}", method, seed)
+        write_run(bench, run, [0.5, value / 100], **changes)
+
+
+def around(mean: float, spread: float = 1.0) -> dict[int, float]:
+    """Five numbers with this mean."""
+    return {seed: mean + spread * (seed - 3) for seed in SEEDS}
+
+
+def computed(bench: Workbench) -> dict[tuple[str, str], ComputedTable]:
+    target = bench.table("own", "compact_accuracy", "compact")
+    return {("own", "compact_accuracy"): tables.compute(bench, target, Published())}
+
+
+def found(bench: Workbench, **more: Any) -> League:
+    return league_of(bench, computed(bench), **more)
+
+
+def by_label(league: League) -> dict[str, Any]:
+    return {each.match.label: each for each in league.played}
+
+
+# Demsar (2006), table 5a: critical values of the two-tailed Nemenyi test at 0.05, by methods.
+NEMENYI = {
+    2: 1.960,
+    3: 2.343,
+    4: 2.569,
+    5: 2.728,
+    6: 2.850,
+    7: 2.949,
+    8: 3.031,
+    9: 3.102,
+    10: 3.164,
+}
+
+
+@pytest.mark.parametrize(("methods", "q"), NEMENYI.items())
+def test_critical_differences_are_those_of_the_printed_table(methods: int, q: float) -> None:
+    settings = 14
+    expected = q * math.sqrt(methods * (methods + 1) / (6 * settings))
+    assert critical_difference(methods, settings) == pytest.approx(expected, rel=3e-4)
+
+
+def test_the_example_of_the_paper() -> None:
+    """Section 3.2.2: four classifiers on fourteen data sets, critical difference 1.25."""
+    assert critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+
+
+def test_equal_scores_share_their_ranks() -> None:
+    assert ranks([3.0, 5.0, 3.0, 1.0]) == [2.5, 1.0, 2.5, 4.0]
+    assert ranks([-math.inf, 0.0, -math.inf]) == [2.5, 1.0, 2.5]
+
+
+def test_mean_ranks_are_over_methods_that_every_setting_has() -> None:
+    rows = [{"a": 3.0, "b": 2.0, "c": 1.0}, {"b": 5.0, "a": 4.0}]
+    both = mean_ranks([[row] for row in rows])
+    assert both is not None
+    assert both.means == {"a": 1.5, "b": 1.5}
+    assert both.settings == 2
+    assert mean_ranks([[{"a": 1.0}], [{"a": 1.0, "b": 2.0}]]) is None
+    assert mean_ranks([]) is None
+
+
+def test_rows_of_one_setting_count_once() -> None:
+    twice = [{"a": 2.0, "b": 1.0}, {"a": 2.0, "b": 1.0}]
+    other = [{"a": 1.0, "b": 2.0}]
+    both = mean_ranks([twice, other])
+    assert both is not None
+    assert both.means == {"a": 1.5, "b": 1.5}
+    assert both.settings == 2
+
+
+def test_groups_are_the_longest_that_do_not_differ() -> None:
+    means = MeanRanks({"a": 1.0, "b": 2.0, "c": 2.5, "d": 4.5}, 9, 1.75)
+    assert means.groups == [("a", "b", "c")]
+    assert means.apart_from("d") == (["a", "b", "c"], [])
+    assert means.apart_from("a") == ([], ["d"])
+    wide = MeanRanks({"a": 1.0, "b": 2.0, "c": 2.5, "d": 3.5}, 9, 1.75)
+    assert wide.groups == [("a", "b", "c"), ("b", "c", "d")]
+
+
+def test_few_settings_decide_nothing_and_it_says_so(bench: Workbench) -> None:
+    for method, mean in (("fedavg", 60), ("fedprox", 70), ("fednova", 80)):
+        for setting in ("compact-a", "compact-b"):
+            give(bench, setting, method, around(mean))
+    standing = found(bench).standings[0]
+    assert standing.found
+    assert standing.found.critical > 2
+    assert "these ranks decide nothing" in in_words(standing, None)
+    many = MeanRanks({"own": 1.0, "FedAvg": 2.0}, 30, 0.36)
+    words = in_words(type(standing)("skew", (), many), "own")
+    assert words.endswith("critical difference 0.36: FedAvg significantly worse")
+
+
+def test_ranks_leads_and_best_other(bench: Workbench) -> None:
+    give(bench, "compact-a", "fedavg", around(60, 2.0))
+    give(bench, "compact-a", "fedprox", around(70, 2.0))
+    give(bench, "compact-a", "fednova", {seed: 65.0 + (seed % 2) for seed in SEEDS})
+    played = by_label(found(bench, own="fedprox"))
+    first, loss = played["A"], played["A's loss"]
+    assert first.ranks == {"fedprox": 1.0, "Nova": 2.0, "FedAvg": 3.0}
+    assert first.best_other.name == "Nova"
+    lead = first.lead("fedprox", "FedAvg")
+    assert lead.lead == pytest.approx(10.0)
+    assert first.lead("Nova", "FedAvg").low < 5.6 < first.lead("Nova", "FedAvg").high
+    # A lower loss is better, and a lead is positive where a method is better.
+    assert loss.ranks["fedprox"] == 1.0
+    assert loss.lead("fedprox", "FedAvg").lead > 0
+    assert first.entry("fedprox").estimate.std == pytest.approx(2.0 * math.sqrt(2.5))
+
+
+def test_what_does_not_count(bench: Workbench) -> None:
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", {1: 90.0, 2: 91.0})
+    give(bench, "compact-a", "fednova", around(99), epochs=7)
+    give(bench, "compact-a", "central", around(99))
+    first = by_label(found(bench))["A"]
+    assert first.ranks == {"FedAvg": 1.0}
+    assert first.entry("FedProx").why == "2 of 5 seeds"
+    assert first.entry("Nova").why.startswith("no result; made with another configuration")
+    assert first.entry("Central") is None
+    assert "The better" in first.left_out
+    assert first.lead("FedProx", "FedAvg") is None
+    # With the seeds that it has, it counts.
+    assert by_label(found(bench, seeds=2))["A"].ranks == {"FedProx": 1.0, "FedAvg": 2.0}
+
+
+def test_numbers_of_other_code_do_not_count(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", around(70))
+    monkeypatch.setattr("fedrepro.run.numerics.of_run", lambda spec: {"engine": "other"})
+    first = by_label(found(bench))["A"]
+    assert first.ranks == {}
+    assert "made by other code" in first.entry("FedAvg").why
+
+
+def test_a_method_that_diverges_is_last(bench: Workbench) -> None:
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", {1: 90.0, 2: 91.0, 3: 92.0, 4: 93.0})
+    give(bench, "compact-a", "fedprox", {5: 20.0}, status="diverged")
+    first = by_label(found(bench))["A"]
+    assert first.ranks == {"FedAvg": 1.0, "FedProx": 2.0}
+    assert first.best_other.name == "FedAvg"
+    assert first.lead("FedProx", "FedAvg") is None
+
+
+def test_standings_by_group_and_over_all(bench: Workbench) -> None:
+    for method, a, b in (("fedavg", 60, 70), ("fedprox", 70, 60), ("fednova", 65, 65)):
+        give(bench, "compact-a", method, around(a))
+        give(bench, "compact-b", method, around(b))
+    league = found(bench)
+    standing = {each.group: each.found for each in league.standings}
+    assert list(standing) == ["skew", "other", ALL]
+    assert standing["skew"].means == {"FedAvg": 2.0, "FedProx": 2.0, "Nova": 2.0}
+    assert standing["skew"].settings == 2
+    assert standing["other"].means == {"FedAvg": 1.0, "Nova": 2.0, "FedProx": 3.0}
+    assert standing["other"].settings == 1
+    assert standing[ALL].settings == 2  # a setting in two groups is one setting
+    assert len(league.ranked) == 4
+    assert league.preliminary == ""
+    assert found(bench, seeds=4).preliminary == "preliminary: 4 seeds"
+
+
+def test_a_match_without_the_own_method_does_not_count(bench: Workbench) -> None:
+    for method in ("fedavg", "fednova"):
+        give(bench, "compact-a", method, around(60))
+        give(bench, "compact-b", method, around(60))
+    give(bench, "compact-a", "fedprox", around(70))
+    league = found(bench, own="fedprox")
+    assert [each.match.label for each in league.ranked] == ["A", "A's loss"]
+    assert league.standings[0].found.means == {"fedprox": 1.0, "FedAvg": 2.5, "Nova": 2.5}
+
+
+def test_a_page_without_any_result(bench: Workbench) -> None:
+    league = found(bench)
+    assert league.standings == () and league.ranked == []
+    page = written(bench, league)
+    assert "No mean ranks" in page and "fedrepro rank my_method" in page
+
+
+def written(bench: Workbench, league: League) -> str:
+    renderer = Renderer(bench.root)
+    page = write_league(renderer, league)
+    return (bench.root / page).read_text(encoding="utf-8")
+
+
+def test_page_csv_latex_and_json_have_the_same_numbers(bench: Workbench) -> None:
+    for method, mean in (("fedavg", 60), ("fednova", 65), ("fedprox", 70)):
+        for setting in ("compact-a", "compact-b"):
+            give(bench, setting, method, around(mean))
+    choice = Choice("own/compact-a", 3, 2, {"mu": 0.1}, 71.5)
+    refused = {"own/compact-b: B again": "it can't <run>"}
+    league = found(bench, own="fedprox", unable=refused, searched=[choice])
+    page = written(bench, league)
+    text = re.sub(r"<[^>]+>|\s+", " ", page)
+    assert "own/compact-b: B again: it can&#39;t &lt;run&gt;" in text
+    assert "2 of 3 candidates scored" in text
+    assert "70.00" in text and "+10.00" in text
+    assert page.count('class="ranks"') == 1
+    # The same lead with every seed has no interval; that of the losses differs.
+    assert page.count('class="strip"') == 1
+    assert f"data sets heart; seeds {', '.join(map(str, SEEDS))}" in text
+    with (bench.root / "reports/site/league.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["match"] == "A"]
+    assert {row["method"]: row["rank"] for row in rows} == {
+        "fedprox": "1.0", "FedAvg": "3.0", "Nova": "2.0"
+    }  # fmt: skip
+    assert [row["method"] for row in rows if row["own"] == "true"] == ["fedprox"]
+    assert {row["mean"] for row in rows} == {"60.0", "65.0", "70.0"}
+    latex = as_latex(league)
+    assert "\\textbf{fedprox} & 70.00 $\\pm$ 1.58 &" in latex
+    assert latex.count("\\begin{tabular}") == latex.count("\\end{tabular}") == 1
+    as_values = as_json(league)
+    assert as_values["matches"][0]["methods"][0]["lead_over_fedavg"]["lead"] == pytest.approx(10)
+
+
+def test_an_interval_is_drawn_for_each_setting_that_has_one(bench: Workbench) -> None:
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fedprox", around(70, 2.0))
+    page = written(bench, found(bench, own="fedprox"))
+    assert page.count('class="strip"') == 2
+
+
+def test_the_diagram_names_all_methods_and_marks_the_own_one() -> None:
+    means = MeanRanks({"own": 1.2, "a": 2.0, "b < c": 2.8}, 3, 1.9)
+    svg = diagram(means, "own", "about")
+    for name in ("own 1.20", "a 2.00", "2.80 b &lt; c"):
+        assert f">{name}</text>" in svg
+    assert svg.count('font-weight="bold"') == 1
+    assert svg.count('stroke-width="4"') == len(means.groups) == 1
+
+
+def test_the_site_has_it_and_links_it(bench: Workbench) -> None:
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fednova", around(70))
+    papers = published.load(bench.root)
+    tables.write(bench, bench.table("own", "compact_accuracy"), papers)
+    folder = (bench.root / write_site(bench, papers, [])).parent
+    page = (folder / "league.html").read_text(encoding="utf-8")
+    assert "<h1>The league</h1>" in page
+    assert "70.00" in page
+    assert (folder / "league.csv").exists() and (folder / "league.tex").exists()
+    for name in ("index.html", "claims.html"):
+        assert 'href="league.html"' in (folder / name).read_text(encoding="utf-8")
+
+
+def test_a_site_without_a_league_does_not_link_it(tmp_path: Path) -> None:
+    copy_inputs(settle(tmp_path))
+    folder = (tmp_path / write_site(load(tmp_path), Published(), [])).parent
+    assert not (folder / "league.html").exists()
+    for name in ("index.html", "claims.html"):
+        assert "league.html" not in (folder / name).read_text(encoding="utf-8")
+
+
+def test_titles_of_all_matches_differ() -> None:
+    bench = load(Path(__file__).parents[3])
+    titles = [match.title for match in matches_of(bench)]
+    assert len(set(titles)) == len(titles) > 3
+    assert all(len(match.seeds) >= 5 for match in matches_of(bench))
+
+
+def test_only_settings_of_scale_compact_are_in_it(bench: Workbench) -> None:
+    assert {match.setting for match in matches_of(bench)} == {"own/compact-a", "own/compact-b"}
