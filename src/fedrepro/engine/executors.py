@@ -232,7 +232,13 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor
 }
 
 # Client steps in a round from which a second process pays for its fork (about 20 ms).
-PARALLEL_FROM_STEPS = {"linear": 400, "mlp": 200, "convolutional": 20, "recurrent": 10, "transformer": 2}
+PARALLEL_FROM_STEPS = {
+    "linear": 400,
+    "mlp": 200,
+    "convolutional": 20,
+    "recurrent": 10,
+    "transformer": 2,
+}
 
 
 def choose(
