@@ -3,14 +3,12 @@
 import argparse
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fedrepro.cli.console import print_rows
+from fedrepro.cli.rank_runs import Cost, Wanted, cost_of, say, train
 from fedrepro.config.loading import load
 from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
@@ -21,7 +19,6 @@ from fedrepro.support.typed_yaml import read_value, validate
 if TYPE_CHECKING:
     from fedrepro.report.cells.league import Choice, League
     from fedrepro.report.cells.matches import Match
-    from fedrepro.workflow.cost import RunCost
     from fedrepro.workflow.league import Search
 
 LINE = "the command line"
@@ -52,14 +49,6 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--plan", action="store_true", help="print the cost and stop")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=handle)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A run that counts, and whether its synthetic set is evaluated."""
-
-    run: RunKey
-    judged: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,16 +115,34 @@ def handle(arguments: argparse.Namespace) -> int:
     # Before a search has ended its choice is not known: a run with the defaults costs as much.
     chosen = Chosen(request.bench) if searched else _choose(request)
     wanted = [*searched, *request.wanted(chosen)]
-    seconds = _plan(request, [each.run for each in wanted], arguments)
+    cost = cost_of(request.bench, [each.run for each in wanted], request.cores)
     if arguments.plan:
+        _print_plan(request, cost, as_json=arguments.json)
         return 0
+    say(cost.in_words(request.cores))
+    _say_unable(request)
     failed = 0
     if searched:
-        failed += _train(request.bench, searched, request.cores, seconds, "search")
+        failed += train(request.bench, searched, request.cores, cost.seconds, "search")
         chosen = _choose(request)
-    failed += _train(chosen.bench, request.wanted(chosen), request.cores, seconds, "run")
+    failed += train(chosen.bench, request.wanted(chosen), request.cores, cost.seconds, "run")
     _show(_league(request, chosen), arguments)
     return 1 if failed else 0
+
+
+def _print_plan(request: Request, cost: Cost, *, as_json: bool) -> None:
+    if as_json:
+        found = {"lines": cost.lines, "cannot_run": dict(request.unable)}
+        print(json.dumps(found, indent=2))
+        return
+    cost.print()
+    say(cost.in_words(request.cores))
+    _say_unable(request)
+
+
+def _say_unable(request: Request) -> None:
+    for title, why in request.unable.items():
+        say(f"can't run in {title}: {why}")
 
 
 def _choose(request: Request) -> Chosen:
@@ -189,111 +196,6 @@ def _grid(method: str, texts: Sequence[str]) -> Searched:
     return validate(Searched, {"method": method, "grid": grid}, LINE)
 
 
-def _plan(
-    request: Request, runs: Sequence[RunKey], arguments: argparse.Namespace
-) -> Mapping[RunKey, float]:
-    """Print the cost. Returns the seconds of each run, as far as known."""
-    from fedrepro.workflow.estimate import AROUND, CostLine, measured
-    from fedrepro.workflow.league import OwnCosts, OwnRuns
-    from fedrepro.workflow.schedule import makespan
-
-    costs_of = OwnCosts(request.bench, [OwnRuns("", "", "compact", runs)])
-    rates = measured(costs_of)
-    costs = costs_of.costs(rates)
-    groups: dict[str, list[RunCost]] = {}
-    own = {*runs}
-    for run, cost in costs.items():
-        groups.setdefault(run.setting if run in own else "inputs", []).append(cost)
-    start = rates.start_seconds or 0.0
-    seconds = {
-        run: max(0.0, cost.seconds - start) + AROUND
-        for run, cost in costs.items()
-        if cost.seconds is not None
-    }
-    after = {run: [each for each in costs_of.first(run) if each in seconds] for run in seconds}
-    wall = makespan(seconds, after, request.cores)
-    lines = [CostLine.of("setting", name, each, 0.0) for name, each in groups.items()]
-    total = CostLine.of("all", "all", costs.values(), wall)
-    if arguments.plan and arguments.json:
-        print(json.dumps({"lines": [asdict(each) for each in (*lines, total)],
-                          "cannot_run": dict(request.unable)}, indent=2))  # fmt: skip
-        return seconds
-    if arguments.plan:
-        rows = [(each.name, str(each.runs - each.done), f"{each.hours:.2f}") for each in lines]
-        print_rows(("setting", "runs", "CPU_hours"), rows)
-    text = f"{total.runs - total.done} runs to train: {total.hours:.2f} CPU hours, "
-    text += f"{total.wall:.2f} hours with {request.cores} at a time"
-    text += f"; {total.unknown} of them at unknown cost" if total.unknown else ""
-    _say(f"{text}." if total.runs - total.done else "Nothing to train: all runs are there.")
-    for title, why in request.unable.items():
-        _say(f"can't run in {title}: {why}")
-    return seconds
-
-
-def _train(
-    bench: Workbench,
-    wanted: Sequence[Wanted],
-    cores: int,
-    seconds: Mapping[RunKey, float],
-    what: str,
-) -> int:
-    """Make what runs need, then train. Returns the number of runs that failed."""
-    if not wanted:
-        return 0
-    from fedrepro.cli.pool import Job, run_jobs
-    from fedrepro.cli.run import carry_out, prepare
-    from fedrepro.run import runner  # noqa: F401 - imported before the forks, which share it
-    from fedrepro.run.results import LOGS
-    from fedrepro.workflow.league import missing_inputs
-
-    runs = [each.run for each in wanted]
-    if files := missing_inputs(bench, runs):
-        _say(f"making {len(files)} files that the runs need")
-        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *files]
-        called = subprocess.run(command, stdout=2, check=False)  # stdout is for the result
-        if called.returncode:
-            why = f"snakemake ended with status {called.returncode}; see above"
-            raise UserError(f"what the runs need could not be made: {why}")
-    for run in runs:  # what Snakemake does not know: partitions with validation samples
-        if not (bench.root / bench.setting(run.setting).partition_path(run.seed)).exists():
-            prepare(bench, run)
-
-    def job(each: Wanted) -> Job:
-        run = each.run
-        log = bench.root / LOGS / run.setting / run.method / f"seed{run.seed}.log"
-
-        def work() -> None:
-            carry_out(bench, run)
-            if each.judged:
-                from fedrepro.cli.analysis import judge
-
-                judge(bench, run)
-
-        return Job(work, log)
-
-    began, failed, done = time.monotonic(), [], []
-    weights = [seconds.get(run, 1.0) for run in runs]
-
-    def ended(place: int, status: int, took: float) -> None:
-        run = runs[place]
-        done.append(weights[place])
-        left = (time.monotonic() - began) * (sum(weights) / sum(done) - 1)
-        how = f"done in {took:.0f} s" if status == 0 else f"failed: {_reason(bench, run)}"
-        failed.extend([run] if status else [])
-        name = f"{run.setting} {run.method} seed {run.seed}"
-        rest = f"; {left / 60:.1f} minutes left" if len(done) < len(runs) else ""
-        _say(f"{what} {len(done)} of {len(runs)}: {name}: {how}{rest}")
-
-    run_jobs([job(each) for each in wanted], cores, ended)
-    return len(failed)
-
-
-def _reason(bench: Workbench, run: RunKey) -> str:
-    from fedrepro.run.results import read_run
-
-    return read_run(bench.root, run).why.removeprefix("failed: ")
-
-
 def _league(request: Request, chosen: Chosen) -> "League":
     """Compute the league, and write its page.
 
@@ -344,7 +246,3 @@ def _show(league: "League", arguments: argparse.Namespace) -> None:
     print_rows(header(league), [facts(league, each) for each in league.played])
     for line in remarks(league):
         print(line)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -1,9 +1,6 @@
 """``fedrepro rank``: a method of one's own in a league of two small settings."""
 
 import json
-import os
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrepro.cli import rank
+from fedrepro.cli import rank_runs
 from fedrepro.cli.main import main
-from fedrepro.cli.pool import Job, run_jobs
-from fedrepro.support.errors import Interrupted, UserError
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
 from fedrepro.workflow import estimate
 
 CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
@@ -247,7 +244,7 @@ def test_what_is_missing_is_asked_of_snakemake(
             seen.append(command)
         return Called()
 
-    monkeypatch.setattr(rank.subprocess, "run", call)
+    monkeypatch.setattr(rank_runs.subprocess, "run", call)
     assert main(["rank", "shrink", "--on", "other", "--seeds", "2", "--cores", "2"]) == 2
     assert "snakemake ended with status 3" in capsys.readouterr().err
     (command,) = seen
@@ -257,45 +254,13 @@ def test_what_is_missing_is_asked_of_snakemake(
     assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
 
 
-def wait(seconds: float, then: Path) -> None:
-    time.sleep(seconds)
-    then.touch()
-
-
-def test_jobs_end_each_with_its_own_status_and_log(tmp_path: Path) -> None:
-    def refuse() -> None:
-        print("before")
-        raise UserError("not this one")
-
-    def break_() -> None:
-        raise ValueError("a mistake")
-
-    jobs = [
-        Job(lambda: wait(0, tmp_path / "done"), tmp_path / "logs/a.log"),
-        Job(refuse, tmp_path / "logs/b.log"),
-        Job(break_, tmp_path / "logs/c.log"),
-    ]
-    found: dict[int, int] = {}
-    run_jobs(jobs, 2, lambda place, status, seconds: found.update({place: status}))
-    assert found == {0: 0, 1: 2, 2: 1}
-    assert (tmp_path / "done").exists()
-    assert (tmp_path / "logs/b.log").read_text() == "before\nfedrepro: not this one\n"
-    last = (tmp_path / "logs/c.log").read_text().splitlines()[-1]
-    assert last == "fedrepro: internal error: ValueError: a mistake"
-
-
-def test_after_a_signal_no_job_begins_and_those_under_way_are_stopped(tmp_path: Path) -> None:
-    marks = [tmp_path / str(number) for number in range(3)]
-
-    def work(mark: Path) -> None:
-        mark.touch()
-        os.kill(os.getppid(), signal.SIGTERM)
-        time.sleep(60)
-
-    jobs = [Job(lambda mark=mark: work(mark), tmp_path / f"{mark.name}.log") for mark in marks]
-    found: list[int] = []
-    with pytest.raises(Interrupted) as caught:
-        run_jobs(jobs, 1, lambda place, status, seconds: found.append(status))
-    assert caught.value.status == 128 + signal.SIGTERM
-    assert found == [130]
-    assert [mark.exists() for mark in marks] == [True, False, False]
+def test_a_synthetic_set_is_judged_after_its_run(
+    bench: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedrepro.workflow.league.missing_inputs", lambda bench, runs: [])
+    monkeypatch.setattr("fedrepro.cli.run.prepare", lambda bench, run: None)
+    monkeypatch.setattr("fedrepro.cli.run.carry_out", lambda bench, run: Path("ran").touch())
+    monkeypatch.setattr("fedrepro.cli.analysis.judge", lambda *_: Path("ran").rename("judged"))
+    run = RunKey("own/compact-made", "fedevg", 1)
+    assert rank_runs.train(load(), [rank_runs.Wanted(run, judged=True)], 1, {}, "run") == 0
+    assert Path("judged").exists()
