@@ -25,6 +25,7 @@ COMPACT = "compact"
 RUNS = "runs.parquet"
 ROUNDS = "rounds.parquet"
 LAST_ROUND = ("clients.parquet", "decisions.parquet", "mixtures.parquet")
+BY_BATCH = "_batch"
 TABLES = (ROUNDS, *LAST_ROUND)
 AGAIN = "restore it from the repository, or delete it and run `make compact`"
 
@@ -92,7 +93,8 @@ def all_packed(root: Path, setting: str) -> dict[RunKey, PackedRun]:
 def reduced(name: str, columns: Columns) -> Columns:
     """What is kept of a run's table: all rounds, or the rows of the last one; no empty columns.
 
-    Of clients, only scores are kept: without any, nothing.
+    Of clients, only scores are kept: without any, nothing. Scores as SuPerFed's code averages them
+    over batches are left out, which makes a third of the size; no compact table shows them.
     """
     if name == "clients.parquet" and not any("test_" in column for column in columns):
         return {}
@@ -100,7 +102,11 @@ def reduced(name: str, columns: Columns) -> Columns:
         last = max(columns["round"])
         kept = [place for place, number in enumerate(columns["round"]) if number == last]
         columns = {key: [values[place] for place in kept] for key, values in columns.items()}
-    return {key: values for key, values in columns.items() if _any_value(values)}
+    return {
+        key: values
+        for key, values in columns.items()
+        if _any_value(values) and not key.endswith(BY_BATCH)
+    }
 
 
 def write(root: Path, setting: str, runs: Mapping[RunKey, PackedRun]) -> Path:

@@ -74,6 +74,11 @@ def test_clients_without_scores_are_not_kept() -> None:
     )
 
 
+def test_scores_averaged_over_batches_are_not_kept() -> None:
+    columns = {"round": [1], "test_ece": [0.5], "test_ece_batch": [0.25]}
+    assert packed.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
+
+
 def test_writing_again_replaces(landed: Path) -> None:
     packed.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
     assert set(packed.all_packed(landed, SETTING)) == {RUNS[0]}
