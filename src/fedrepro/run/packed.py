@@ -154,13 +154,13 @@ def _write(path: Path, columns: Columns) -> None:
         )
 
 
-def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Times and sizes of a setting's files: what is read once is read again if they change."""
+def _stamp(folder: Path) -> tuple[tuple[int, ...], ...]:
+    """What tells whether a setting's files are those that were read: a write changes its time."""
     found = []
     for name in (RUNS, *TABLES):
         if (path := folder / name).exists():
             about = path.stat()
-            found.append((name, about.st_mtime_ns, about.st_size))
+            found.append((about.st_dev, about.st_ino, about.st_ctime_ns, about.st_size))
     return tuple(found)
 
 

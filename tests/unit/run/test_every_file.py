@@ -23,7 +23,7 @@ from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import read_run
+from fedrepro.run.results import find_run, read_run
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
@@ -32,6 +32,7 @@ from support.manifests import write_manifest
 
 RUN = "results/runs/ima"
 TRUNK = "results/trunks/ima/kept/scaffold"
+LANDED = "reports/papers/aaggff/compact/compact-silos"
 REFERENCE = "reports/papers/ima/reference/kept/fedprox"
 
 # --- what reads a file: what it found, as text; UserError for a line and exit status 2 ------------
@@ -83,6 +84,11 @@ def model() -> str:
 def reference() -> str:
     record = read_run(Path(), RunKey("ima/kept", "fedprox", 1), reference=True)
     return f"{record.why} {record.rounds}"
+
+
+def landed() -> str:
+    record = find_run(Path(), RunKey("aaggff/compact-silos", "fedavg", 1))
+    return f"{record.why} {record.rounds} {record.clients}"
 
 
 def timing() -> str:
@@ -271,6 +277,13 @@ KINDS = {
         f"{REFERENCE}/*/clients.parquet", f"{REFERENCE}/seed1/clients.parquet",
         f"{REFERENCE}/seed2/clients.parquet", (reference,),
     ),
+    **{
+        f"landed {name}": Kind(
+            f"reports/papers/*/compact/*/{name}", f"{LANDED}/{name}", f"{LANDED}-fmnist/{name}",
+            (landed,), needed=name != "runs.parquet",
+        )
+        for name in ("runs.parquet", "rounds.parquet", "clients.parquet", "decisions.parquet")
+    },
     "reference timing": Kind(
         f"{REFERENCE}/*/timing.json", f"{REFERENCE}/seed1/timing.json",
         f"{REFERENCE}/seed2/timing.json", (),
@@ -398,6 +411,7 @@ FOLDERS = (
     Folder(f"{RUN}/kept/fedavg/seed1", f"{RUN}/kept/fedavg/seed2", ("",), (first, landscape)),
     Folder(f"{RUN}/kept/fedavg/seed1", f"{RUN}/kept/scaffold/seed1", ("",), (first, landscape)),
     Folder(f"{REFERENCE}/seed1", f"{REFERENCE}/seed2", ("",), (reference, first)),
+    Folder(LANDED, f"{LANDED}-fmnist", ("",), (landed,)),
     Folder(f"{TRUNK}/seed1/round2", f"{TRUNK}/seed2/round2", ("",), (continued,)),
     Folder(
         "results/partitions/mnist5k/iid-clients4-test0.2/seed1",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -53,7 +54,9 @@ class Cluster:
             jobs = [SimpleNamespace(external_jobid=each) for each in ids]
             return [job.external_jobid async for job in self.executor.check_active_jobs(jobs)]
 
-        return asyncio.run(check())
+        # In a thread: a browser of another test may have left a loop in this one.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(lambda: asyncio.run(check())).result()
 
 
 @pytest.fixture
