@@ -30,9 +30,10 @@ def snakemake(root: Path, environment: dict[str, str], output: Path, *arguments:
 
 @cache
 def _server() -> "subprocess.Popen[str]":
+    above = os.environ.get("PYTHONPATH", "")  # where Snakemake's plug-in for SLURM may lie
     server = subprocess.Popen(
         [sys.executable, "-P", "-m", "support.snakemake_forks"],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(TESTS), above)))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
