@@ -1,5 +1,6 @@
 """Figures of every kind over made-up runs, added to :mod:`support.report_world`."""
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.support import sealed
-from support.manifests import follow
+from support.manifests import follow, write_manifest
 from support.report_world import ROOT, curve, write_run
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
@@ -210,6 +211,8 @@ def write_decisions(folder: Path, losses: Sequence[tuple[float, float]]) -> None
     ]
     pd.DataFrame(table).to_parquet(folder / "decisions.parquet")
     follow(folder, "decisions.parquet")
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    write_manifest(folder, manifest | {"clients": 2})
 
 
 def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:

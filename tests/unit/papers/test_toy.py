@@ -85,7 +85,16 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(found["regions"]) == [
         "parameters", "uniform", "variance", "entropy", "domain-aware", "odds",
     ]  # fmt: skip
-    assert len(found["points"]) == 1200
+    assert len(found["points"]) == len(found["holders"]) == 1200
+    for client in range(4):  # 270 of its own Gaussian, and 10 of each of the others
+        held = [
+            each
+            for (*_, each), owner in zip(found["points"], found["holders"], strict=True)
+            if owner == client
+        ]
+        assert len(held) == 300 and held.count(toy.CLASS_OF[client]) in (270, 280)
+    assert len(found["server_points"]) == 300
+    assert max(abs(value) for point in found["server_points"] for value in point) <= 12
     for name, grid in found["regions"].items():
         assert [len(row) for row in grid] == [CELLS] * CELLS
         assert len(found["accuracy"][name]) == len(found["nearest"][name]) == 2

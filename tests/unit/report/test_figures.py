@@ -21,8 +21,10 @@ from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.figure_objective import objective_of
 from fedrepro.papers.aaggff.regret_of_run import regret_as_json, regret_of
+from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
 from fedrepro.report.drawing.contours import contour
 from fedrepro.report.drawing.curves import Line, smoothed
@@ -242,25 +244,60 @@ def test_averages_are_drawn_by_number_and_by_similarity(bench: Workbench) -> Non
 
 def test_the_objective_is_the_sum_of_weighted_losses(bench: Workbench) -> None:
     """A method whose runs recorded none has no line."""
+    file = bench.root / "config/experiments/ima.yaml"
+    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    names = ("mild", "strong")
+    columns = [{"label": name, "method": f"weigh_{name}+fedavg"} for name in names]
+    experiment["figures"]["figure_16"]["columns"] = columns
+    experiment["methods"] |= {f"weigh_{name}": {"use": "aaggff_d"} for name in names}
+    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    bench = load(bench.root)
     target = figure(bench, "figure_16")
-    give_runs(bench, target, {"mild", "strong"})
+    give_runs(bench, target, {run.method for run in target.runs})
     for run in target.runs:
-        if run.method == "strong" and run.setting.endswith(SETTINGS[0]):
-            write_decisions(bench.root / run.folder, [(4.0, 8.0), (2.0, 4.0)])
+        if "strong" in run.method and run.setting.endswith(SETTINGS[0]):
+            rounds = bench.setting(run.setting).rounds
+            write_decisions(bench.root / run.folder, [(4.0, 8.0)] * rounds)
     drawn = content(bench, target)["drawn"]
     (panel,) = drawn.panels
-    assert panel.title == SETTINGS[0].upper() and "strong 10.5" in panel.svg
-    seeds = str(len(target.seeds))
-    assert drawn.rows == [(SETTINGS[0], "strong", "2", "10.5", "10.5", "10.5", seeds)]
+    assert panel.title == SETTINGS[0].upper()
+    (row,) = drawn.rows
+    assert row[:3] == (SETTINGS[0], "strong", str(rounds)) and row[-1] == str(len(target.seeds))
+    assert f"strong {row[3]}" in panel.svg
     assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
 
 
+def decided(**changes: Any) -> Any:
+    """A run of two rounds of AAggFF-S with two clients; responses of equal losses teach nothing."""
+    run = {"composition": "aaggff_s+fedavg", "hyperparameters": {}}
+    manifest = {"clients": 2, "rounds_done": 2, "run": run}
+    table = {"round": [1, 1, 2, 2], "client": [0, 1, 0, 1], "weight": [0.1, 0.9] * 2}
+    table |= {"loss": [2.0, 6.0, 3.0, 5.0]}
+    record = {"state": "finished", "manifest": manifest, "decisions": table}
+    return SimpleNamespace(**record | changes)
+
+
+def test_the_objective_has_the_decision_before_the_round() -> None:
+    """Not the coefficients of the aggregation: in the first round everyone's is 1 / K."""
+    (first, after_one), (second, after_two) = objective_of(decided())
+    assert (first, second) == (1, 2) and after_one == 4
+    # The client with the larger loss has more than half in the second round, which weighs 3 and 5.
+    assert 4 < after_two - after_one < 5
+    played = replay(
+        rule_of("aaggff_s"), 2, [Observed(0, 2, np.arange(2), np.array([2.0, 6.0]), np.ones(2))]
+    )
+    assert played.decision is not None
+    assert after_two - after_one == pytest.approx(played.decision @ [3.0, 5.0])
+
+
 def test_a_run_that_did_not_finish_has_no_objective() -> None:
-    """Else the mean would be over fewer rounds."""
-    table = {"round": [1, 1, 2], "weight": [0.5, 0.25, 1.0], "loss": [2.0, 4.0, 3.0]}
-    for state, points in (("finished", [(1, 2.0), (2, 5.0)]), ("diverged", [])):
-        record: Any = SimpleNamespace(state=state, decisions=table)
-        assert objective_of(record) == points
+    """Nor one with a loss that is not finite: the sum would be over fewer rounds."""
+    assert objective_of(decided(state="diverged")) == []
+    lost = decided().decisions | {"loss": [2.0, 6.0, 3.0, math.inf]}
+    assert objective_of(decided(decisions=lost)) == []
+    assert objective_of(decided(decisions={})) == []
+    last = {name: values[2:] for name, values in decided().decisions.items()}
+    assert objective_of(decided(decisions=last)) == []
 
 
 def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
@@ -447,6 +484,17 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         regret_as_json(tmp_path, run)
     with pytest.raises(UserError, match="not run: expected a finished run: fedrepro run test"):
         regret_as_json(tmp_path, replace(run, seed=2))
+
+
+def test_a_landed_run_has_too_few_losses_for_its_regret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunKey("test/blobs", "aaggff_s+fedavg", 1)
+    carry_out(tmp_path / run.folder, run_spec(run.method, participation=1.0))
+    landed = replace(read_run(tmp_path, run), packed="sealed")
+    monkeypatch.setattr("fedrepro.papers.aaggff.regret_of_run.find_run", lambda *_: landed)
+    with pytest.raises(UserError, match="last round only: expected a run of this machine: fedrepr"):
+        regret_as_json(tmp_path, run)
 
 
 @pytest.mark.parametrize("composition", ["aaggff_s+fedavg", "ima+aaggff_d+fedavg"])

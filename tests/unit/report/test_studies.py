@@ -1,5 +1,6 @@
 """Tables of costs and the toy figure: what is computed without a run, from its JSON to the page."""
 
+import html
 import json
 import re
 from collections.abc import Sequence
@@ -158,6 +159,8 @@ def made_up_toy(**changes: Any) -> str:
             "reach": 4.0,
             "seeds": [1, 2],
             "points": [[1.0, 1.0, 0], [-1.0, 1.0, 1]],
+            "holders": [0, 2],
+            "server_points": [[0.5, -0.5], [3.0, 3.0]],
             "regions": {"uniform": [[0, 0], [1, 0]], "odds": [[0, 1], [0, 1]]},
             "accuracy": {"uniform": [0.5, 0.7], "odds": [0.8, 0.9]},
             "nearest": {"uniform": [0.25, 0.25], "odds": [0.5, 1.0]},
@@ -178,6 +181,14 @@ def test_the_toy_figure(bench: Workbench) -> None:
     assert "scale demo" not in text
     whole = (bench.root / "reports/site/fedgo/figure_1.html").read_text(encoding="utf-8")
     assert 'aria-label="Regions of three classes under the aggregation odds: 80.0 %' in whole
+    # As in the paper, client 1 has most of the third quadrant, and client 4 of the first.
+    for number, owned in (
+        (1, "1 points: 1 of class 2"),
+        (2, "0 points: "),
+        (4, "1 points: 1 of class 1"),
+    ):
+        assert f"aria-label=\"Client {number}'s {owned}" in html.unescape(whole)
+    assert "aria-label=\"The server's 2 points, without classes." in html.unescape(whole)
     start = site.write_site(
         bench, published.load(bench.root), described_methods(bench.plugins), "demo"
     )

@@ -1,22 +1,23 @@
 """Objective: the cumulative global objective by round (Hahn et al., ICML 2024, Figure A1)."""
 
-from itertools import accumulate
-
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Objective
+from fedrepro.papers.aaggff.regret_of_run import played_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
 from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import RunRecord, find_run
+from fedrepro.support.plugins import NONE, Folders
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn:
     names = [column.label for column in figure.columns]
     drawn = Drawn(
-        "The sum, over all rounds so far and the clients of each, of coefficient times loss before "
-        "training; smaller is better. The mean over seeds; the band spans lowest to highest.",
+        "The sum, over all rounds so far and the clients of each, of p times loss before training; "
+        "p is the decision with which the round begins. Smaller is better. The mean over seeds; "
+        "the band spans lowest to highest.",
         ("Setting", "Function", "Rounds", "Cumulative objective", "Lowest", "Highest", "Seeds"),
         key=key_of(names),
     )
@@ -28,7 +29,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
                 for method in column.methods_at(target.scale)
                 for seed in target.seeds
             ]
-            series = [made for run in runs if (made := objective_of(find_run(workbench.root, run)))]
+            records = [find_run(workbench.root, run) for run in runs]
+            series = [made for each in records if (made := objective_of(each, workbench.plugins))]
             line = curves.average(column.label, series)
             if line is None:
                 continue
@@ -45,12 +47,15 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
     return drawn
 
 
-def objective_of(record: RunRecord) -> Points:
-    """The cumulative objective after each round of a finished run; empty without decisions."""
-    table = record.decisions if record.state == "finished" else {}
-    if not table:
-        return []
-    of_round: dict[float, float] = {}
-    for number, weight, loss in zip(table["round"], table["weight"], table["loss"], strict=True):
-        of_round[number] = of_round.get(number, 0.0) + weight * loss
-    return list(zip(of_round, accumulate(of_round.values()), strict=True))
+def objective_of(record: RunRecord, own: Folders = NONE) -> Points:
+    """The cumulative objective after each round of a finished run; empty without decisions.
+
+    Empty, too, if a round is missing, because a loss was not finite or only the last round was
+    landed: the sum would be over fewer rounds.
+    """
+    points: Points = []
+    total = 0.0
+    for played in played_of(record, own) if record.state == "finished" else ():
+        total += float(played.before["decision"][played.seen.cohort] @ played.seen.losses)
+        points.append((played.seen.round + 1, total))
+    return points if len(points) == record.manifest.get("rounds_done") else []

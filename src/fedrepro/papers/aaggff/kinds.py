@@ -28,7 +28,8 @@ class Regret(FigureSpec):
 class Objective(FigureSpec):
     """A panel per setting: the cumulative global objective by round, with a line for each column.
 
-    The objective of a round is the sum over its clients of coefficient times loss.
+    The objective of a round is the sum over its clients of their entry in the decision with which
+    the round begins, times their loss.
     """
 
     kind: Literal["objective"]

@@ -10,7 +10,7 @@ import numpy as np
 from fedrepro.config.targets import RunKey
 from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
-from fedrepro.papers.aaggff.replay import Bounded, Replay, replay
+from fedrepro.papers.aaggff.replay import Bounded, Played, Replay, play, replay
 from fedrepro.run.results import RunRecord, find_run, made_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
@@ -28,9 +28,12 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
         UserError: if the run is missing, or its method's regret has no bound.
     """
     record = find_run(root, run)
+    again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
     if record.state != "finished":
-        again = f"fedrepro run {run.setting} {run.method} --seed {run.seed}"
         raise UserError(f"{run.folder}: {record.why}: expected a finished run: {again}")
+    if record.packed:
+        only = "landed results keep the losses of the last round only"
+        raise UserError(f"{run.folder}: {only}: expected a run of this machine: {again}")
     found = regret_of(record, own)
     names = ("round", "regret", "bound")
     columns = {name: found.rounds[name].tolist() if found else [] for name in names}
@@ -54,6 +57,17 @@ def regret_of(record: RunRecord, own: Folders = NONE) -> Replay | None:
     rounds = list(_observed(record))
     rule = _rule_of(record, own)
     return replay(rule, int(record.manifest["clients"]), rounds) if rounds else None
+
+
+def played_of(record: RunRecord, own: Folders) -> Iterator[Played]:
+    """The recorded losses, played through the run's rule round by round; nothing without losses.
+
+    Raises:
+        UserError: as :func:`regret_of`.
+    """
+    rounds = list(_observed(record))
+    if rounds:
+        yield from play(_rule_of(record, own), int(record.manifest["clients"]), rounds)
 
 
 def _rule_of(record: RunRecord, own: Folders) -> Decider:

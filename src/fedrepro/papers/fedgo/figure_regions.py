@@ -1,6 +1,7 @@
-"""Regions: how a toy example's aggregations classify every point of a square."""
+"""Regions: a toy example's data, and how its aggregations classify every point of a square."""
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +13,20 @@ from fedrepro.report.pages.figures.base import Drawn, damaged
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made
 
-DRAWN = 8  # draws every n-th point
+DRAWN, DRAWN_OF_ONE = 8, 3  # draws every n-th point of all clients, and of a client or the server
+# A client has most points of the Gaussian of its number; the paper's clients 1 to 4 (Appendix E.1)
+# are those of the third, fourth, second and first quadrant.
+CLIENTS_AS_PRINTED = (2, 3, 1, 0)
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
     assert target.study is not None
     found = read_made(workbench.root, target.study)
     drawn = Drawn(
-        "Colours show the class that the server's model predicts at every point of the square, "
-        "for the first seed; marks are an eighth of the clients' points with their true class. "
+        "First a third of the points of the server, which have no class, and of each client; then "
+        "the class that the server's model predicts at every point of the square after each "
+        "aggregation, with an eighth of all clients' points. Colours and marks are classes; the "
+        "panels show the first seed. "
         "In the table every number is the mean over seeds, with the lowest and the highest.",
         (
             "Aggregation",
@@ -40,8 +46,22 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regions) -> Drawn:
 
 
 def _add(drawn: Drawn, found: dict[str, Any]) -> None:
-    """A panel and a row per aggregation."""
-    points = [(float(x), float(y), int(each)) for x, y, each in found["points"][::DRAWN]]
+    """A panel per owner of data, and a panel and a row per aggregation."""
+    reach = float(found["reach"])
+    whole = [(float(x), float(y), int(each)) for x, y, each in found["points"]]
+    given = [(float(x), float(y), None) for x, y in found["server_points"][::DRAWN_OF_ONE]]
+    words = f"The server's {len(found['server_points'])} points, without classes."
+    drawn.panels.append(Panel("data: server", regions.draw([], reach, given, description=words)))
+    for number, client in enumerate(CLIENTS_AS_PRINTED, 1):
+        held = [
+            point for point, holder in zip(whole, found["holders"], strict=True) if holder == client
+        ]
+        sizes = sorted(Counter(each for *_, each in held).items())
+        parts = ", ".join(f"{size} of class {each + 1}" for each, size in sizes)
+        words = f"Client {number}'s {len(held)} points: {parts}."
+        svg = regions.draw([], reach, held[::DRAWN_OF_ONE], description=words)
+        drawn.panels.append(Panel(f"data: client {number}", svg))
+    points = whole[::DRAWN]
     for name, grid in found["regions"].items():
         shares = [found[key].get(name) for key in ("accuracy", "nearest", "right")]
         accuracy, nearest = shares[0][0], shares[1][0]
@@ -50,7 +70,7 @@ def _add(drawn: Drawn, found: dict[str, Any]) -> None:
             f"fresh points are right, and {100 * nearest:.1f} % of the square goes to the nearest "
             "class."
         )
-        svg = regions.draw(grid, float(found["reach"]), points, description=words)
+        svg = regions.draw(grid, reach, points, description=words)
         drawn.panels.append(Panel(name, svg))
         seeds = str(len(found["seeds"]))
         drawn.rows.append((name, *(_spread(values) for values in shares), seeds))

@@ -69,12 +69,14 @@ class Played:
         servers: the server's model, by aggregation.
         weights: by weighting, [clients, n] at the clients' points.
         points, sources: of all clients, [n, 2] and [n]: from which Gaussian a point is.
+        given: the server's points [n, 2], which have no class.
     """
 
     servers: Mapping[str, nn.Module]
     weights: Mapping[str, Tensor]
     points: Tensor
     sources: Tensor
+    given: Tensor
 
 
 def sample(toy: Toy, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -125,7 +127,7 @@ def play(toy: Toy, seed: int) -> Played:
     servers = {"parameters": average}
     for name, shares in weights.items():
         servers[name] = _distilled(toy, seed, average, points, pseudo_labels(logits, shares))
-    return Played(servers, weights, points, sources)
+    return Played(servers, weights, points, sources, given)
 
 
 def regions(model: nn.Module, toy: Toy) -> Tensor:
@@ -146,10 +148,11 @@ def study() -> dict[str, Any]:
     """The figure's content: one seed's points and regions, and every seed's numbers.
 
     Returns:
-        reach; points, each [x, y, class], and regions by aggregation, of the first seed; and by
-        aggregation for every seed: accuracy on as many fresh points, and the share of the square
-            assigned to the nearest centre. ``right`` is, by weighting, the share of the points at
-        which the client with most of their Gaussian has the largest weight.
+        reach; points, each [x, y, class], the client that holds each, the server's points, each
+        [x, y], and regions by aggregation, of the first seed; and by aggregation for every seed:
+        accuracy on as many fresh points, and the share of the square assigned to the nearest
+        centre. ``right`` is, by weighting, the share of the points at which the client with most
+        of their Gaussian has the largest weight.
     """
     toy = Toy()
     played = [play(toy, seed) for seed in SEEDS]
@@ -163,6 +166,8 @@ def study() -> dict[str, Any]:
                 first.points.tolist(), classes_of(first.sources).tolist(), strict=True
             )
         ],
+        "holders": holders(toy).tolist(),
+        "server_points": [[round(x, 2), round(y, 2)] for x, y in first.given.tolist()],
         "regions": {name: regions(model, toy).tolist() for name, model in first.servers.items()},
         "accuracy": {
             name: [_accuracy(toy, seed, each.servers[name]) for seed, each in _by_seed(played)]

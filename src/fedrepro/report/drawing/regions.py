@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedrepro.report.drawing.frame import Frame, axis
-from fedrepro.report.drawing.style import MARK_PATHS, SERIES_COLOURS, STRONG
+from fedrepro.report.drawing.style import INK, MARK_PATHS, SERIES_COLOURS, STRONG
 
 Block = tuple[int, int, int, int, int]  # first row, row after the last, the same for columns, class
 
@@ -11,38 +11,40 @@ Block = tuple[int, int, int, int, int]  # first row, row after the last, the sam
 def draw(
     grid: Sequence[Sequence[int]],
     reach: float,
-    points: Sequence[tuple[float, float, int]],
+    points: Sequence[tuple[float, float, int | None]],
     *,
     description: str,
 ) -> str:
     """Draw the class of each cell of a square from -reach to reach, and points (x, y, class).
 
     Args:
-        grid: classes, rows from the bottom to the top.
+        grid: classes, rows from the bottom to the top; empty for points alone.
+        points: the class is None for points without one.
     """
-    size = 2 * reach / len(grid)
+    size = 2 * reach / max(len(grid), 1)
     frame = Frame(axis(-reach, reach), axis(-reach, reach), "", 240, 240)
     cells: dict[int, list[str]] = {}
     for row, above, column, end, each in blocks(grid):
         corners = (column * size - reach, row * size - reach, end * size - reach)
         cells.setdefault(each, []).append(frame.box(*corners, above * size - reach))
-    dots: dict[int, list[str]] = {}
-    for x, y, each in points:
-        dots.setdefault(each, []).append(frame.path([(x, y)]) + MARK_PATHS[each % len(MARK_PATHS)])
+    dots: dict[int | None, list[str]] = {}
+    for x, y, label in points:
+        mark = MARK_PATHS[-1 if label is None else label % len(MARK_PATHS)]
+        dots.setdefault(label, []).append(frame.path([(x, y)]) + mark)
     drawn = [
         f'<path d="{"".join(boxes)}" fill="{_colour(each)}" fill-opacity="0.3" '
         'shape-rendering="crispEdges"/>'
         for each, boxes in sorted(cells.items())
     ]
     drawn += [
-        f'<path d="{"".join(marks)}" fill="{_colour(each)}" stroke="{STRONG}" stroke-width="0.3"/>'
-        for each, marks in sorted(dots.items())
+        f'<path d="{"".join(marks)}" fill="{_colour(label)}" stroke="{STRONG}" stroke-width="0.3"/>'
+        for label, marks in sorted(dots.items(), key=lambda each: (each[0] is None, each[0]))
     ]
     return frame.svg(drawn, description, grid=False)
 
 
-def _colour(each: int) -> str:
-    return SERIES_COLOURS[each % len(SERIES_COLOURS)]
+def _colour(each: int | None) -> str:
+    return INK if each is None else SERIES_COLOURS[each % len(SERIES_COLOURS)]
 
 
 def blocks(grid: Sequence[Sequence[int]]) -> list[Block]:
