@@ -53,7 +53,7 @@ def objective_of(record: RunRecord, own: Folders = NONE) -> Points:
     Empty, too, if a round is missing, because a loss was not finite or only the last round was
     landed: the sum would be over fewer rounds.
     """
-    points: Points = []
+    points: list[tuple[float, float]] = []
     total = 0.0
     for played in played_of(record, own) if record.state == "finished" else ():
         total += float(played.before["decision"][played.seen.cohort] @ played.seen.losses)
