@@ -38,8 +38,8 @@ reference: setup ## compute the missing runs of reports/papers/reference.yaml: h
 	@python scripts/reference.py --cores $(or $(CORES),1)
 	@python scripts/render_reference.py
 
-compact: setup ## compute the missing runs of scale compact, a night on two cores; ONLY='fedgo/*' for a part
-	@python scripts/reference.py --cores $(or $(CORES),$(shell nproc)) --compact $(if $(ONLY),'$(ONLY)')
+compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedgo/*' for a part, AGAIN=1 to compare
+	@python scripts/reference.py --cores $(or $(CORES),$(shell nproc)) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
 
 test: setup ## run all tests, on two cores
 	@scripts/chromium

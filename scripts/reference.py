@@ -3,7 +3,7 @@
 By default these are the runs that reports/papers/reference.yaml lists; finished runs are copied,
 without their models, into reference/. With --compact they are those of the tables of scale compact,
 seed by seed, packed into compact/ (fedrepro.run.packed). What is kept already and of today's
-configuration and code is not made again.
+configuration and code is not made again; with --again it is, and compared.
 
 Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them
 in order. Interrupted runs resume.
@@ -29,7 +29,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import packed
+from fedrepro.run import again, packed
 from fedrepro.run.replayed import not_of_today
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
 from fedrepro.support.errors import UserError, bad_value
@@ -226,8 +226,53 @@ def compact(bench: Workbench, only: str) -> list[Group]:
     ]
 
 
+def be_nice() -> None:
+    """Let everything else on this machine go first."""
+    os.nice(19)
+    # If Linux schedules by terminal session first, niceness counts only within this session.
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
+
+
+def make(runs: Iterable[RunKey], bench: Workbench, cores: int) -> int:
+    """Have Snakemake make runs. Returns its exit status."""
+    files = [str(run.folder / "manifest.json") for run in runs]
+    # A synthetic set is judged before it is kept.
+    files += [str(run.analysis("quality")) for run in runs if bench.setting(run.setting).judge]
+    called = subprocess.run(["snakemake", "--cores", str(cores), *files], check=False)
+    return called.returncode
+
+
+def make_again(bench: Workbench, groups: Iterable[Group], cores: int) -> None:
+    """Make runs again that were landed with today's code, and compare their numbers.
+
+    Raises:
+        UserError: if a number differs though the kind of machine is the same.
+    """
+    outcomes: Counter[str] = Counter()
+    wrong = 0
+    for each in groups:
+        landed = {run: read_run(Path(), run, reference=True) for run in each.runs}
+        left = [run for run, record in landed.items() if is_current(bench, record)]
+        print(f"{each.title}: {len(left)} of {len(each.runs)} were landed", flush=True)
+        if left:
+            make(left, bench, cores)
+        for run in left:
+            found = again.compare(landed[run], read_run(Path(), run))
+            print(f"{run.setting} {run.method} seed {run.seed}: {found.words}", flush=True)
+            outcomes["same bits" if found.words == again.SAME else "other bits"] += 1
+            wrong += not found.expected
+    print("; ".join(f"{number} runs: {words}" for words, number in outcomes.items()))
+    if wrong:
+        raise UserError(f"{wrong} runs differ from what was landed and should not; see above")
+
+
 def main(arguments: argparse.Namespace) -> None:
     bench = load()
+    if arguments.again:
+        be_nice()
+        make_again(bench, compact(bench, arguments.compact or "*"), arguments.cores)
+        return
     packs = arguments.compact is not None
     groups: list[tuple[Group, list[RunKey]]] = []
     planned: set[RunKey] = set()
@@ -247,25 +292,17 @@ def main(arguments: argparse.Namespace) -> None:
     print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:
         return
-    os.nice(19)
-    # If Linux schedules by terminal session first, niceness counts only within this session.
-    with suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
+    be_nice()
     for each, left in groups:
         if not left:
             continue
-        files = [str(run.folder / "manifest.json") for run in left]
-        # A synthetic set is judged before it is kept.
-        files += [str(run.analysis("quality")) for run in left if bench.setting(run.setting).judge]
-        called = subprocess.run(["snakemake", "--cores", str(arguments.cores), *files], check=False)
+        status = make(left, bench, arguments.cores)
         missing = keep_finished(bench, left, compact=packs)
         for run in missing:
             print(f"missing: {run.folder}", flush=True)
         # One method's failure does not stop the others, unless Snakemake made nothing at all.
-        if called.returncode and missing == left:
-            raise UserError(
-                f"{each.title}: snakemake made nothing (status {called.returncode}); see above"
-            )
+        if status and missing == left:
+            raise UserError(f"{each.title}: snakemake made nothing (status {status}); see above")
 
 
 if __name__ == "__main__":
@@ -276,6 +313,9 @@ if __name__ == "__main__":
         "--compact", metavar="TABLES", nargs="?", const="*",
         help="make scale compact, or only the tables that match, such as 'fedgo/*'",
     )  # fmt: skip
+    parser.add_argument(
+        "--again", action="store_true", help="make landed runs of scale compact again and compare"
+    )
     try:
         main(parser.parse_args())
     except UserError as error:

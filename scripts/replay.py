@@ -30,7 +30,8 @@ from fedrepro.cli.run import _dataset, _partition
 from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
 from fedrepro.engine.round import play_round
-from fedrepro.run import given, manifest, numerics, scoring
+from fedrepro.run import given, numerics, scoring
+from fedrepro.run.again import is_of_this_kind
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.replayed import RECORD, Replay, place_of, read_replays, replay_of, written
 from fedrepro.run.results import RunRecord, reference_runs
@@ -212,17 +213,9 @@ def repeat(bench: Workbench, record: RunRecord) -> Replay:
             scoring.record(plan, state, before, played)
     row = dict(zip(state.rounds.columns, state.rounds.rows[0], strict=True))
     then = {name: values[0] for name, values in recorded.items()}
-    outcome, agrees = compare(then, row, _same_machine(record))
+    outcome, agrees = compare(then, row, is_of_this_kind(record.manifest))
     sha256 = record.manifest["files"][RECORD]
     return Replay(sha256, numerics.of_run(spec), rounds, outcome, agrees)
-
-
-def _same_machine(record: RunRecord) -> bool:
-    """Whether this kind of machine gives the same bits."""
-    here, there = manifest.hardware("cpu"), record.manifest["hardware"]
-    keys = ("machine", "processor", "vector_instructions")
-    same = all(here[key] == there.get(key) for key in keys)
-    return same and record.manifest["packages"].get("torch") == torch.__version__.partition("+")[0]
 
 
 def compare(then: Mapping[str, Any], now: Mapping[str, float], bits: bool) -> tuple[str, bool]:

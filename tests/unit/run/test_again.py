@@ -1,0 +1,74 @@
+"""Landed runs that were made again: which differences are told, and which are expected."""
+
+import re
+from typing import Any, cast
+
+import pytest
+import torch
+
+from fedrepro.run import again, manifest
+from fedrepro.run.results import RunRecord
+
+ROUNDS = {"round": [2, 4], "test_loss": [1.0, 0.5], "test_accuracy": [0.25, 0.5]}
+CLIENTS = {"round": [4, 4], "client": [0, 1], "test_accuracy": [0.5, float("nan")]}
+
+
+class Record:
+    """As much of a run as is compared."""
+
+    def __init__(self, rounds: Any = ROUNDS, clients: Any = CLIENTS, **changes: Any) -> None:
+        self.rounds, self.clients = rounds, clients
+        self.state = changes.pop("state", "finished")
+        here = {"hardware": manifest.hardware("cpu"), "packages": {"torch": torch.__version__}}
+        here["packages"]["torch"] = torch.__version__.partition("+")[0]
+        here["hardware"] |= changes
+        self.manifest = here
+
+
+def compared(landed: Any, made: Any) -> again.Again:
+    return again.compare(cast(RunRecord, landed), cast(RunRecord, made))
+
+
+def test_the_same_bits() -> None:
+    """Rounds and columns that were not landed do not matter, nor does the order of clients."""
+    rounds = {"round": [1, 2, 3, 4], "test_loss": [2.0, 1.0, 0.7, 0.5]}
+    rounds |= {"test_accuracy": [0.1, 0.25, 0.3, 0.5], "learning_rate": [1, 1, 1, 1]}
+    clients = {"round": [2, 4, 4], "client": [1, 1, 0], "test_accuracy": [0.1, float("nan"), 0.5]}
+    assert compared(Record(), Record(rounds, clients)) == ("same bits", True)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "clients", "words"),
+    [
+        (ROUNDS | {"test_loss": [1.0, 0.5000001]}, CLIENTS, r"1 of 6 .*\(test_loss\); .* 0\.00 "),
+        (ROUNDS | {"test_accuracy": [0.27, 0.5]}, CLIENTS, r"1 of 6 .*at most 2\.00 points"),
+        (ROUNDS, CLIENTS | {"test_accuracy": [0.5, 0.0]}, r"1 of 6 .*\(test_accuracy\)"),
+        (ROUNDS, CLIENTS | {"client": [0, 2]}, "same bits"),  # there was no number for client 1
+        (ROUNDS, CLIENTS | {"client": [2, 1]}, r"1 of 6 "),
+        ({**ROUNDS, "round": [2, 3]}, CLIENTS, r"2 of 6 "),
+        ({"round": [2, 4], "test_loss": [1.0, 0.5]}, CLIENTS, r"2 of 6 .*\(test_accuracy\)"),
+    ],
+)
+def test_what_differs(rounds: Any, clients: Any, words: str) -> None:
+    """On the same kind of machine this must not be, on another one it may."""
+    found = compared(Record(), Record(rounds, clients))
+    assert re.match(words, found.words), found.words
+    assert found.expected == (found.words == again.SAME)
+    for key in ("machine", "processor", "vector_instructions"):
+        elsewhere = compared(Record(**{key: "another"}), Record(rounds, clients))
+        assert elsewhere.expected
+        if not found.expected:
+            assert "landed from another kind of machine" in elsewhere.words
+
+
+def test_another_pytorch_may_round_differently() -> None:
+    landed = Record()
+    landed.manifest["packages"]["torch"] = "1.0.0"
+    assert not again.is_of_this_kind(landed.manifest)
+    assert again.is_of_this_kind(Record().manifest)
+    assert not again.is_of_this_kind({})
+
+
+def test_a_run_that_ends_otherwise_is_never_expected() -> None:
+    found = compared(Record(processor="another"), Record(state="diverged"))
+    assert found == ("diverged instead of finished", False)
