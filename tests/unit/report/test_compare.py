@@ -11,6 +11,7 @@ from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import forest
 from fedrepro.report.pages.compare import compare_pages
+from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from support.report_world import constant_run, make_world
@@ -65,3 +66,28 @@ def test_strips_share_one_scale_about_zero() -> None:
     # 188 px from -4 to 4, behind a margin of 6: 2 is at 147, 0 to 4 reach from 100 to 194.
     assert 'd="M147.0,9m' in first and 'd="M100.0,9H194.0"' in first
     assert 'd="M76.5,9m' in second
+
+
+def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
+    """Not the row that it stands for, whose data are others; and not once for each such row."""
+    bench = load(make_world(tmp_path, rows=12, columns=2))
+    rows = bench.table("ima", "table_1", "demo").table.rows
+    demo = f"ima/{rows[0].demo}"
+    same = [row.label for row in rows if row.demo == rows[0].demo]
+    assert 1 < len(same) < len(rows)
+    for method, score in (("fedavg", 0.5), ("ima+fedavg", 0.6)):
+        constant_run(bench, RunKey(demo, method, 1), score)
+    target = bench.table("ima", "table_1", "demo")
+    papers = published.load(bench.root)
+    table = tables.compute(bench, target, papers)
+    title = bench.datasets[bench.setting(demo).dataset].title
+    (rivalry,) = compare_pages(bench, {("ima", "table_1"): table})["fedavg-ima"]["rivalries"]
+    (meeting,) = rivalry.meetings
+    assert meeting.demo and meeting.place == f"{title}, {rows[0].demo}"
+    page = table_page(bench, target, table, papers)
+    shown, missing = page["demo_rows"]
+    assert (shown.data, shown.setting, shown.labels) == (title, rows[0].demo, same)
+    assert missing.setting == next(row.demo for row in rows if row.label not in same)
+    written = Renderer(tmp_path).write(Path("x.html"), "table.html.j2", page)
+    text = (tmp_path / written).read_text(encoding="utf-8")
+    assert f"{title}, <code>{rows[0].demo}</code>" in text

@@ -16,7 +16,7 @@ class Meeting:
     """Two methods in one row of a table, on one metric.
 
     Attributes:
-        place, address: row and table in words, and the row's address.
+        place, address: the row in words, of a demo setting its data; and the row's address.
         demo: whether the setting is the demo setting of a published one.
         rising: whether more is better.
         ours, theirs: means over their common seeds.
@@ -102,8 +102,9 @@ def compare_pages(
                         if not seeds:
                             continue
                         names = [table.columns[cell.column].label for cell in (left, right)]
+                        place = _data_of(workbench, first.setting) if demo else row.label
                         meeting = Meeting(
-                            row.label,
+                            place,
                             f"{system}/{item}.html#demo" if demo else page,
                             mine.words,
                             mine.unit,
@@ -135,6 +136,12 @@ def _result(cell: TableCell, demo: bool) -> Result | None:
         return None
     result = cell.demo if demo else cell.paper
     return result if result and result.n else None
+
+
+def _data_of(workbench: Workbench, setting: str) -> str:
+    """The data of a demo setting, which are not those of the row that it stands for."""
+    title = workbench.datasets[workbench.setting(setting).dataset].title
+    return f"{title}, {setting.partition('/')[2]}"
 
 
 def _runs(result: Result | None) -> tuple[object, ...]:

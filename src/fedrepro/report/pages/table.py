@@ -71,6 +71,23 @@ class Stage:
     note: str
 
 
+@dataclass
+class DemoRow:
+    """A row of the demo, once for all rows of the table that have its numbers.
+
+    Attributes:
+        data: the title of the data set that was used.
+        labels: of the rows of the table.
+    """
+
+    data: str
+    setting: str
+    metric: str
+    unit: str
+    labels: list[str]
+    cells: tuple[TableCell, ...]
+
+
 def table_page(
     workbench: Workbench, target: TableTarget, table: ComputedTable, published: Published
 ) -> dict[str, Any]:
@@ -131,6 +148,7 @@ def table_page(
         "tested": _tested(table.cells),
         "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
         "stages": [stage for _, stage in stages],
+        "demo_rows": _demo_rows(workbench, table),
         "alike": _alike(table.cells),
         "stand_ins": sorted({workbench.setting(name).dataset for name in stand_ins}),
         "doubts": [cell for cell in table.cells if cell.printed and cell.printed.doubt],
@@ -139,6 +157,25 @@ def table_page(
         "uncovered": len(published.tables.get((target.system, target.item), ()))
         - counts["printed"],
     }
+
+
+def _demo_rows(workbench: Workbench, table: ComputedTable) -> list[DemoRow]:
+    found: dict[object, DemoRow] = {}
+    for index, row in enumerate(table.rows):
+        cells = tuple(cell for cell in table.cells if cell.row == index)
+        results = [cell.demo for cell in cells]
+        used = next((result.setting for result in results if result), None)
+        if used is None:
+            continue
+        numbers = [each and (each.setting, each.methods, each.mean, each.hole) for each in results]
+        key = (row.metric, row.unit, *numbers)
+        if key in found:
+            found[key].labels.append(row.label)
+        else:
+            title = workbench.datasets[workbench.setting(used).dataset].title
+            name = used.partition("/")[2]
+            found[key] = DemoRow(title, name, row.metric, row.unit, [row.label], cells)
+    return list(found.values())
 
 
 def _alike(cells: Iterable[TableCell]) -> bool:
