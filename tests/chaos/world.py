@@ -1,6 +1,7 @@
 """A project in which things go wrong: what it makes, and how a person gets it back."""
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -103,15 +104,23 @@ class World:
     """
 
     def __init__(self, root: Path) -> None:
-        """Make everything once, or go on with what an earlier call made."""
+        """Make everything once, or go on with what an earlier call made.
+
+        What it held is kept beside it: an earlier call may have ended without data that no run
+        needs.
+        """
         self.root = root
+        kept = root.with_name(f"{root.name}-whole.json")
         if root.exists():
             self.project = Project(root)
         else:
             self.project = Project.make(root, CONFIG, EXPERIMENT)
+            kept.unlink(missing_ok=True)
         called = self.command()
         assert called.returncode == 0, called.stdout
-        self.whole = self.lasting()
+        if not kept.exists():
+            kept.write_text(json.dumps(self.lasting()), encoding="utf-8")
+        self.whole = json.loads(kept.read_text(encoding="utf-8"))
 
     @property
     def runs(self) -> list[Path]:
@@ -134,6 +143,7 @@ class World:
         """Another world, beside this one, with all that this one holds."""
         root = self.root.with_name(name)
         shutil.rmtree(root, ignore_errors=True)
+        root.with_name(f"{name}-whole.json").unlink(missing_ok=True)
         self.project.copy(root)
         return World(root)
 

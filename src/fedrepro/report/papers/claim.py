@@ -37,6 +37,10 @@ class CompactTest(Typed):
     table: str = Field(description="A table of config/compact/<system>.yaml.")
     left: CompactSelector
     right: CompactSelector
+    looked_at: str = Field(
+        default="",
+        description="Where the claim does not hold: what was looked at before that was believed.",
+    )
 
 
 class Claim(Typed):
