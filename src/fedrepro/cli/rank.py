@@ -203,6 +203,7 @@ def _league(request: Request, chosen: Chosen) -> "League":
     """
     from fedrepro.report.cells import tables
     from fedrepro.report.cells.league import league_of
+    from fedrepro.report.pages.alone import without_dead_links
     from fedrepro.report.pages.league_files import write_league
     from fedrepro.report.pages.templates import Renderer
     from fedrepro.report.papers import published
@@ -232,7 +233,8 @@ def _league(request: Request, chosen: Chosen) -> "League":
     )
     renderer = Renderer(bench.root)
     renderer.write_assets()
-    write_league(renderer, league)
+    # The other pages are there once the workflow has made them.
+    without_dead_links(bench.root, write_league(renderer, league))
     return league
 
 

@@ -1,6 +1,7 @@
 """``fedrepro rank``: a method of one's own in a league of two small settings."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,9 @@ def test_only_the_own_method_trains_and_is_ranked(
     page = Path("reports/site/league.html").read_text(encoding="utf-8")
     assert "Preliminary: 3 seeds" in page and "data sets own; seeds 1, 2, 3" in page
     assert "2 of 2 candidates scored" in page
+    # No workflow has made the site: its other pages are not there, and nothing links to them.
+    links = re.findall(r'<a\b[^>]*? href="([^#"]+)"', page)
+    assert sorted(links) == ["league.csv", "league.tex"]
     trained = {path.parts[3] for path in Path("results/runs/own").glob("*/*/*/manifest.json")}
     assert trained == {"compact-a", "compact-b", "compact-a@validation0.2",
                        "compact-b@validation0.2"}  # fmt: skip
@@ -247,11 +251,33 @@ def test_what_is_missing_is_asked_of_snakemake(
     monkeypatch.setattr(rank_runs.subprocess, "run", call)
     assert main(["rank", "shrink", "--on", "other", "--seeds", "2", "--cores", "2"]) == 2
     assert "snakemake ended with status 3" in capsys.readouterr().err
-    (command,) = seen
+    quiet, command = seen  # with what Snakemake says about errors, the second time
+    assert quiet[-2:] == ["--quiet", "all"] and command[-1] == "rules"
     assert command[2:5] == ["snakemake", "--cores", "2"]
-    data, *partitions = command[5:]
+    data, *partitions = command[5 : command.index("--quiet")]
     assert data == "results/data/own/meta.json"
     assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
+
+
+@pytest.mark.parametrize(("hours", "words"), [(0.12, "7.2 minutes"), (2.5, "2.5 hours")])
+def test_short_times_are_said_in_minutes(hours: float, words: str) -> None:
+    assert rank_runs.span(hours) == words
+
+
+def test_a_run_that_is_stopped_has_not_failed(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(bench: Any, run: RunKey) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedrepro.workflow.league.missing_inputs", lambda bench, runs: [])
+    monkeypatch.setattr("fedrepro.cli.run.prepare", lambda bench, run: None)
+    monkeypatch.setattr("fedrepro.cli.run.carry_out", stopped)
+    runs = [rank_runs.Wanted(RunKey("own/compact-a", "fedavg", seed)) for seed in (1, 2)]
+    rank_runs.train(load(), runs, 1, {}, "run")
+    said = capsys.readouterr().err
+    assert "run own/compact-a fedavg seed 1: " in said
+    assert "failed" not in said and "left" not in said
 
 
 def test_a_synthetic_set_is_judged_after_its_run(
