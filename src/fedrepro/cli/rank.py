@@ -121,6 +121,7 @@ def handle(arguments: argparse.Namespace) -> int:
         return 0
     say(cost.in_words(request.cores))
     _say_unable(request)
+    _say_alone(request)
     failed = 0
     if searched:
         failed += train(request.bench, searched, request.cores, cost.seconds, "search")
@@ -138,11 +139,37 @@ def _print_plan(request: Request, cost: Cost, *, as_json: bool) -> None:
     cost.print()
     say(cost.in_words(request.cores))
     _say_unable(request)
+    _say_alone(request)
 
 
 def _say_unable(request: Request) -> None:
+    reasons: dict[str, list[str]] = {}
     for title, why in request.unable.items():
-        say(f"can't run in {title}: {why}")
+        reasons.setdefault(why, []).append(title)
+    for why, titles in reasons.items():
+        say(f"can't run in {'; '.join(titles)}: {why}")
+
+
+def _say_alone(request: Request) -> None:
+    """Name the settings in which FedAvg lacks seeds: no leads there, and few ranks."""
+    from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL
+    from fedrepro.workflow.league import is_there
+
+    settings: dict[str, str] = {}
+    for match in request.matches:
+        if match.setting in settings or match.judged:  # FedAvg makes no synthetic set
+            continue
+        seeds = match.seeds[: request.seeds]
+        runs = [RunKey(match.setting, match.method(BASELINE), seed) for seed in seeds]
+        there = sum(is_there(request.bench, run) for run in runs)
+        if there < len(seeds):
+            settings[match.setting] = f"{match.setting} ({there} of {len(seeds)} seeds)"
+    if settings:
+        where = ", ".join(settings.values())
+        say(
+            f"without results of {BASELINE_LABEL} there is no lead in {where}; "
+            "`make compact` computes what is missing of the others"
+        )
 
 
 def _choose(request: Request) -> Chosen:

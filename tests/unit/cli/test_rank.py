@@ -176,9 +176,16 @@ def test_the_cost_is_said_and_plan_stops_there(
 ) -> None:
     assert main(["rank", "shrink", "--plan", "--grid", "part=0.0,1.0"]) == 0
     out, said = capsys.readouterr()
+    assert "can't run in own/compact-made: Made: it makes no synthetic set" in said
     assert "10 runs to train: " in said  # 2 candidates and 3 seeds in each of 2 settings
     assert "own/compact-a@validation0.2\t2\t" in out
     assert not Path("results/runs").exists()
+    alone = "without results of FedAvg there is no lead in "
+    assert f"{alone}own/compact-a (0 of 3 seeds), own/compact-b (0 of 3 seeds); " in said
+    rivals(1)
+    capsys.readouterr()
+    assert main(["rank", "shrink", "--plan", "--seeds", "1"]) == 0
+    assert alone not in capsys.readouterr().err
 
 
 def test_a_run_that_fails_is_named_with_its_reason(
