@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedrepro.workflow.league import Search
 
 LINE = "the command line"
+SHOWN = 3  # rows named beside a reason that they share
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -147,7 +148,9 @@ def _say_unable(request: Request) -> None:
     for title, why in request.unable.items():
         reasons.setdefault(why, []).append(title)
     for why, titles in reasons.items():
-        say(f"can't run in {'; '.join(titles)}: {why}")
+        more = len(titles) - SHOWN
+        shown = "; ".join(titles[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        say(f"can't run in {shown}: {why}")
 
 
 def _say_alone(request: Request) -> None:

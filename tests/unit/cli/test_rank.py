@@ -13,7 +13,9 @@ from fedrepro.cli import rank_runs
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
+from fedrepro.report.cells.matches import matches_of
 from fedrepro.workflow import estimate
+from support.places import ROOT
 
 CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
 DATASETS = """\
@@ -264,6 +266,12 @@ def test_what_is_missing_is_asked_of_snakemake(
     data, *partitions = command[5 : command.index("--quiet")]
     assert data == "results/data/own/meta.json"
     assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
+
+
+def test_the_groups_of_the_repository_are_documented() -> None:
+    page = (ROOT / "docs/league.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({match.group for match in matches_of(load(ROOT))})
 
 
 @pytest.mark.parametrize(("hours", "words"), [(0.12, "7.2 minutes"), (2.5, "2.5 hours")])
