@@ -155,6 +155,7 @@ def _say_unable(request: Request) -> None:
 
 def _say_alone(request: Request) -> None:
     """Name the settings in which FedAvg lacks seeds: no leads there, and few ranks."""
+    from fedrepro.report.cells.league import counted
     from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL
     from fedrepro.workflow.league import is_there
 
@@ -166,7 +167,7 @@ def _say_alone(request: Request) -> None:
         runs = [RunKey(match.setting, match.method(BASELINE), seed) for seed in seeds]
         there = sum(is_there(request.bench, run) for run in runs)
         if there < len(seeds):
-            settings[match.setting] = f"{match.setting} ({there} of {len(seeds)} seeds)"
+            settings[match.setting] = f"{match.setting} ({there} of {counted(len(seeds), 'seed')})"
     if settings:
         where = ", ".join(settings.values())
         say(

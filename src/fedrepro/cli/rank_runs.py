@@ -42,11 +42,13 @@ class Cost:
     seconds: Mapping[RunKey, float]
 
     def in_words(self, cores: int) -> str:
+        from fedrepro.report.cells.league import counted
+
         total = self.lines[-1]
         left = total["runs"] - total["done"]
         if not left:
             return "Nothing to train: all runs are there."
-        text = f"{left} runs to train: {span(total['hours'], 'CPU ')}, "
+        text = f"{counted(left, 'run')} to train: {span(total['hours'], 'CPU ')}, "
         text += f"{span(total['wall'])} with {cores} at a time"
         return text + (
             f"; {total['unknown']} of them at unknown cost." if total["unknown"] else "."

@@ -190,6 +190,16 @@ def test_the_cost_is_said_and_plan_stops_there(
     assert alone not in capsys.readouterr().err
 
 
+def test_without_others_there_is_no_rank(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "own/compact-b", "shrink", "--seed", "1"]) == 0
+    capsys.readouterr()
+    assert main(["rank", "shrink", "--on", "other", "--seeds", "1"]) == 0
+    row, *rest = capsys.readouterr().out.splitlines()[1:]
+    assert row.split("\t")[2:6] == ["no result", "", "", ""]
+    assert "No rank in own/compact-b: B: no two methods have a result with all seeds." in rest
+    assert "seed 1." in Path("reports/site/league.html").read_text(encoding="utf-8")
+
+
 def test_a_run_that_fails_is_named_with_its_reason(
     bench: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
