@@ -82,5 +82,6 @@
   }, { once: true });
   field.addEventListener("input", show);
   field.addEventListener("keydown", event => { if (event.key === "Escape") { field.value = ""; show(); } });
-  nav.append(make("div", { className: "search" }, field, list));
+  // A page without the rest of the site has no links to it, and nothing to search.
+  if (nav.querySelector("a[href]")) nav.append(make("div", { className: "search" }, field, list));
 })();

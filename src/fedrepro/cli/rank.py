@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fedrepro.workflow.league import Search
 
 LINE = "the command line"
+SHOWN = 3  # rows named beside a reason that they share
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -121,6 +122,7 @@ def handle(arguments: argparse.Namespace) -> int:
         return 0
     say(cost.in_words(request.cores))
     _say_unable(request)
+    _say_alone(request)
     failed = 0
     if searched:
         failed += train(request.bench, searched, request.cores, cost.seconds, "search")
@@ -138,11 +140,40 @@ def _print_plan(request: Request, cost: Cost, *, as_json: bool) -> None:
     cost.print()
     say(cost.in_words(request.cores))
     _say_unable(request)
+    _say_alone(request)
 
 
 def _say_unable(request: Request) -> None:
+    reasons: dict[str, list[str]] = {}
     for title, why in request.unable.items():
-        say(f"can't run in {title}: {why}")
+        reasons.setdefault(why, []).append(title)
+    for why, titles in reasons.items():
+        more = len(titles) - SHOWN
+        shown = "; ".join(titles[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        say(f"can't run in {shown}: {why}")
+
+
+def _say_alone(request: Request) -> None:
+    """Name the settings in which FedAvg lacks seeds: no leads there, and few ranks."""
+    from fedrepro.report.cells.league import counted
+    from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL
+    from fedrepro.workflow.league import is_there
+
+    settings: dict[str, str] = {}
+    for match in request.matches:
+        if match.setting in settings or match.judged:  # FedAvg makes no synthetic set
+            continue
+        seeds = match.seeds[: request.seeds]
+        runs = [RunKey(match.setting, match.method(BASELINE), seed) for seed in seeds]
+        there = sum(is_there(request.bench, run) for run in runs)
+        if there < len(seeds):
+            settings[match.setting] = f"{match.setting} ({there} of {counted(len(seeds), 'seed')})"
+    if settings:
+        where = ", ".join(settings.values())
+        say(
+            f"without results of {BASELINE_LABEL} there is no lead in {where}; "
+            "`make compact` computes what is missing of the others"
+        )
 
 
 def _choose(request: Request) -> Chosen:
@@ -203,6 +234,7 @@ def _league(request: Request, chosen: Chosen) -> "League":
     """
     from fedrepro.report.cells import tables
     from fedrepro.report.cells.league import league_of
+    from fedrepro.report.pages.alone import without_dead_links
     from fedrepro.report.pages.league_files import write_league
     from fedrepro.report.pages.templates import Renderer
     from fedrepro.report.papers import published
@@ -232,7 +264,8 @@ def _league(request: Request, chosen: Chosen) -> "League":
     )
     renderer = Renderer(bench.root)
     renderer.write_assets()
-    write_league(renderer, league)
+    # The other pages are there once the workflow has made them.
+    without_dead_links(bench.root, write_league(renderer, league))
     return league
 
 

@@ -1,5 +1,6 @@
 """The runs of ``fedrepro rank``: what they cost, and their training."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,10 @@ from fedrepro.support.errors import UserError
 
 if TYPE_CHECKING:
     from fedrepro.workflow.cost import RunCost
+
+
+# Exit statuses of a run that Ctrl-C or SIGTERM stopped, after its checkpoint.
+STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,14 @@ class Cost:
     seconds: Mapping[RunKey, float]
 
     def in_words(self, cores: int) -> str:
+        from fedrepro.report.cells.league import counted
+
         total = self.lines[-1]
         left = total["runs"] - total["done"]
         if not left:
             return "Nothing to train: all runs are there."
-        text = f"{left} runs to train: {total['hours']:.2f} CPU hours, "
-        text += f"{total['wall']:.2f} hours with {cores} at a time"
+        text = f"{counted(left, 'run')} to train: {span(total['hours'], 'CPU ')}, "
+        text += f"{span(total['wall'])} with {cores} at a time"
         return text + (
             f"; {total['unknown']} of them at unknown cost." if total["unknown"] else "."
         )
@@ -50,10 +57,15 @@ class Cost:
     def print(self) -> None:
         """A line for each setting."""
         cells = [
-            (line["name"], str(line["runs"] - line["done"]), f"{line['hours']:.2f}")
+            (line["name"], str(line["runs"] - line["done"]), f"{60 * line['hours']:.1f}")
             for line in self.lines[:-1]
         ]
-        print_rows(("setting", "runs", "CPU_hours"), cells)
+        print_rows(("setting", "runs", "CPU_minutes"), cells)
+
+
+def span(hours: float, what: str = "") -> str:
+    """Such as ``7.2 minutes`` and ``2.5 CPU hours``."""
+    return f"{60 * hours:.1f} {what}minutes" if hours < 1 else f"{hours:.1f} {what}hours"
 
 
 def cost_of(bench: Workbench, runs: Sequence[RunKey], cores: int) -> Cost:
@@ -101,11 +113,7 @@ def train(
     runs = [each.run for each in wanted]
     if files := missing_inputs(bench, runs):
         say(f"making {len(files)} files that the runs need")
-        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *files]
-        called = subprocess.run(command, stdout=2, check=False)  # stdout is for the result
-        if called.returncode:
-            why = f"snakemake ended with status {called.returncode}; see above"
-            raise UserError(f"what the runs need could not be made: {why}")
+        _snakemake(files, cores)
     for run in runs:  # what Snakemake does not know: partitions with validation samples
         if not (bench.root / bench.setting(run.setting).partition_path(run.seed)).exists():
             prepare(bench, run)
@@ -128,16 +136,38 @@ def train(
 
     def ended(place: int, status: int, took: float) -> None:
         run = runs[place]
+        name = f"{run.setting} {run.method} seed {run.seed}"
+        if status in STOPPED:
+            say(f"{what} {name}: {_reason(bench, run)}")
+            return
         done.append(weights[place])
         left = (time.monotonic() - began) * (sum(weights) / sum(done) - 1)
         how = f"done in {took:.0f} s" if status == 0 else f"failed: {_reason(bench, run)}"
         failed.extend([run] if status else [])
-        name = f"{run.setting} {run.method} seed {run.seed}"
         rest = f"; {left / 60:.1f} minutes left" if len(done) < len(runs) else ""
         say(f"{what} {len(done)} of {len(runs)}: {name}: {how}{rest}")
 
     run_jobs([job(each) for each in wanted], cores, ended)
     return len(failed)
+
+
+def _snakemake(files: Sequence[str], cores: int) -> None:
+    """Make files; of what is printed, keep the line of each file.
+
+    Raises:
+        UserError: if some could not be made.
+    """
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *files, "--quiet"]
+    # Snakemake's own lines would bury those of the runs. Without them it hides errors, too, so
+    # what fails is tried again and said.
+    for hidden in (["all"], ["host", "progress", "rules"]):
+        called = subprocess.run(
+            [*command, *hidden], stdout=2, check=False
+        )  # stdout is the result's
+        if not called.returncode:
+            return
+    why = f"snakemake ended with status {called.returncode}; see above"
+    raise UserError(f"what the runs need could not be made: {why}")
 
 
 def _reason(bench: Workbench, run: RunKey) -> str:

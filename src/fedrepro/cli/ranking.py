@@ -42,6 +42,8 @@ def remarks(league: League) -> Iterator[str]:
             means = ", ".join(f"{name} {mean:.2f}" for name, mean in standing.found.means.items())
             yield f"Mean ranks, {standing.group}: {means}."
         yield f"{standing.group}: {in_words(standing, league.own)}."
+    if alone := [each.match.title for each in league.played if not each.ranks]:
+        yield f"No rank in {'; '.join(alone)}: no two methods have a result with all seeds."
     if league.preliminary:
         yield f"{league.preliminary.capitalize()}: a rank in the league needs at least five."
     for each in league.searched:

@@ -222,7 +222,10 @@ def measured(cost_model: CostModel) -> Rates:
         return rates
     from fedrepro.run.calibration import LATER, calibrate
 
-    print("fedrepro: measuring this machine, once", file=sys.stderr)
+    new = [*(methods.keys() - rates.methods.keys()), *(workloads.keys() - rates.models.keys())]
+    kinds = f"{len(new)} new kind{'' if len(new) == 1 else 's'} of training"
+    what = f"{kinds} on this machine" if rates.models else "this machine"
+    print(f"fedrepro: measuring {what}, once", file=sys.stderr)
     failed = calibrate(rates, workloads, methods, LIMIT)
     cost_model.unmeasured = failed
     later = sum(why == LATER for why in failed.values())

@@ -1,6 +1,7 @@
 """``fedrepro rank``: a method of one's own in a league of two small settings."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from fedrepro.cli import rank_runs
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
+from fedrepro.report.cells.matches import matches_of
 from fedrepro.workflow import estimate
+from support.places import ROOT
 
 CONFIG = "{seeds: {demo: [1], compact: [1, 2, 3], paper: [1]}, plugins: {methods: mine}}\n"
 DATASETS = """\
@@ -123,7 +126,8 @@ def test_only_the_own_method_trains_and_is_ranked(
     grid = ("--grid", "part=0.0,1.0")
     status, found, said = asked(capsys, "shrink", *grid)
     assert status == 0, said
-    assert "search 4 of 4: " in said and "run 6 of 6: own/compact-b shrink_part1.0 seed 3" in said
+    assert "search 4 of 4: " in said and "run 6 of 6: " in said
+    assert "own/compact-b shrink_part1.0 seed 3: done" in said  # whichever of two ended last
     # A step of nothing is no better on validation samples than FedAvg's.
     assert [each["chosen"] for each in found["searched"]] == [{"part": 1.0}] * 2
     assert [each["tried"] for each in found["searched"]] == [2, 2]
@@ -140,6 +144,9 @@ def test_only_the_own_method_trains_and_is_ranked(
     page = Path("reports/site/league.html").read_text(encoding="utf-8")
     assert "Preliminary: 3 seeds" in page and "data sets own; seeds 1, 2, 3" in page
     assert "2 of 2 candidates scored" in page
+    # No workflow has made the site: its other pages are not there, and nothing links to them.
+    links = re.findall(r'<a\b[^>]*? href="([^#"]+)"', page)
+    assert sorted(links) == ["league.csv", "league.tex"]
     trained = {path.parts[3] for path in Path("results/runs/own").glob("*/*/*/manifest.json")}
     assert trained == {"compact-a", "compact-b", "compact-a@validation0.2",
                        "compact-b@validation0.2"}  # fmt: skip
@@ -172,9 +179,26 @@ def test_the_cost_is_said_and_plan_stops_there(
 ) -> None:
     assert main(["rank", "shrink", "--plan", "--grid", "part=0.0,1.0"]) == 0
     out, said = capsys.readouterr()
+    assert "can't run in own/compact-made: Made: it makes no synthetic set" in said
     assert "10 runs to train: " in said  # 2 candidates and 3 seeds in each of 2 settings
     assert "own/compact-a@validation0.2\t2\t" in out
     assert not Path("results/runs").exists()
+    alone = "without results of FedAvg there is no lead in "
+    assert f"{alone}own/compact-a (0 of 3 seeds), own/compact-b (0 of 3 seeds); " in said
+    rivals(1)
+    capsys.readouterr()
+    assert main(["rank", "shrink", "--plan", "--seeds", "1"]) == 0
+    assert alone not in capsys.readouterr().err
+
+
+def test_without_others_there_is_no_rank(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "own/compact-b", "shrink", "--seed", "1"]) == 0
+    capsys.readouterr()
+    assert main(["rank", "shrink", "--on", "other", "--seeds", "1"]) == 0
+    row, *rest = capsys.readouterr().out.splitlines()[1:]
+    assert row.split("\t")[2:6] == ["no result", "", "", ""]
+    assert "No rank in own/compact-b: B: no two methods have a result with all seeds." in rest
+    assert "seed 1." in Path("reports/site/league.html").read_text(encoding="utf-8")
 
 
 def test_a_run_that_fails_is_named_with_its_reason(
@@ -247,11 +271,39 @@ def test_what_is_missing_is_asked_of_snakemake(
     monkeypatch.setattr(rank_runs.subprocess, "run", call)
     assert main(["rank", "shrink", "--on", "other", "--seeds", "2", "--cores", "2"]) == 2
     assert "snakemake ended with status 3" in capsys.readouterr().err
-    (command,) = seen
+    quiet, command = seen  # with what Snakemake says about errors, the second time
+    assert quiet[-2:] == ["--quiet", "all"] and command[-1] == "rules"
     assert command[2:5] == ["snakemake", "--cores", "2"]
-    data, *partitions = command[5:]
+    data, *partitions = command[5 : command.index("--quiet")]
     assert data == "results/data/own/meta.json"
     assert [Path(each).name for each in partitions] == ["seed1.npz", "seed2.npz"]
+
+
+def test_the_groups_of_the_repository_are_documented() -> None:
+    page = (ROOT / "docs/league.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({match.group for match in matches_of(load(ROOT))})
+
+
+@pytest.mark.parametrize(("hours", "words"), [(0.12, "7.2 minutes"), (2.5, "2.5 hours")])
+def test_short_times_are_said_in_minutes(hours: float, words: str) -> None:
+    assert rank_runs.span(hours) == words
+
+
+def test_a_run_that_is_stopped_has_not_failed(
+    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(bench: Any, run: RunKey) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedrepro.workflow.league.missing_inputs", lambda bench, runs: [])
+    monkeypatch.setattr("fedrepro.cli.run.prepare", lambda bench, run: None)
+    monkeypatch.setattr("fedrepro.cli.run.carry_out", stopped)
+    runs = [rank_runs.Wanted(RunKey("own/compact-a", "fedavg", seed)) for seed in (1, 2)]
+    rank_runs.train(load(), runs, 1, {}, "run")
+    said = capsys.readouterr().err
+    assert "run own/compact-a fedavg seed 1: " in said
+    assert "failed" not in said and "left" not in said
 
 
 def test_a_synthetic_set_is_judged_after_its_run(

@@ -348,6 +348,27 @@ def test_the_command_says_what_holds(
     assert found.splitlines()[-1].startswith("other: ")
 
 
+def test_the_command_names_the_usual_causes(
+    write,  # type: ignore[no-untyped-def]
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write(
+        FROZEN.replace("Mine", "Near")
+        + "def loss(self, ctx, message, client_state, params, batch):\n"
+        "        task = super().loss(ctx, message, client_state, params, batch)\n"
+        "        features = ctx.net.features(params, batch['x'])\n"
+        "        with torch.no_grad():\n"
+        "            past = ctx.net.features(message['params'], batch['x'])\n"
+        "        return task + (features - past).square().mean()\n",
+        "near.py",  # what the suite has played it remembers by name
+    )
+    assert main(["check", "near"]) == 1
+    side, statistics, *_ = re.findall("^FAILED  (.*)", capsys.readouterr().out, re.MULTILINE)
+    assert side.endswith("must leave out padding, which batch['real'] marks")
+    assert "changed message[params/body.1.running_mean] in place" in statistics
+    assert statistics.endswith("such as a teacher, needs `with ctx.net.testing():`")
+
+
 def test_a_traceback_is_for_the_log(
     write,  # type: ignore[no-untyped-def]
     tmp_path: Path,

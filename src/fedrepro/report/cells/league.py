@@ -153,7 +153,8 @@ def _about(workbench: Workbench, played: Sequence[Played]) -> str:
         commit += " with uncommitted changes"
     data = sorted({workbench.setting(each.match.setting).dataset for each in played})
     seeds = sorted({seed for each in played for seed in each.seeds})
-    return f"{commit}; data sets {', '.join(data)}; seeds {', '.join(map(str, seeds))}"
+    words = "seed" if len(seeds) == 1 else "seeds"
+    return f"{commit}; data sets {', '.join(data)}; {words} {', '.join(map(str, seeds))}"
 
 
 def counted(number: int, what: str) -> str:

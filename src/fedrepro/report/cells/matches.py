@@ -131,8 +131,10 @@ class Played:
 
     @property
     def ranks(self) -> dict[str, float]:
-        """Of all methods with a number in this match."""
+        """Of all methods with a number in this match; empty if there is only one."""
         scores = self.scores
+        if len(scores) < 2:
+            return {}
         return dict(zip(scores, ranks([*scores.values()]), strict=True))
 
     @property

@@ -1,4 +1,4 @@
-"""A self-contained page for reports of single files: with styles, without links to other pages."""
+"""Pages without the rest of the site: without links to pages that are not there."""
 
 import re
 from pathlib import Path
@@ -17,6 +17,19 @@ def write_alone(root: Path, page: Path, target: Path) -> None:
     css = (root / page).parents[1] / "assets/site.css"
     with write_atomically(root / target) as temporary:
         temporary.write_text(alone(html, css.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def without_dead_links(root: Path, page: Path) -> None:
+    """Take out a page's links to pages of the site that are not there; ``page`` is relative."""
+    path = root / page
+    html = path.read_text(encoding="utf-8")
+
+    def kept(link: re.Match[str]) -> str:
+        target = link[0].rpartition('href="')[2].rstrip('"').partition("#")[0]
+        return link[0] if (path.parent / target).exists() else link[1]
+
+    with write_atomically(path) as temporary:
+        temporary.write_text(ELSEWHERE.sub(kept, html), encoding="utf-8")
 
 
 def alone(html: str, css: str) -> str:

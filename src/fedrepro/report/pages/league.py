@@ -32,6 +32,7 @@ def league_page(league: League) -> dict[str, Any]:
         "searched": league.searched,
         "about": league.about,
         "preliminary": league.preliminary,
+        "widened": bool(intervals) and not league.preliminary,
         "left_out": left_out(league.played),
         "baseline": BASELINE_LABEL,
     }
