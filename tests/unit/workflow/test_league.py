@@ -48,7 +48,7 @@ def test_no_search_with_what_has_seen_the_validation_samples(bench: Workbench) -
 
 
 def test_candidates_differ_in_the_grid_and_keep_validation_samples(bench: Workbench) -> None:
-    matches = league.chosen_matches(bench, "fair")
+    matches = league.chosen_matches(bench, "fair-silos")
     grid = Searched(method="ima+fedprox", grid={"fedprox.mu": [0.1, 1.0], "ima.period": [5]})
     changed, searches = league.with_searches(bench, matches, "ima+fedprox", grid)
     assert len(searches) == len({match.setting for match in matches}) < len(matches)
