@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check replay bless chaos fuzz mutants bench bench-peers picture lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless chaos fuzz mutants bench bench-peers picture lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -50,13 +50,16 @@ test-slurm: setup .tools/slurm.stamp ## test the SLURM profile against a real SL
 	@scripts/slurm
 	@PYTHONPATH=$(CURDIR)/.tools/slurm pytest -q -n 3 --dist worksteal tests/slurm
 
-check: setup ## check formatting, lint, types and the workflow, then run all tests
+# mypy takes most of a minute without its cache, on one core.
+check: setup ## check formatting, lint, types and the workflow, and run all tests
+	@scripts/beside '$(MAKE) --no-print-directory lint' '$(MAKE) --no-print-directory test'
+
+lint: setup ## check formatting, lint, types and the workflow
 	ruff format --check .
 	ruff check .
 	mypy
 	snakefmt --check Snakefile workflow
 	snakemake --lint
-	@$(MAKE) --no-print-directory test
 
 chaos: setup ## kill processes, damage files and fill the disk in a small reproduction: minutes (root)
 	@python tests/chaos/run.py

@@ -1,17 +1,17 @@
 """Figures of every kind over made-up runs, added to :mod:`support.report_world`."""
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.support import sealed
+from support import quick_yaml
 from support.manifests import follow, write_manifest
 from support.report_world import ROOT, curve, write_run
 
@@ -114,7 +114,7 @@ def figures(settings: tuple[str, str] = SETTINGS) -> dict[str, Any]:
 def add_figures(root: Path) -> None:
     """Put them into IMA's experiment file, and computed tables into AAggFF's."""
     file = root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     first = next(iter(experiment["settings"]))
     for name in SETTINGS:
         experiment["settings"].setdefault(name, {"extends": first})
@@ -123,12 +123,16 @@ def add_figures(root: Path) -> None:
         "strong": {"use": "fedprox", "mu": 1.0},
     }
     experiment["figures"] = figures()
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
-    shutil.copy(ROOT / "config/experiments/aaggff.yaml", root / "config/experiments")
-    file = root / "config/experiments/aaggff.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
+    file.with_name("aaggff.yaml").write_text(_computed_of_aaggff(), encoding="utf-8")
+
+
+@cache
+def _computed_of_aaggff() -> str:
+    file = ROOT / "config/experiments/aaggff.yaml"
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     del experiment["tables"], experiment["figures"]
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    return quick_yaml.written(experiment)
 
 
 def give_runs(bench: Workbench, target: FigureTarget, methods: set[str]) -> None:

@@ -1,12 +1,5 @@
-"""Chains of tiny runs, each given what the one before it left; also a program.
+"""Chains of tiny runs, each given what the one before it left."""
 
-python -m support.given_run ROOT METHOD: stops after every round of it until a line comes.
-"""
-
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,37 +102,3 @@ def carry_out(
 def files(folder: Path) -> dict[str, bytes]:
     """All that a run left and that is the same when it is made again."""
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "timing.json"}
-
-
-def kill_after(root: Path, method: str, rounds: int) -> None:
-    """Carry a run out in a process of its own, which is killed after so many rounds."""
-    package = Path(runner.__file__).parents[2]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, (package, TESTS))),
-        "FEDREPRO_METHODS": str(METHODS),
-    }
-    with subprocess.Popen(
-        [sys.executable, "-m", "support.given_run", str(root), method],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    ) as process:  # fmt: skip
-        assert process.stdin and process.stdout
-        for expected in range(1, rounds + 1):
-            assert process.stdout.readline().strip() == str(expected)
-            if expected < rounds:
-                process.stdin.write("\n")
-                process.stdin.flush()
-        process.send_signal(signal.SIGKILL)
-
-
-def main() -> None:
-    def wait(progress: runner.Progress) -> None:
-        print(progress.round, flush=True)
-        sys.stdin.readline()
-
-    root, method = sys.argv[1:]
-    carry_out(Path(root), {**specs(), **gan_specs()}[method], wait)
-
-
-if __name__ == "__main__":
-    main()

@@ -67,9 +67,9 @@ class Project:
     ) -> "Project":
         """By default two tables, three cells, two runs, and the repository's own data sets."""
         root.mkdir()
-        ignore = shutil.ignore_patterns("__pycache__")
+        # With their bytecode, if there is any, which Python takes for what it was compiled from.
         for name in ("src", "workflow"):
-            shutil.copytree(ROOT / name, root / name, ignore=ignore)
+            shutil.copytree(ROOT / name, root / name)
         copy_inputs(root)
         shutil.copy(ROOT / "Snakefile", root)
         shutil.copytree(ROOT / "workflow/profiles", root / "profiles")

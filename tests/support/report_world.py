@@ -5,13 +5,13 @@ import json
 import math
 import shutil
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
-import yaml
 
 from fedrepro.config.products import expand
 from fedrepro.config.targets import RunKey, TableTarget
@@ -21,22 +21,28 @@ from fedrepro.run import fingerprint, numerics
 from fedrepro.run.results import reference_folder, timing_of
 from fedrepro.support import sealed
 from fedrepro.support.files import sha256_of
+from support import quick_yaml
 from support.places import ROOT
 
 
 def make_world(root: Path, rows: int = 2, columns: int = 4) -> Path:
     """The committed files that reports are made from; of IMA's first table, a corner."""
     copy_inputs(root)
-    for name in ("config.yaml", "datasets.yaml", "experiments/ima.yaml"):
-        (root / "config" / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / "config/experiments").mkdir(parents=True, exist_ok=True)
+    for name in ("config.yaml", "datasets.yaml"):
         shutil.copy(ROOT / "config" / name, root / "config" / name)
-    file = root / "config/experiments/ima.yaml"
-    experiment = expand(yaml.safe_load(file.read_text(encoding="utf-8")), file)
+    (root / "config/experiments/ima.yaml").write_text(_corner(rows, columns), encoding="utf-8")
+    return root
+
+
+@cache  # for each of a hundred tests
+def _corner(rows: int, columns: int) -> str:
+    file = ROOT / "config/experiments/ima.yaml"
+    experiment = expand(quick_yaml.parsed(file.read_text(encoding="utf-8")), file)
     table = experiment["tables"]["table_1"]
     table["rows"], table["columns"] = table["rows"][:rows], table["columns"][:columns]
     experiment["tables"] = {"table_1": table}
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
-    return root
+    return quick_yaml.written(experiment)
 
 
 def make_system(root: Path, system: str) -> Path:

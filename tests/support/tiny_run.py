@@ -1,10 +1,5 @@
-"""A complete run of a few seconds on made-up data; also a program, to be killed half-way.
+"""A complete run of a few seconds on made-up data."""
 
-python -m support.tiny_run FOLDER COMPOSITION [key=value ...]
-"""
-
-import json
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -87,18 +82,3 @@ def carry_out(
 ) -> dict[str, Any]:
     held_out = spec.setting.evaluate.clients
     return runner.run(spec, data or dataset(), partition(held_out), folder, "code", report)
-
-
-def main() -> None:
-    folder, composition, *changes = sys.argv[1:]
-    values = {key: json.loads(value) for key, _, value in (each.partition("=") for each in changes)}
-
-    def say(progress: runner.Progress) -> None:
-        print(progress.round, flush=True)
-        sys.stdin.readline()  # the parent decides when the next round is played
-
-    carry_out(Path(folder), run_spec(composition, **values), say)
-
-
-if __name__ == "__main__":
-    main()

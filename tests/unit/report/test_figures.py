@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from fedrepro.cli.report import described_methods
 from fedrepro.config.loading import load
@@ -34,6 +33,7 @@ from fedrepro.report.papers import published
 from fedrepro.run.results import read_run
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph, of_paper
+from support import quick_yaml
 from support.figure_world import (
     SETTINGS,
     add_figures,
@@ -87,9 +87,9 @@ def test_a_heat_map_has_a_cell_for_every_method(bench: Workbench) -> None:
 
 def test_a_grid_must_be_as_large_as_its_axes(bench: Workbench) -> None:
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     experiment["figures"]["figure_2_3"]["panels"][1]["methods"][0].pop()
-    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     with pytest.raises(UserError, match=r"figure_2_3.*2 rows of 2 methods in the panel 'Nothing"):
         load(bench.root)
 
@@ -205,12 +205,12 @@ def test_a_trend_has_a_point_for_every_value(bench: Workbench) -> None:
 
 def test_what_new_kinds_refuse(bench: Workbench) -> None:
     file = bench.root / "config/experiments/ima.yaml"
-    whole = yaml.safe_load(file.read_text(encoding="utf-8"))
+    whole = quick_yaml.parsed(file.read_text(encoding="utf-8"))
 
     def refused(item: str, change: Callable[[Any], None]) -> str:
         experiment = copy.deepcopy(whole)
         change(experiment["figures"][item])
-        file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+        file.write_text(quick_yaml.written(experiment), encoding="utf-8")
         with pytest.raises(UserError) as error:
             load(bench.root)
         return str(error.value)
@@ -245,12 +245,12 @@ def test_averages_are_drawn_by_number_and_by_similarity(bench: Workbench) -> Non
 def test_the_objective_is_the_sum_of_weighted_losses(bench: Workbench) -> None:
     """A method whose runs recorded none has no line."""
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     names = ("mild", "strong")
     columns = [{"label": name, "method": f"weigh_{name}+fedavg"} for name in names]
     experiment["figures"]["figure_16"]["columns"] = columns
     experiment["methods"] |= {f"weigh_{name}": {"use": "aaggff_d"} for name in names}
-    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     bench = load(bench.root)
     target = figure(bench, "figure_16")
     give_runs(bench, target, {run.method for run in target.runs})
@@ -303,11 +303,11 @@ def test_a_run_that_did_not_finish_has_no_objective() -> None:
 def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
     """In bars and lines, as in tables: where * is the row's."""
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     for item in ("figure_9", "figure_10"):
         spec = experiment["figures"][item]
         spec |= {"rows": spec["rows"][:1], "instead": {"strong": SETTINGS[1]}}
-    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     changed = load(bench.root)
     for item in ("figure_9", "figure_10"):
         target = figure(changed, item)
@@ -320,7 +320,7 @@ def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
             (SETTINGS[0], "mild"), (SETTINGS[1], "strong")
         ]  # fmt: skip
     experiment["figures"]["figure_9"]["instead"] = {"strong": "no"}
-    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     with pytest.raises(UserError, match=r"figure_9.*no"):
         load(bench.root)
 
@@ -328,12 +328,12 @@ def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
 def test_smoothed_lines_stand_over_the_raw_ones(bench: Workbench) -> None:
     """The mean of the last rounds; where a moving average begins is marked."""
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     spec = experiment["figures"]["figure_9"]
     spec |= {"smooth": 3, "columns": [{"label": "IMA", "method": "ima+mild"}]}
     for name in SETTINGS:
         experiment["settings"][name]["methods"] = {"ima": {"start": 0.75}}
-    file.write_text(yaml.safe_dump(experiment), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     bench = load(bench.root)
     target = figure(bench, "figure_9")
     give_runs(bench, target, {"ima+mild"})
@@ -394,11 +394,11 @@ def test_partitions_are_drawn_without_runs(bench: Workbench) -> None:
 
 def test_rows_with_one_stand_in_are_one_panel(bench: Workbench) -> None:
     file = bench.root / "config/experiments/ima.yaml"
-    experiment = yaml.safe_load(file.read_text(encoding="utf-8"))
+    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
     rows = [{"label": name.upper(), "setting": name, "demo": SETTINGS[0]} for name in SETTINGS]
     loss = {"label": "LOSS", "setting": SETTINGS[1], "demo": SETTINGS[0], "metric": "loss"}
     experiment["figures"]["figure_9"]["rows"] = [*rows, loss]
-    file.write_text(yaml.safe_dump(experiment, sort_keys=False), encoding="utf-8")
+    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
     changed = load(bench.root)
     target = figure(changed, "figure_9")
     give_runs(changed, target, {"mild"})

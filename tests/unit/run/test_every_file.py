@@ -32,7 +32,7 @@ from support.manifests import write_manifest
 
 RUN = "results/runs/ima"
 TRUNK = "results/trunks/ima/kept/scaffold"
-LANDED = "reports/papers/aaggff/compact/compact-silos"
+LANDED = f"reports/papers/{every_file.LANDED[0]}"
 REFERENCE = "reports/papers/ima/reference/kept/fedprox"
 
 # --- what reads a file: what it found, as text; UserError for a line and exit status 2 ------------

@@ -22,9 +22,10 @@ from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from support import tiny_run
-from support.given_run import IMAGES, carry_out, files, folder_of, kill_after
+from support.given_run import IMAGES, carry_out, files, folder_of
 from support.given_run import gan_specs as specs
 from support.given_run import larger_dataset as dataset
+from support.killed import kill_after
 from support.places import ROOT
 
 
@@ -58,7 +59,7 @@ def test_a_gan_that_is_killed_ends_with_the_same_bytes(root: Path) -> None:
     before = files(folder)
     assert "round3-images.safetensors" in before
     shutil.rmtree(folder)
-    kill_after(root, "wgan_gp", 3)
+    kill_after(3, lambda report: carry_out(root, spec, report))
     assert not folder.exists()
     rounds: list[int] = []
     carry_out(root, spec, lambda progress: rounds.append(progress.round))

@@ -15,7 +15,8 @@ from fedrepro.run import given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
-from support.given_run import METHODS, carry_out, files, folder_of, kill_after, partition, specs
+from support.given_run import METHODS, carry_out, files, folder_of, partition, specs
+from support.killed import kill_after
 from support.manifests import write_manifest
 
 
@@ -87,7 +88,7 @@ def test_killed_while_it_is_given_something_ends_with_the_same_bytes(
     folder = folder_of(root, specs()["taught"])
     before = files(folder)
     shutil.rmtree(folder)
-    kill_after(root, "taught", rounds)
+    kill_after(rounds, lambda report: carry_out(root, specs()["taught"], report))
     assert not folder.exists()
     played: list[int] = []
     carry_out(root, specs()["taught"], lambda progress: played.append(progress.round))

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
-from support.places import TESTS
+from support.killed import kill_after
 from support.tiny_disk import tiny_disk
 from support.tiny_run import SIZES, carry_out, dataset, partition, run_spec
 
@@ -122,32 +121,19 @@ def test_evaluation_on_each_clients_own_test_samples(tmp_path: Path) -> None:
     assert rounds["client_accuracy_std"].iloc[-1] == pytest.approx(last.std(ddof=0))
 
 
-@pytest.mark.parametrize("kill_after", [1, 6, 9])
+@pytest.mark.parametrize("last", [1, 6, 9])
 @pytest.mark.parametrize("composition", ["ima+scaffold+fedadam", "aaggff_d+fedavg"])
 def test_killed_and_called_again_ends_with_the_same_bytes(
-    tmp_path: Path, composition: str, kill_after: int
+    tmp_path: Path, composition: str, last: int
 ) -> None:
     """kill -9 after any round, then the same command."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     carry_out(whole, run_spec(composition))
-    command = [sys.executable, "-m", "support.tiny_run", str(broken), composition]
-    package = Path(runner.__file__).parents[2]
-    paths = os.pathsep.join(map(str, (package, TESTS)))
-    environment = {**os.environ, "PYTHONPATH": paths}
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdin and process.stdout
-        for expected in range(1, kill_after + 1):
-            assert process.stdout.readline().strip() == str(expected)
-            if expected < kill_after:
-                process.stdin.write("\n")
-                process.stdin.flush()
-        process.send_signal(signal.SIGKILL)
+    kill_after(last, lambda report: carry_out(broken, run_spec(composition), report))
     assert not broken.exists()
     rounds: list[int] = []
     carry_out(broken, run_spec(composition), lambda progress: rounds.append(progress.round))
-    last_checkpoint = (kill_after - 1) // 2 * 2  # a round is reported before its checkpoint
+    last_checkpoint = (last - 1) // 2 * 2  # a round is reported before its checkpoint
     assert rounds[0] == last_checkpoint + 1
     decides = "aaggff" in composition
     assert (whole / "decisions.parquet").exists() == decides

@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, ItemsView, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
@@ -463,22 +464,40 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def world(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    root = tmp_path / "world"
+@contextmanager
+def standing_in_a_copy(first: Path) -> Iterator[World]:
+    """At the same place for every test, as some parameters have the folder's name."""
+    root = first.with_name("copy")
     shutil.copytree(first, root, symlinks=True)
-    monkeypatch.chdir(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        forget()
+        yield World(root, patch)
     forget()
-    yield World(root, monkeypatch)
-    monkeypatch.undo()
-    forget()
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def before(first: Path) -> dict[str, Job]:
+    """The jobs of the unchanged world."""
+    with standing_in_a_copy(first) as world:
+        return jobs(world.root)
+
+
+@pytest.fixture
+def world(first: Path, before: dict[str, Job]) -> Iterator[World]:
+    with standing_in_a_copy(first) as world:
+        yield world
+
+
+def test_without_a_change_nothing_is_made_again(world: World, before: dict[str, Job]) -> None:
+    for _ in range(2):
+        assert due(before, jobs(world.root)) == set()
 
 
 @pytest.mark.parametrize("thing", CHANGES)
-def test_what_is_made_again_for(world: World, thing: str) -> None:
+def test_what_is_made_again_for(world: World, before: dict[str, Job], thing: str) -> None:
     change, expected = CHANGES[thing]
-    before = jobs(world.root)
-    assert due(before, jobs(world.root)) == set()
     change(world)
     forget()
     after = jobs(world.root)
