@@ -1,7 +1,6 @@
 """Figures of every kind over made-up runs, added to :mod:`support.report_world`."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.support import sealed
 from support import quick_yaml
-from support.manifests import follow, write_manifest
+from support.manifests import follow
 from support.report_world import ROOT, curve, write_run
 
 SETTINGS = ("fmnist-shards2-demo", "fmnist-shards5-demo")
@@ -204,19 +203,6 @@ def write_regret(path: Path, **changes: Any) -> None:
     made = {"clients": 5, "linearised": False, "round": [1, 2, 3, 4],
             "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
     write(path, made | changes)
-
-
-def write_decisions(folder: Path, losses: Sequence[tuple[float, float]]) -> None:
-    """``decisions.parquet``: two clients' losses by round, with weights of 1/4 and 3/4."""
-    table = [
-        {"round": number, "client": client, "loss": loss, "weight": (0.25, 0.75)[client]}
-        for number, pair in enumerate(losses, 1)
-        for client, loss in enumerate(pair)
-    ]
-    pd.DataFrame(table).to_parquet(folder / "decisions.parquet")
-    follow(folder, "decisions.parquet")
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    write_manifest(folder, manifest | {"clients": 2})
 
 
 def write_mixtures(folder: Path, *accuracies: tuple[float, float]) -> None:

@@ -21,8 +21,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods.adaptive_weighting.rule import Observed
-from fedrepro.papers.aaggff.figure_objective import objective_of
-from fedrepro.papers.aaggff.regret_of_run import regret_as_json, regret_of
+from fedrepro.papers.aaggff.regret_of_run import objective_of, regret_as_json, regret_of
 from fedrepro.papers.aaggff.replay import replay, rule_of
 from fedrepro.report import site
 from fedrepro.report.drawing.contours import contour
@@ -38,7 +37,6 @@ from support.figure_world import (
     SETTINGS,
     add_figures,
     give_runs,
-    write_decisions,
     write_decomposition,
     write_landscape,
     write_mixtures,
@@ -242,62 +240,53 @@ def test_averages_are_drawn_by_number_and_by_similarity(bench: Workbench) -> Non
             content(bench, target)
 
 
-def test_the_objective_is_the_sum_of_weighted_losses(bench: Workbench) -> None:
-    """A method whose runs recorded none has no line."""
-    file = bench.root / "config/experiments/ima.yaml"
-    experiment = quick_yaml.parsed(file.read_text(encoding="utf-8"))
-    names = ("mild", "strong")
-    columns = [{"label": name, "method": f"weigh_{name}+fedavg"} for name in names]
-    experiment["figures"]["figure_16"]["columns"] = columns
-    experiment["methods"] |= {f"weigh_{name}": {"use": "aaggff_d"} for name in names}
-    file.write_text(quick_yaml.written(experiment), encoding="utf-8")
-    bench = load(bench.root)
+def test_the_objective_is_drawn_by_round(bench: Workbench) -> None:
+    """A method without losses has no line, nor a run in which a round is missing."""
     target = figure(bench, "figure_16")
-    give_runs(bench, target, {run.method for run in target.runs})
-    for run in target.runs:
-        if "strong" in run.method and run.setting.endswith(SETTINGS[0]):
+    give_runs(bench, target, {"mild", "strong"})
+    assert content(bench, target)["drawn"].panels == []
+    for run, path in zip(target.runs, target.analyses, strict=True):
+        if run.method == "strong" and run.setting.endswith(SETTINGS[0]):
             rounds = bench.setting(run.setting).rounds
-            write_decisions(bench.root / run.folder, [(4.0, 8.0)] * rounds)
+            numbers = list(range(1, rounds + 1))
+            write_regret(bench.root / path, round=numbers, objective=[2.5 * at for at in numbers])
+        else:
+            write_regret(bench.root / path, round=[1], objective=[2.5])
     drawn = content(bench, target)["drawn"]
     (panel,) = drawn.panels
-    assert panel.title == SETTINGS[0].upper()
-    (row,) = drawn.rows
-    assert row[:3] == (SETTINGS[0], "strong", str(rounds)) and row[-1] == str(len(target.seeds))
-    assert f"strong {row[3]}" in panel.svg
+    end = f"{2.5 * rounds:.4g}"
+    assert panel.title == SETTINGS[0].upper() and f"strong {end}" in panel.svg
+    seeds = str(len(target.seeds))
+    assert drawn.rows == [(SETTINGS[0], "strong", str(rounds), end, end, end, seeds)]
     assert "var(--series-2)" in panel.svg  # its own style, though the first method is missing
+    write_regret(bench.root / path, round=[1], objective=["much"])
+    with pytest.raises(UserError, match=r"\.json: damaged"):
+        content(bench, target)
 
 
 def decided(**changes: Any) -> Any:
-    """A run of two rounds of AAggFF-S with two clients; responses of equal losses teach nothing."""
+    """A run of two rounds of AAggFF-S with two clients."""
     run = {"composition": "aaggff_s+fedavg", "hyperparameters": {}}
-    manifest = {"clients": 2, "rounds_done": 2, "run": run}
     table = {"round": [1, 1, 2, 2], "client": [0, 1, 0, 1], "weight": [0.1, 0.9] * 2}
-    table |= {"loss": [2.0, 6.0, 3.0, 5.0]}
-    record = {"state": "finished", "manifest": manifest, "decisions": table}
-    return SimpleNamespace(**record | changes)
+    table |= {"loss": [2.0, 6.0, 3.0, 5.0]} | changes
+    return SimpleNamespace(manifest={"clients": 2, "run": run}, decisions=table)
 
 
 def test_the_objective_has_the_decision_before_the_round() -> None:
     """Not the coefficients of the aggregation: in the first round everyone's is 1 / K."""
-    (first, after_one), (second, after_two) = objective_of(decided())
-    assert (first, second) == (1, 2) and after_one == 4
+    after_one, after_two = objective_of(decided())
+    assert after_one == 4
     # The client with the larger loss has more than half in the second round, which weighs 3 and 5.
     assert 4 < after_two - after_one < 5
-    played = replay(
-        rule_of("aaggff_s"), 2, [Observed(0, 2, np.arange(2), np.array([2.0, 6.0]), np.ones(2))]
-    )
+    first = Observed(0, 2, np.arange(2), np.array([2.0, 6.0]), np.ones(2))
+    played = replay(rule_of("aaggff_s"), 2, [first])
     assert played.decision is not None
     assert after_two - after_one == pytest.approx(played.decision @ [3.0, 5.0])
 
 
-def test_a_run_that_did_not_finish_has_no_objective() -> None:
-    """Nor one with a loss that is not finite: the sum would be over fewer rounds."""
-    assert objective_of(decided(state="diverged")) == []
-    lost = decided().decisions | {"loss": [2.0, 6.0, 3.0, math.inf]}
-    assert objective_of(decided(decisions=lost)) == []
-    assert objective_of(decided(decisions={})) == []
-    last = {name: values[2:] for name, values in decided().decisions.items()}
-    assert objective_of(decided(decisions=last)) == []
+def test_a_round_with_a_loss_that_is_not_finite_adds_nothing() -> None:
+    """And the figure shows no line, as the round is missing."""
+    assert objective_of(decided(loss=[2.0, 6.0, 3.0, math.inf])) == [4.0]
 
 
 def test_a_column_may_have_a_setting_of_its_own(bench: Workbench) -> None:
@@ -474,6 +463,7 @@ def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     found, made = regret_of(read_run(tmp_path, run)), regret_as_json(tmp_path, run)
     assert found is not None
     assert made["regret"] == found.rounds["regret"].tolist()
+    assert len(made["objective"]) == len(made["round"])
     assert (made["clients"], made["linearised"], made["round"][0]) == (6, False, 1)
     monkeypatch.setattr("fedrepro.papers.aaggff.replay._as_in_the_paper", lambda rule: False)
     made = regret_as_json(tmp_path, run)

@@ -1,15 +1,16 @@
 """Objective: the cumulative global objective by round (Hahn et al., ICML 2024, Figure A1)."""
 
+from pathlib import Path
+
 from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Objective
-from fedrepro.papers.aaggff.regret_of_run import played_of
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
-from fedrepro.report.pages.figures.base import Drawn, distinct_settings, key_of
+from fedrepro.report.pages.figures.base import Drawn, damaged, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
-from fedrepro.run.results import RunRecord, find_run
-from fedrepro.support.plugins import NONE, Folders
+from fedrepro.run.made import read_made
+from fedrepro.run.results import find_run
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn:
@@ -29,8 +30,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
                 for method in column.methods_at(target.scale)
                 for seed in target.seeds
             ]
-            records = [find_run(workbench.root, run) for run in runs]
-            series = [made for each in records if (made := objective_of(each, workbench.plugins))]
+            series = [made for run in runs if (made := points_of(workbench.root, run))]
             line = curves.average(column.label, series)
             if line is None:
                 continue
@@ -47,15 +47,24 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
     return drawn
 
 
-def objective_of(record: RunRecord, own: Folders = NONE) -> Points:
-    """The cumulative objective after each round of a finished run; empty without decisions.
+def points_of(root: Path, run: RunKey) -> Points:
+    """The cumulative objective after each round of a finished run; empty without it.
 
-    Empty, too, if a round is missing, because a loss was not finite or only the last round was
-    landed: the sum would be over fewer rounds.
+    Empty, too, if a round is missing because a loss was not finite: the sum would be over fewer
+    rounds.
+
+    Raises:
+        UserError: if the analysis is damaged.
     """
-    points: list[tuple[float, float]] = []
-    total = 0.0
-    for played in played_of(record, own) if record.state == "finished" else ():
-        total += float(played.before["decision"][played.seen.cohort] @ played.seen.losses)
-        points.append((played.seen.round + 1, total))
+    record, path = find_run(root, run), run.analysis("regrets")
+    found = read_made(root, path) if record.state == "finished" else None
+    if found is None:
+        return []
+    try:
+        points = [
+            (int(number), float(value))
+            for number, value in zip(found["round"], found["objective"], strict=True)
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, error) from None
     return points if len(points) == record.manifest.get("rounds_done") else []

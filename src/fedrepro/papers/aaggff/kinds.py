@@ -33,6 +33,7 @@ class Objective(FigureSpec):
     """
 
     kind: Literal["objective"]
+    analysis = "regrets"
     panels: list[Place] = Field(min_length=1)
     columns: list[Column] = Field(min_length=1)
 

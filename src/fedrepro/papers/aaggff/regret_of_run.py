@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from fedrepro.config.targets import RunKey
 from fedrepro.methods import registry
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
-from fedrepro.papers.aaggff.replay import Bounded, Played, Replay, play, replay
+from fedrepro.papers.aaggff.replay import Bounded, Replay, play, replay
 from fedrepro.run.results import RunRecord, find_run, made_of
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
@@ -20,9 +21,9 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
     """The regret of a finished run of this machine, or of a reference result.
 
     Returns:
-        clients; linearised, as in :class:`fedrepro.papers.aaggff.replay.Replay`; and round, regret
-        and bound after every round that updated the rule, None if undefined. The lists are empty if
-        the run recorded no losses.
+        clients; linearised, as in :class:`fedrepro.papers.aaggff.replay.Replay`; and round, regret,
+        bound and objective after every round that updated the rule, None if undefined. The lists
+        are empty if the run recorded no losses.
 
     Raises:
         UserError: if the run is missing, or its method's regret has no bound.
@@ -45,6 +46,7 @@ def regret_as_json(root: Path, run: RunKey, own: Folders = NONE) -> dict[str, An
             name: [value if math.isfinite(value) else None for value in values]
             for name, values in columns.items()
         },
+        "objective": objective_of(record, own),
     }
 
 
@@ -59,15 +61,21 @@ def regret_of(record: RunRecord, own: Folders = NONE) -> Replay | None:
     return replay(rule, int(record.manifest["clients"]), rounds) if rounds else None
 
 
-def played_of(record: RunRecord, own: Folders) -> Iterator[Played]:
-    """The recorded losses, played through the run's rule round by round; nothing without losses.
+def objective_of(record: RunRecord, own: Folders = NONE) -> list[float]:
+    """The cumulative global objective after each round that updated the rule (Appendix B.1).
+
+    A round adds the sum over its clients of p_i F_i: their entries in the decision with which the
+    round began, times their losses.
 
     Raises:
         UserError: as :func:`regret_of`.
     """
-    rounds = list(_observed(record))
-    if rounds:
-        yield from play(_rule_of(record, own), int(record.manifest["clients"]), rounds)
+    rounds = play(_rule_of(record, own), int(record.manifest["clients"]), _observed(record))
+    return list(
+        accumulate(
+            float(each.before["decision"][each.seen.cohort] @ each.seen.losses) for each in rounds
+        )
+    )
 
 
 def _rule_of(record: RunRecord, own: Folders) -> Decider:
