@@ -128,6 +128,15 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     lost = judge_compact(bench, claim.model_copy(update={"expect": "less"}), tables, 0.5)
     assert lost
     assert lost.judged.word == "does not hold"
+    fewer = [
+        replace(cell, paper=replace(cell.paper, runs=cell.paper.runs[:4])) for cell in table.cells
+    ]
+    early = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(fewer))}
+    for direction in ("more", "less"):  # as clear as with five
+        soon = judge_compact(bench, claim.model_copy(update={"expect": direction}), early, 0.5)
+        assert soon
+        assert (soon.judged.word, soon.judged.needs) == ("undecided", "5")
+        assert "4 of 5 seeds" in soon.judged.why
     silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
     assert silent is None
 

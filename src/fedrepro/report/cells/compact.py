@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 from fedrepro.report.papers.claim import Claim, CompactSelector, CompactTest
-from fedrepro.report.papers.leads import Judged, judge_leads
+from fedrepro.report.papers.leads import LOOKS, Judged, judge_leads
 from fedrepro.report.papers.pairs import OTHERS
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
@@ -70,7 +70,16 @@ def judge_compact(
     lasts = lasts_of(workbench, claim.system, test.table)
     leads = [_leads(claim.sign, cells, pair, lasts) for pair in pairs]
     judged = judge_leads(leads, claim.by, claim.over == "each", margin)
-    return CompactFinding(test.table, pairs, judged)
+    return CompactFinding(test.table, pairs, _after_first_look(judged))
+
+
+def _after_first_look(judged: Judged) -> Judged:
+    """Nothing is decided before the first look; seeds in between would be looks of their own."""
+    seeds = judged.overall.seeds if judged.overall else 0
+    if judged.word in ("not computed", "undecided") or seeds >= LOOKS[0]:
+        return judged
+    why = f"{seeds} of {LOOKS[0]} seeds, with which it is judged first."
+    return replace(judged, word="undecided", why=why, needs=str(LOOKS[0]))
 
 
 def pairs_of(workbench: Workbench, claim: Claim, test: CompactTest) -> Iterator[CompactPair]:
