@@ -21,6 +21,7 @@ from support.figure_world import (
     add_figures,
     give_runs,
     write_mixtures,
+    write_objective,
 )
 from support.report_world import (
     constant_run,
@@ -65,6 +66,8 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for path in target.analyses:
                 WRITERS[target.figure.kind](root / path)
             for run in target.runs:
+                if target.figure.kind == "objective":
+                    write_objective(bench, run)
                 if key[1] == "figure_2_5":
                     write_mixtures(root / run.folder, (0.9, 0.4), (0.5, 0.6))
         if not isinstance(target, TableTarget):

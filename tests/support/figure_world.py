@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedrepro.config.targets import FigureTarget
+from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support import sealed
 from support import quick_yaml
@@ -155,6 +155,13 @@ def write_landscape(path: Path, **changes: Any) -> None:
     write(path, made | changes)
 
 
+def write_objective(bench: Workbench, run: RunKey) -> None:
+    """The regret of a run with its objective after each round: 2.5, 5, 7.5..."""
+    numbers = list(range(1, bench.setting(run.setting).rounds + 1))
+    objective = [2.5 * number for number in numbers]
+    write_regret(bench.root / run.analysis("regrets"), round=numbers, objective=objective)
+
+
 def write_through(path: Path, **changes: Any) -> None:
     """A bowl through three models, or two where the name has two: the first is the best."""
     x = [-1.0, 0.0, 1.0, 2.0]
@@ -190,6 +197,7 @@ def write_decomposition(path: Path, **changes: Any) -> None:
 # What an analysis of a kind of figure leaves.
 WRITERS: dict[str, Callable[[Path], None]] = {
     "regret": lambda path: write_regret(path),
+    "objective": lambda path: write_regret(path),
     "landscape": lambda path: write_landscape(path),
     "planes": lambda path: write_through(path),
     "segments": lambda path: write_through(path),
@@ -201,7 +209,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 def write_regret(path: Path, **changes: Any) -> None:
     """Four rounds of five clients: the regret crosses its bound once, one number is missing."""
     made = {"clients": 5, "linearised": False, "round": [1, 2, 3, 4],
-            "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0]}  # fmt: skip
+            "regret": [0.5, 2.5, None, 3.0], "bound": [1.0, 2.0, 3.0, 4.0],
+            "objective": [2.5, 5.0, 7.5, 10.0]}  # fmt: skip
     write(path, made | changes)
 
 

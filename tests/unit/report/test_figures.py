@@ -40,6 +40,7 @@ from support.figure_world import (
     write_decomposition,
     write_landscape,
     write_mixtures,
+    write_objective,
     write_regret,
     write_through,
 )
@@ -248,8 +249,7 @@ def test_the_objective_is_drawn_by_round(bench: Workbench) -> None:
     for run, path in zip(target.runs, target.analyses, strict=True):
         if run.method == "strong" and run.setting.endswith(SETTINGS[0]):
             rounds = bench.setting(run.setting).rounds
-            numbers = list(range(1, rounds + 1))
-            write_regret(bench.root / path, round=numbers, objective=[2.5 * at for at in numbers])
+            write_objective(bench, run)
         else:
             write_regret(bench.root / path, round=[1], objective=[2.5])
     drawn = content(bench, target)["drawn"]
