@@ -116,14 +116,15 @@ def outcome(process: "subprocess.Popen[str]", forked: bool = True) -> tuple[int,
 
 
 def servers(folder: str) -> list[int]:
-    """The server of a folder and its forks, oldest first."""
+    """The server of a folder and its forks, oldest first; numbers of processes start over."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             line = (entry / "cmdline").read_bytes().split(b"\0")
             if folder.encode() in line:
-                found.append(int(entry.name))
-    return sorted(found)
+                began = (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+                found.append((int(began), int(entry.name)))
+    return [process for _, process in sorted(found)]
 
 
 @pytest.fixture
