@@ -145,3 +145,27 @@ def test_committed_results_are_as_they_were_written() -> None:
     check = Check(ROOT / "reports")
     assert list(check.faults()) == []
     assert check.counts["reference results"] >= 148
+
+
+def test_what_lies_in_results_is_not_compared_with_itself(
+    bench: Workbench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The landed run may be that very run; so only the others are made again."""
+    monkeypatch.chdir(tmp_path)
+    here, absent = (RunKey("aaggff/compact-silos", name, 1) for name in ("fedavg", "afl"))
+    here.folder.mkdir(parents=True)
+    made: list[list[RunKey]] = []
+    monkeypatch.setattr(reference, "is_current", lambda *_: True)
+    monkeypatch.setattr(reference, "make", lambda runs, *_: made.append(runs))
+    group = reference.Group("Silos", "aaggff/compact_silos", [here, absent])
+    found = reference.again.Again("12 numbers differ, on the same kind of machine", False)
+    monkeypatch.setattr(reference.again, "compare", lambda *_: found)
+    with pytest.raises(UserError, match="1 of 1 runs differ from what was landed"):
+        reference.make_again(bench, [group], 1)
+    assert made == [[absent]]
+    said = capsys.readouterr().out
+    assert "Silos: 2 of 2 landed; 1 left out, as they lie in results/" in said
+    assert "aaggff/compact-silos afl seed 1: 12 numbers differ" in said

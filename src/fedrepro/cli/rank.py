@@ -1,4 +1,4 @@
-"""``fedrepro rank``: a method of one's own in the league of scale compact."""
+"""``fedrepro rank``: rank your own method in the league of scale compact."""
 
 import argparse
 import json

@@ -195,7 +195,7 @@ class OwnRuns(Target):
 
 
 class OwnCosts(CostModel):
-    """Costs of these runs and of their inputs; a parent run is used if it is there, never made."""
+    """Costs of runs and their inputs. A parent run is used if it exists, but never made."""
 
     def first(self, run: RunKey) -> list[RunKey]:
         given = (each for each in self.spec(run).given.values() if isinstance(each, RunSpec))

@@ -1,4 +1,4 @@
-"""``fedrepro rank``: a method of one's own in a league of two small settings."""
+"""``fedrepro rank``: your own method in a league of two small settings."""
 
 import json
 import re

@@ -271,5 +271,8 @@ def test_next_words_count_only_where_there_is_a_word() -> None:
     assert float(losses[0]) == pytest.approx(float(each))
     assert float(NEXT_WORD.losses(logits, targets, "mean")) == pytest.approx(float(losses.mean()))
     net: Any = SimpleNamespace(bind=lambda params: params, predict=lambda bound, rows: logits[rows])
-    samples = lambda first, last: (torch.arange(first, last), targets[first:last])  # noqa: E731
+
+    def samples(first: int, last: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.arange(first, last), targets[first:last]
+
     assert evaluate(net, NEXT_WORD, {"w": logits}, samples, 1).accuracy == 0.5
