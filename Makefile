@@ -84,7 +84,7 @@ bench-peers: setup ## measure other simulators on the same workloads, in tempora
 	@TORCH=$(TORCH) python tests/benchmarks/peers/measure.py
 	@python scripts/render_benchmarks.py
 
-picture: setup ## render the README's picture from a page of reference results (needs chromium)
+picture: setup ## render the README's picture, claims with their evidence (needs chromium)
 	@python scripts/picture.py
 
 lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.toml

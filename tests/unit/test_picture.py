@@ -24,5 +24,5 @@ def test_the_picture_in_the_readme_is_todays(tmp_path: Path) -> None:
     )
     page.write_text(styled, encoding="utf-8")
     assert styled != text and of == picture.made_from(page)
-    page.write_text(text.replace("</h1>", " or not</h1>"), encoding="utf-8")
+    page.write_text(text.replace("</caption>", " or not</caption>"), encoding="utf-8")
     assert of != picture.made_from(page)
