@@ -217,7 +217,7 @@ def compact(bench: Workbench, only: str) -> list[Group]:
             f"{name}/{item}" for name, each in bench.experiments.items() for item in each.compact
         ]
         raise bad_value("the command line", "--compact", only, "tables of scale compact", known)
-    seeds = dict.fromkeys(seed for system, _ in tables for seed in bench.seeds("compact", system))
+    seeds = sorted({seed for each in tables for seed in bench.table(*each, "compact").seeds})
     return [
         Group(f"{system}/{item}, seed {seed}", f"{system}/{item}", found)
         for seed in seeds

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from fedrepro.config.metrics import ACCURACY, Metric
+from fedrepro.config.settings import Seeds
 from fedrepro.config.values import (
     SCALES,
     Composition,
@@ -140,6 +141,7 @@ class Table(Typed):
     published: PublishedTable | None = None
     metric: Metric = ACCURACY
     summary: Summary = Summary()
+    seeds: Seeds | None = later(None, "Replaces the system's seeds.")
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
     rows: list[RowOfTable] = Field(min_length=1)
     columns: list[ColumnOfTable] = Field(min_length=1)

@@ -491,7 +491,7 @@ class Workbench:
     def _target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
         own: Scale = "paper" if asked == "compact" else asked
         scale: Scale = "compact" if item in self.experiments[system].compact else own
-        cells = []
+        seeds, cells = self.seeds(scale, system, table.seeds), []
         for row in table.rows:
             for column in table.columns:
                 alone, metric = column.methods_at(scale), table.metric_of(row, column)
@@ -502,12 +502,11 @@ class Workbench:
                         column,
                         setting,
                         wrapped(row.around, alone),
-                        self.seeds(scale, system),
+                        seeds,
                         alone if metric.of_both else (),
                         self.is_required(setting),
                     )
                 )
-        seeds = self.seeds(scale, system)
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)
 
 

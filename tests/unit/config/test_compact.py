@@ -35,7 +35,9 @@ def test_only_its_own_tables_wait_for_runs_at_scale_compact(bench: Workbench) ->
             assert bool(target.required) == (target.awaited and bool(target.runs)), (item, scale)
             if compact:
                 assert target.scale == "compact"
-                assert {run.seed for run in target.runs} == {*bench.seeds("compact", system)}
+                own = bench.experiments[system].compact[item].seeds
+                seeds = bench.seeds("compact", system, own)
+                assert {run.seed for run in target.runs} == {*seeds} == {*target.seeds}
 
 
 def test_printed_items_are_shown_at_scale_paper_meanwhile(bench: Workbench) -> None:
@@ -54,6 +56,17 @@ def test_names_and_labels_say_what_is_compact(bench: Workbench) -> None:
 
 def test_five_seeds_and_more(bench: Workbench) -> None:
     assert all(len(bench.seeds("compact", system)) >= 5 for system in bench.experiments)
+
+
+def test_a_table_may_have_more_seeds_than_its_paper(copy: Path) -> None:
+    content = yaml.safe_load((copy / FILE).read_text(encoding="utf-8"))
+    content["tables"]["compact_accuracy"]["seeds"] = {"compact": [*range(1, 11)]}
+    (copy / FILE).write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    bench = load(copy)
+    target = bench.table("fedgo", "compact_accuracy", "compact")
+    assert target.seeds == tuple(range(1, 11)) == tuple(sorted({run.seed for run in target.runs}))
+    others = set(bench.experiments["fedgo"].compact) - {"compact_accuracy"}
+    assert {len(bench.table("fedgo", item, "compact").seeds) for item in others} == {5}
 
 
 def changed(copy: Path, *keys: str, to: object) -> str:

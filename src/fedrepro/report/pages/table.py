@@ -146,7 +146,9 @@ def table_page(
         "counts": counts,
         "rule": rule_in_words(system.spread) if system else (),
         "tested": _tested(table.cells),
-        "seeds": {scale: workbench.seeds(scale, target.system) for scale in SCALES},
+        "seeds": {
+            scale: workbench.seeds(scale, target.system, target.table.seeds) for scale in SCALES
+        },
         "stages": [stage for _, stage in stages],
         "demo_rows": _demo_rows(workbench, table),
         "alike": _alike(table.cells),
