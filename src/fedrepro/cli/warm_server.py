@@ -85,6 +85,9 @@ def _remove_left_over(folders: Path) -> None:
 def main() -> int:
     """Serve; in each fork, run one command instead. Return the exit status."""
     folder, listener = sys.argv[1:]
+    # If Linux schedules by session first, niceness counts only within this new one.
+    with suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="utf-8")
     arguments = _serve(socket.socket(fileno=int(listener)))
     if arguments is None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -60,10 +60,10 @@ def eventually(happens: Callable[[], object], seconds: float = 300.0) -> None:
 
 
 @contextmanager
-def owner() -> Iterator[tuple["subprocess.Popen[str]", str]]:
+def owner(first: str = "pass") -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A process in Snakemake's place, and the folder of its warm start."""
     with subprocess.Popen(
-        [sys.executable, "-c", OWNER],
+        [sys.executable, "-c", f"import os; {first}\n{OWNER}"],
         env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -244,6 +244,7 @@ def test_another_number_of_threads_is_an_ordinary_start(warm: str) -> None:
 def test_a_server_that_fails_leaves_an_ordinary_start() -> None:
     with owner() as (_, folder):
         eventually(lambda: len(servers(folder)) == 1)
+        eventually(lambda: servers(folder))
         (server,) = servers(folder)
         os.kill(server, signal.SIGSTOP)
         waiting = call("--version", warm=folder)
@@ -252,6 +253,18 @@ def test_a_server_that_fails_leaves_an_ordinary_start() -> None:
         assert outcome(waiting, forked=False)[0] == 0
         assert outcome(call("--version", warm=folder), forked=False)[0] == 0
         shutil.rmtree(folder)
+
+
+def test_it_is_as_nice_as_its_owner_in_a_session_of_its_own() -> None:
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not schedule by session")
+    before = os.nice(0)
+    with owner("os.nice(7)") as (_, folder):
+        eventually(lambda: servers(folder))
+        (server,) = servers(folder)
+        group = Path(f"/proc/{server}/autogroup")
+        eventually(lambda: group.read_text(encoding="utf-8").endswith(f"nice {before + 7}\n"))
+        assert os.getsid(server) == server
 
 
 def test_only_its_user_may_use_it(warm: str) -> None:
