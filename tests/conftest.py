@@ -15,6 +15,8 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 # the disk at every file of every run takes longer than much of what is tested.
 os.fsync = lambda descriptor: None
 
+LONG = ("browser", "workflow")  # folders
+
 pytest_plugins = ["support.synthetic_world"]
 
 
@@ -28,6 +30,11 @@ def pytest_collection() -> Iterator[None]:
     yield
     gc.freeze()
     gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests come first. Of several processes none then waits for the last long one."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)
 
 
 def pytest_unconfigure() -> None:

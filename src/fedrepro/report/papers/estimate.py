@@ -67,6 +67,10 @@ class Borrowed:
         return student_t(self.degrees) * self.std * math.sqrt(2)
 
 
+def _farthest(values: Sequence[float], others: Sequence[float]) -> float:
+    return max(abs(one - other) for one, other in zip(values, others, strict=True))
+
+
 @dataclass(frozen=True)
 class Paired:
     """A method's own spread over seeds that the authors used too.
@@ -97,7 +101,7 @@ class Paired:
         """
         distinct: list[Sequence[float]] = [own]
         for values in others:
-            if all(np.ptp([values, each], axis=0).max() > twins for each in distinct):
+            if all(_farthest(values, each) > twins for each in distinct):
                 distinct.append(values)
         if len(own) < 2 or len(distinct) < 2:
             return None
