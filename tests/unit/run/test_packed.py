@@ -79,6 +79,12 @@ def test_scores_averaged_over_batches_are_not_kept() -> None:
     assert packed.reduced("rounds.parquet", columns) == {"round": [1], "test_ece": [0.5]}
 
 
+def test_mixtures_are_scored_once_and_kept_whole() -> None:
+    columns = {"client": [0, 0], "weight": [0.0, 0.1], "accuracy": [0.5, 1.0]}
+    more = {"accuracy_batch": [0.5, 0.75]}
+    assert packed.reduced("mixtures.parquet", columns | more) == columns
+
+
 def test_writing_again_replaces(landed: Path) -> None:
     packed.write(landed, SETTING, {RUNS[0]: kept(RUNS[0])})
     assert set(packed.all_packed(landed, SETTING)) == {RUNS[0]}
