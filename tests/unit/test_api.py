@@ -4,6 +4,7 @@ import ast
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -399,13 +400,56 @@ def test_methods_are_listed_and_their_room_stays_a_room() -> None:
         SimpleNamespace(name=fr.nothing)
 
 
-def test_the_notebook_runs_from_arrays_to_a_curve() -> None:
-    notebook = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8"))
-    codes = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    space: dict[str, Any] = {}
-    for code in codes:
-        exec(compile(code, "docs/notebook.ipynb", "exec"), space)
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[dict[str, Any], str]]:
+    """Runs a notebook where it is: its variables, and the texts that are saved in it."""
+
+    def play(name: str) -> tuple[dict[str, Any], str]:
+        monkeypatch.chdir(ROOT / "docs")
+        monkeypatch.setenv("FEDREPRO_METHODS", "")  # undone afterwards, also what a notebook sets
+        cells = json.loads(Path(name).read_text(encoding="utf-8"))["cells"]
+        space: dict[str, Any] = {}
+        saved = ""
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), name, "exec"), space)
+                for output in cell["outputs"]:
+                    saved += "".join(output.get("text") or output["data"]["text/plain"])
+        return space, saved
+
+    return play
+
+
+def test_the_notebook_runs_from_arrays_to_a_curve(play: Any) -> None:
+    space, saved = play("notebook.ipynb")
     accuracies = fr.compare(space["runs"])["mean"]
     assert list(accuracies.index) == ["fedavg", "fedprox", "scaffold"] and accuracies.min() > 0.75
-    shown = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert f"{accuracies['fedavg']:.6f}" in "".join(shown[2][0]["data"]["text/plain"])
+    assert f"{accuracies['fedavg']:.6f}" in saved
+
+
+def test_the_notebook_of_a_csv_file_scores_each_hospital(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, saved = play("notebook_data.ipynb")
+    means = fr.compare(space["runs"])["mean"]
+    assert means["ditto"] > means["fedavg"] > 0.8
+    assert all(f"{mean:.6f}" in saved for mean in means)
+    refused = capsys.readouterr().out
+    assert refused in saved and "clients.1.x, row 7: nan: expected a finite number" in refused
+
+
+def test_the_notebook_of_an_own_method_plays_it(play: Any) -> None:
+    space, saved = play("notebook_method.ipynb")
+    means = fr.compare(space["runs"])["mean"]
+    assert means["power 1"] == means["FedAvg"] < means["power 0.5"]
+    assert all(f"{mean:.6f}" in saved for mean in means)
+    assert saved.count("can play") == len(space["matches"])
+
+
+def test_the_notebook_of_a_claim_reads_what_landed(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, saved = play("notebook_claim.ipynb")
+    assert space["overall"].word(by=0.0) == "holds"
+    assert capsys.readouterr().out.splitlines()[-1] in saved
+    assert space["run"].method == space["ours"]
