@@ -9,7 +9,13 @@ import os
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
+    from fedrepro.api.comparing import compare, plot
+    from fedrepro.api.methods import methods
+    from fedrepro.api.runs import Run, load
+    from fedrepro.api.training import train
 
 __version__ = "0.1.0"
 

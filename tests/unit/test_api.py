@@ -1,8 +1,10 @@
 """`import fedrepro as fr`: runs on arrays, what they say of themselves, and the notebook."""
 
+import ast
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,6 +66,35 @@ def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> Non
     assert rounds("fedprox", mu=0.0).equals(first)
     assert not rounds("fedprox", mu=5.0).equals(first)
     assert not rounds(seed=2).equals(first)
+
+
+def test_clients_have_the_optimizer_and_the_executor_that_are_asked_for() -> None:
+    adam = {"lr": 0.01, "weight_decay": 0.1, "betas": (0.5, 0.9)}
+    run = fr.train("fedavg", "logistic", CLIENTS, rounds=1, test=TEST, optimizer="adam", **adam)
+    known = {"name": "adam", "momentum": 0.0, **adam, "betas": [0.5, 0.9]}
+    assert run.manifest["run"]["optimizer"] == known
+    # It is refused with this executor only.
+    drops = nn.Sequential(nn.Dropout(), nn.Linear(3, 3))
+    fr.train("fedavg", drops, CLIENTS, rounds=1, test=TEST)
+    with pytest.raises(UserError, match="executor: 'vectorised': the model has dropout"):
+        fr.train("fedavg", drops, CLIENTS, rounds=1, test=TEST, executor="vectorised")
+
+
+def test_numpy_numbers_are_numbers(run: fr.Run) -> None:
+    three, one = np.int64(3), np.int32(1)
+    same = fr.train(
+        "fedprox",
+        "logistic",
+        CLIENTS,
+        rounds=three,
+        test=TEST,
+        epochs=one,
+        batch_size=np.int64(32),
+        lr=np.float64(0.1),
+        seed=one,
+        mu=np.float32(0.0),
+    )
+    assert same.rounds["test_loss"].equals(run.rounds["test_loss"])
 
 
 def test_torch_data_sets_and_modules_of_ones_own() -> None:
@@ -148,6 +179,17 @@ def test_what_clients_hold_out_follows_from_the_fraction_and_the_seed() -> None:
     assert sizes(test=TEST, test_fraction=0.5) == sizes(test_fraction=0.5) == [20, 12]
 
 
+def test_a_landed_result_has_its_own_rounds_and_no_model() -> None:
+    """The files in its folder have the rounds of all methods and seeds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        landed = fr.load("aaggff/compact-silos", "fedavg", np.int64(2), root=ROOT)
+    assert landed.rounds["round"].tolist() == [10, 20, 30]
+    assert landed.clients["client"].tolist() == list(range(10))
+    with pytest.raises(UserError, match="models of landed results are not kept"):
+        _ = landed.model
+
+
 def lossless(method: str, seed: int, values: list[float]) -> fr.Run:
     run = finished(method, seed, values)
     run.rounds["loss"] = np.nan
@@ -155,18 +197,57 @@ def lossless(method: str, seed: int, values: list[float]) -> fr.Run:
 
 
 def finished(method: str, seed: int, values: list[float]) -> fr.Run:
-    about = {"run": {"method": method, "seed": seed}, "arithmetic": "per client"}
+    named = {"setting": "own/arrays", "method": method, "seed": seed}
+    about: dict[str, Any] = {"run": named, "arithmetic": "per client"}
     run = fr.Run(Path(), about)
     columns = {"round": range(1, len(values) + 1), "test_accuracy": values}
     vars(run)["rounds"] = pd.DataFrame(columns)
     return run
 
 
+def diverged(method: str, seed: int, values: list[float]) -> fr.Run:
+    """In the last round, whose number is of no model."""
+    run = finished(method, seed, values)
+    run.manifest["diverged_at"] = len(values)
+    return run
+
+
+def test_a_diverged_run_is_marked_and_never_averaged() -> None:
+    good = [finished("a", 1, [0.5, 0.7]), finished("a", 2, [0.5, 0.6])]
+    bad = [finished("b", 1, [0.5, 0.8]), diverged("b", 2, [0.4, 0.333])]
+    table = fr.compare({"good": good, "bad": bad})
+    assert table["diverged"].to_dict() == {"good": 0, "bad": 1}
+    assert table.loc["good", "mean"] == pytest.approx(0.65)
+    assert table.loc["bad", ["mean", "std", "gain"]].isna().all()
+    assert fr.compare({"bad": bad, "good": good})["gain"].isna().all()
+    drawn = fr.plot({"good": good, "bad": bad}).svg
+    assert "bad (diverged: seed 2 in round 2) ends at 0.45" in drawn
+
+
+def test_a_run_that_diverges_in_its_first_round_says_so() -> None:
+    wide = nn.Sequential(
+        nn.Linear(3, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, 3)
+    )
+    run = fr.train("fedavg", wide, CLIENTS, rounds=3, test=TEST, lr=1e9)
+    assert run.diverged_at == 1
+    assert fr.compare([run])["diverged"].tolist() == [1]
+    assert run._repr_html_() == "<p><b>fedavg</b>, own/arrays, seed 1, diverged in round 1</p>"
+
+
+def test_a_notebook_shows_a_run_as_a_curve_with_its_end(tmp_path: Path) -> None:
+    shown = finished("ima+<b>", 3, [0.5, 0.875])._repr_html_()
+    said = "<b>ima+&lt;b&gt;</b>, own/arrays, seed 3: test accuracy 0.875 after round 2"
+    assert shown.startswith("<figure><svg ") and said in shown
+    assert "var(" not in shown  # it needs no style sheet
+    gone = fr.Run(tmp_path, finished("a", 1, []).manifest)
+    assert gone._repr_html_() == "<p><b>a</b>, own/arrays, seed 1</p>"
+
+
 def test_comparison_is_paired_by_seed() -> None:
     ours = [finished("a", 1, [0.1, 0.5, 0.7]), finished("a", 2, [0.1, 0.3, 0.3])]
     theirs = [finished("b", 2, [0.2, 0.4, 0.6]), finished("b", 1, [0.2, 0.6, 0.6])]
     table = fr.compare([ours, theirs], last=2)
-    assert table.loc["a"].tolist() == [2, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
+    assert table.loc["a"].tolist() == [2, 0, pytest.approx(0.45), pytest.approx(0.3 / 2**0.5), 0]
     assert table.loc["b", "gain"] == pytest.approx((0.0 + 0.2) / 2)
     assert fr.compare({"x": ours[0], "y": theirs})["seeds"].to_dict() == {"x": 1, "y": 2}
 
@@ -189,6 +270,7 @@ def test_gain_over_other_seeds_is_the_difference_of_means() -> None:
     table = fr.compare([ours, theirs])
     assert table.loc["b"].tolist() == [
         2,
+        0,
         pytest.approx(0.8),
         pytest.approx(0.2 / 2**0.5),
         pytest.approx(0.4),
@@ -268,6 +350,28 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
         ({"clients": [samples(1), (np.ones((5, 2), np.float32), np.ones(5, int))]}, "clients.1"),
         ({"clients": [(np.ones((5, 2)), np.ones(4, int))]}, "as many classes"),
         ({"clients": [(np.ones((5, 2)), np.ones(5))]}, "classes, whole numbers from 0"),
+        (
+            {"clients": [([[1.0, 2.0], [3.0]], [0, 1])]},
+            r"clients.0.x, row 1: \[1\]: expected the shape",
+        ),
+        ({"clients": [([[1.0], [np.inf]], [0, 1])]}, "clients.0.x, row 1: inf: expected a finite"),
+        ({"test": (np.array([[1.0, np.nan, 0.0]]), [0])}, "test.x, row 0: nan: expected a finite"),
+        ({"clients": [(np.array([[1e300]]), [0])]}, "row 0: 1e[+]300: expected a finite number of"),
+        ({"clients": [(3, 4)]}, "inputs .n, .... and as many classes"),
+        ({"device": "mps"}, "device: 'mps': expected cpu, cuda or cuda:<number>"),
+        ({"seed": -1}, "seed: -1: expected a whole number from 0"),
+        ({"executor": "paralel"}, "did you mean 'parallel'"),
+        ({"optimizer": "adm"}, "did you mean 'adam'"),
+        ({"optimizer": "adam", "momentum": 0.9}, "expected `betas`, not `momentum`, with adam"),
+        ({"model": 3}, "model: 3: expected a name, a module, or a function that builds one"),
+        (
+            {"model": nn.Linear(3, 2)},
+            "model Linear: outputs: 2: expected at least 3, one for each cl",
+        ),
+        (
+            {"model": nn.Linear(4, 3)},
+            r"model Linear: does not accept samples \[3\] of torch.float32",
+        ),
         ({"clients": [3]}, r"expected \(x, y\), or a data set of such pairs"),
     ],
 )
@@ -275,6 +379,15 @@ def test_a_mistake_is_one_line(change: dict[str, Any], line: str) -> None:
     given = {"method": "fedavg", "model": "logistic", "clients": CLIENTS, "rounds": 1, **change}
     with pytest.raises(UserError, match=line):
         fr.train(**given)
+
+
+def test_editors_know_the_types_of_everything_public() -> None:
+    """What `__getattr__` finds, type checkers find in the imports for them."""
+    tree = ast.parse(Path(fr.__file__).read_text(encoding="utf-8"))
+    (block,) = (each for each in tree.body if isinstance(each, ast.If))
+    imports = [each for each in block.body if isinstance(each, ast.ImportFrom)]
+    found = {name.name: each.module for each in imports for name in each.names}
+    assert found == {name: getattr(fr, name).__module__ for name in fr.__all__}
 
 
 def test_methods_are_listed_and_their_room_stays_a_room() -> None:
@@ -287,13 +400,56 @@ def test_methods_are_listed_and_their_room_stays_a_room() -> None:
         SimpleNamespace(name=fr.nothing)
 
 
-def test_the_notebook_runs_from_arrays_to_a_curve() -> None:
-    notebook = json.loads((ROOT / "docs/notebook.ipynb").read_text(encoding="utf-8"))
-    codes = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    space: dict[str, Any] = {}
-    for code in codes:
-        exec(compile(code, "docs/notebook.ipynb", "exec"), space)
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[dict[str, Any], str]]:
+    """Runs a notebook where it is: its variables, and the texts that are saved in it."""
+
+    def play(name: str) -> tuple[dict[str, Any], str]:
+        monkeypatch.chdir(ROOT / "docs")
+        monkeypatch.setenv("FEDREPRO_METHODS", "")  # undone afterwards, also what a notebook sets
+        cells = json.loads(Path(name).read_text(encoding="utf-8"))["cells"]
+        space: dict[str, Any] = {}
+        saved = ""
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), name, "exec"), space)
+                for output in cell["outputs"]:
+                    saved += "".join(output.get("text") or output["data"]["text/plain"])
+        return space, saved
+
+    return play
+
+
+def test_the_notebook_runs_from_arrays_to_a_curve(play: Any) -> None:
+    space, saved = play("notebook.ipynb")
     accuracies = fr.compare(space["runs"])["mean"]
     assert list(accuracies.index) == ["fedavg", "fedprox", "scaffold"] and accuracies.min() > 0.75
-    shown = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert f"{accuracies['fedavg']:.6f}" in "".join(shown[2][0]["data"]["text/plain"])
+    assert f"{accuracies['fedavg']:.6f}" in saved
+
+
+def test_the_notebook_of_a_csv_file_scores_each_hospital(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, saved = play("notebook_data.ipynb")
+    means = fr.compare(space["runs"])["mean"]
+    assert means["ditto"] > means["fedavg"] > 0.8
+    assert all(f"{mean:.6f}" in saved for mean in means)
+    refused = capsys.readouterr().out
+    assert refused in saved and "clients.1.x, row 7: nan: expected a finite number" in refused
+
+
+def test_the_notebook_of_an_own_method_plays_it(play: Any) -> None:
+    space, saved = play("notebook_method.ipynb")
+    means = fr.compare(space["runs"])["mean"]
+    assert means["power 1"] == means["FedAvg"] < means["power 0.5"]
+    assert all(f"{mean:.6f}" in saved for mean in means)
+    assert saved.count("can play") == len(space["matches"])
+
+
+def test_the_notebook_of_a_claim_reads_what_landed(
+    play: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, saved = play("notebook_claim.ipynb")
+    assert space["overall"].word(by=0.0) == "holds"
+    assert capsys.readouterr().out.splitlines()[-1] in saved
+    assert space["run"].method == space["ours"]

@@ -66,6 +66,7 @@ def test_a_workbench_from_a_wheel_makes_its_table(tmp_path: Path) -> None:
     installed = Installed(tmp_path)
     where = installed.python(tmp_path, "-c", "import fedrepro; print(fedrepro.__file__)")
     assert where.startswith(str(tmp_path / "env"))
+    assert Path(where.strip()).with_name("py.typed").is_file()  # editors and mypy use its types
     installed.fedrepro(tmp_path, "init", "my-paper", "--with", "ima")
     mine = tmp_path / "my-paper"
     assert (mine / "reports/papers/ima/cells.csv").is_file()

@@ -13,6 +13,8 @@ from fedrepro.support.files import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedrepro.report.drawing import curves
+
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
 
@@ -27,9 +29,10 @@ def compare(
         last: the number of evaluated rounds to average.
 
     Returns:
-        One row for each: ``seeds`` (their number), ``mean``, ``std`` (over seeds; NaN for one) and
-        ``gain`` over the first row: the mean of paired differences if both have the same seeds,
-        else the difference of the means.
+        One row for each: ``seeds`` and ``diverged`` (their numbers), ``mean``, ``std`` (over seeds;
+        NaN for one) and ``gain`` over the first row: the mean of paired differences if both have
+        the same seeds, else the difference of the means. A diverged run has no final score: with
+        one, the row has no mean, and no gain over it exists.
 
     Raises:
         UserError: for no runs, or an unknown column.
@@ -39,24 +42,23 @@ def compare(
     named = _named(runs)
     column = of or _score(group[0] for group in named.values())
     ends = {
-        name: pd.Series(
-            {run.seed: _column(run, column).tail(last).mean() for run in group}, dtype=float
-        )
+        name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)
         for name, group in named.items()
     }
     first = next(iter(ends.values()))
     rows = {
         name: {
             "seeds": len(end),
-            "mean": end.mean(),
-            "std": end.std(),
-            "gain": (end - first).mean()
+            "diverged": sum(run.diverged_at is not None for run in named[name]),
+            "mean": end.mean(skipna=False),
+            "std": end.std(skipna=False),
+            "gain": (end - first).mean(skipna=False)
             if set(end.index) == set(first.index)
-            else end.mean() - first.mean(),
+            else end.mean(skipna=False) - first.mean(skipna=False),
         }
         for name, end in ends.items()
     }
-    found = pd.DataFrame.from_dict(rows, orient="index").astype({"seeds": int})
+    found = pd.DataFrame.from_dict(rows, orient="index").astype({"seeds": int, "diverged": int})
     return found.rename_axis(column)
 
 
@@ -86,6 +88,8 @@ class Chart:
 def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
     """Plot learning curves: for each group, the mean and the range over seeds.
 
+    A diverged run's curve ends before the round in which it diverged, and the key says so.
+
     Args:
         runs: as in :func:`compare`.
         of: a column of ``rounds``, as in :func:`compare`.
@@ -94,25 +98,70 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
         UserError: if the seeds of a group have no evaluated round in common.
     """
     from fedrepro.report.drawing import curves, frame
-    from fedrepro.report.pages import downloads, templates
-    from fedrepro.support.packaged import own_or_packaged
 
     named = _named(runs)
     column = of or _score(group[0] for group in named.values())
-    lines = []
-    for name, group in named.items():
-        points = [[*zip(run.rounds["round"], _column(run, column), strict=True)] for run in group]
-        line = curves.average(name, points)
-        if line is None:
-            raise UserError(f"fedrepro: {name}: {column}: its seeds have no common round with it")
-        lines.append(line)
+    lines = [_line(name, group, column) for name, group in named.items()]
+    drawn = curves.with_key(_drawn(lines, column), [line.name for line in lines])
+    return Chart(_coloured(drawn, frame.LARGEST))
+
+
+def sketch(run: Run) -> tuple[str, str]:
+    """A run's curve of accuracy as a small SVG, and its end in words.
+
+    Raises:
+        UserError: if it has none.
+    """
+    column = _score(iter([run]))
+    line = _line(run.method, [run], column)
+    number, value = line.points[-1]
+    end = f"{column.replace('_', ' ')} {value:.4g} after round {number}"
+    return _coloured(_drawn([line], column), 1.0), end
+
+
+def _line(name: str, group: Sequence[Run], column: str) -> "curves.Line":
+    """A group's learning curve, named with what diverged in it."""
+    from fedrepro.report.drawing import curves
+
+    points = [
+        [
+            (number, value)
+            for number, value in zip(run.rounds["round"], _column(run, column), strict=True)
+            if run.diverged_at is None or number < run.diverged_at
+        ]
+        for run in group
+    ]
+    line = curves.average(name + _divergence(group), points)
+    if line is None:
+        raise UserError(
+            f"fedrepro: {name}{_divergence(group)}: {column}: "
+            "its seeds have no common round with it"
+        )
+    return line
+
+
+def _divergence(group: Sequence[Run]) -> str:
+    """Which runs of a group diverged, to follow its name; or ""."""
+    found = [f"seed {run.seed} in round {run.diverged_at}" for run in group if run.diverged_at]
+    return f" (diverged: {', '.join(found)})" if found else ""
+
+
+def _drawn(lines: "Sequence[curves.Line]", column: str) -> str:
+    from fedrepro.report.drawing import curves
+
     title = column.replace("_", " ")
     ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
-    drawn = curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
+    return curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
+
+
+def _coloured(svg: str, scale: float) -> str:
+    """A chart with the site's light colours."""
+    from fedrepro.report.pages import downloads, templates
+    from fedrepro.support.packaged import own_or_packaged
+
     style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
     colours = downloads.light_colours(style.read_text(encoding="utf-8"))
-    keyed = curves.with_key(drawn, list(named))
-    return Chart(downloads.standalone(keyed, colours, frame.LARGEST))
+    return downloads.standalone(svg, colours, scale)
 
 
 def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
@@ -153,6 +202,12 @@ def _score(runs: Iterator[Run]) -> str:
         if all(name in table and table[name].notna().any() for table in tables):
             return name
     raise UserError("fedrepro: runs: they have no accuracy in common: choose a column with `of`")
+
+
+def _end(run: Run, column: str, last: int) -> float:
+    """The mean of a run's last values; NaN if it diverged: its last number is of no model."""
+    found = _column(run, column)
+    return float("nan") if run.diverged_at is not None else float(found.tail(last).mean())
 
 
 def _column(run: Run, name: str) -> "pd.Series[float]":

@@ -8,16 +8,29 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from fedrepro.api.runs import Architecture, Run
+from fedrepro.config.settings import BETAS
+from fedrepro.config.values import Device, Executor, Seed
 from fedrepro.support.errors import bad_value
+from fedrepro.support.typed_yaml import Typed, validate
 
 if TYPE_CHECKING:
     from torch import nn
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
+
+
+class _Outside(Typed):
+    """Arguments that are not keys of a setting."""
+
+    seed: Seed
+    device: Device
+    executor: Executor
 
 
 def train(
@@ -33,8 +46,12 @@ def train(
     batch_size: int = 32,
     lr: float = 0.1,
     momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    optimizer: Literal["sgd", "adam"] = "sgd",
+    betas: tuple[float, float] = BETAS,
     seed: int = 1,
     device: str = "cpu",
+    executor: Executor = "auto",
     folder: str | Path | None = None,
     **hyperparameters: Any,
 ) -> Run:
@@ -49,7 +66,11 @@ def train(
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.
-        lr: learning rate of the clients' SGD.
+        lr: learning rate of the clients' optimizer.
+        momentum: of "sgd"; "adam" has ``betas`` instead.
+        device: "cpu", "cuda" or "cuda:<number>".
+        executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
+            by side), or "auto", which chooses.
         folder: where to save the run. An interrupted run resumes there, and a finished one is
             reused. Default: a temporary folder, which is deleted with the returned object.
         hyperparameters: of the method's parts, such as ``mu=0.1``.
@@ -65,11 +86,12 @@ def train(
     from fedrepro.methods.facts import requires_of
     from fedrepro.models import registry
     from fedrepro.run import fingerprint, numerics, runner
-    from fedrepro.support.typed_yaml import validate
 
     if needs := requires_of(method):
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
         raise bad_value(WHERE, "method", method, wanted)
+    outside = {"seed": seed, "device": device, "executor": executor}
+    chosen = validate(_Outside, _plain(outside), WHERE)
     dataset = dataset_of(clients, test)
     share = 0.2 if test_fraction is None and test is None else test_fraction or 0.0
     architecture = None if isinstance(model, str) else _architecture(model)
@@ -82,16 +104,23 @@ def train(
         "participation": participation,
         "epochs": epochs,
         "batch_size": batch_size,
-        "optimizer": {"lr": lr, "momentum": momentum},
+        "optimizer": {
+            "name": optimizer,
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "betas": betas,
+        },
         "evaluate": {"clients": share > 0},
     }
-    setting = validate(Setting, content, WHERE)
+    setting = validate(Setting, _plain(content), WHERE)
     setting._name = SETTING
-    parts = _by_part(method, hyperparameters)
+    parts = _by_part(method, _plain(hyperparameters))
     samples, shape = dataset.train, tuple(dataset.input_shape)
     holds = Holding(train=len(samples), shape=shape, classes=dataset.classes, clients=len(clients))
-    spec = RunSpec(setting, method, method, parts, seed, Execution(device=device), holds=holds)
-    partition = make_partition(samples.y, samples.group, setting.partition, seed)
+    execution = Execution(chosen.executor, chosen.device)
+    spec = RunSpec(setting, method, method, parts, chosen.seed, execution, holds=holds)
+    partition = make_partition(samples.y, samples.group, setting.partition, chosen.seed)
     temporary = None if folder else tempfile.mkdtemp(prefix="fedrepro-")
     run = Run(Path(folder or f"{temporary}/run"), {}, architecture)
     if temporary:
@@ -108,6 +137,18 @@ def train(
     return run
 
 
+def _plain(value: Any) -> Any:
+    """Arguments with Python's numbers for numpy's, which the types of files do not accept."""
+    match value:
+        case np.generic():
+            return value.item()
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return tuple(map(_plain, value))
+    return value
+
+
 def _name_of(model: "nn.Module | Architecture") -> str:
     """The name of a model that was passed as an object."""
     name = getattr(model, "__name__", type(model).__name__)
@@ -122,6 +163,8 @@ def _architecture(model: "nn.Module | Architecture") -> "Architecture":
 
     if isinstance(model, nn.Module):
         return lambda shape, outputs: copy.deepcopy(model)
+    if not callable(model):
+        raise bad_value(WHERE, "model", model, "a name, a module, or a function that builds one")
     return model
 
 

@@ -58,7 +58,7 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
 def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Inputs [n, ...] as uint8, int32 or float32, and classes [n]."""
     if isinstance(samples, tuple) and len(samples) == 2:
-        x, y = (np.asarray(part) for part in samples)
+        x, y = (_array(f"{key}.{name}", part) for name, part in zip("xy", samples, strict=True))
     else:
         try:
             pairs = [samples[number] for number in range(len(samples))]
@@ -68,13 +68,42 @@ def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
             raise UserError(
                 f"{WHERE}: {key}: expected (x, y), or a data set of such pairs: {error}"
             ) from None
-    if len(x) != len(y) or not len(y) or y.ndim != 1:
+    if not x.ndim or y.ndim != 1 or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
         raise bad_value(WHERE, key, shapes, "inputs [n, ...] and as many classes [n], n above 0")
     if y.dtype.kind not in "iu" or y.min() < 0:
         raise bad_value(WHERE, f"{key}.y", y.dtype.name, "classes, whole numbers from 0")
     if x.dtype.kind not in "fiu":
         raise bad_value(WHERE, f"{key}.x", x.dtype.name, "numbers")
-    if x.dtype != np.uint8:
-        x = x.astype(np.float32 if x.dtype.kind == "f" else np.int32)
-    return x, y.astype(np.int64)
+    if x.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # beyond float32 is infinite
+            stored = x.astype(np.float32)
+        wrong = np.argwhere(~np.isfinite(stored))
+        if len(wrong):
+            row, value = wrong[0][0], float(x[tuple(wrong[0])])
+            raise bad_value(WHERE, f"{key}.x, row {row}", value, "a finite number of float32")
+        return stored, y.astype(np.int64)
+    return x if x.dtype == np.uint8 else x.astype(np.int32), y.astype(np.int64)
+
+
+def _array(key: str, values: Any) -> NDArray[Any]:
+    """Values as an array.
+
+    Raises:
+        UserError: for rows of different shapes, and for what is no array at all.
+    """
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        for number, row in enumerate(values):
+            if _shape(row) != _shape(values[0]):
+                wanted = f"the shape {_shape(values[0])} of row 0"
+                raise bad_value(WHERE, f"{key}, row {number}", _shape(row), wanted) from None
+        raise UserError(f"{WHERE}: {key}: expected an array: {error}") from None
+
+
+def _shape(row: Any) -> list[int] | str:
+    try:
+        return list(np.shape(row))
+    except ValueError:
+        return "rows of different shapes"

@@ -39,7 +39,7 @@ from fedrepro.run.results import (
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.run.watch import watched
+from fedrepro.run.watch import refuse_misfit, watched
 from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, cannot_write
 from fedrepro.support.files import flush, sha256_of
@@ -98,6 +98,7 @@ def run(
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
+    refuse_misfit(plan, dataset)
     # By now, all code that counts has been imported, and its fingerprint taken.
     refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))

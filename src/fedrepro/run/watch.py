@@ -1,8 +1,9 @@
-"""Check a plug-in method in its first rounds, before it produces a wrong number.
+"""Check a model and a method of the user's own before they produce a wrong number.
 
-The checks run outside the method: they compare a hook's arguments before and after the call and
-inspect what it returns. They do not change a bit of the run. Inspecting a model takes as long as
-copying it, so only the first client's round is checked in full, and nothing from round 2 on.
+A model is tried on two samples, a method is checked in its first rounds. The latter checks run
+outside the method: they compare a hook's arguments before and after the call and inspect what it
+returns. They do not change a bit of the run. Inspecting a model takes as long as copying it, so
+only the first client's round is checked in full, and nothing from round 2 on.
 
 Each mistake gives one line: the file and line, the hook, what it did, what to do instead.
 """
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedrepro.data.dataset import Dataset
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, Outcome, vectorised
@@ -29,8 +31,10 @@ from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.round import Federation, without_metrics
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
+from fedrepro.models import registry as models
+from fedrepro.run.assembly import Plan
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 
 ROUNDS = 2  # in the second, clients and the server have states
 
@@ -59,6 +63,31 @@ def watched(federation: Federation, every: bool = False) -> Federation:
     if execute is vectorised:  # compiled: it runs the hooks unchecked
         execute = partial(_executed, federation.method, execute)
     return replace(federation, method=method, execute=execute)
+
+
+def refuse_misfit(plan: Plan, dataset: Dataset) -> None:
+    """Try a model of the user's own on two samples: torch's errors do not name the model.
+
+    Raises:
+        UserError: if it does not accept them, or has too few outputs for the classes.
+    """
+    spec, net = plan.spec, plan.federation.context.net
+    entry = models.find(spec.setting.model, spec.plugins)
+    if not plan.federation.method.classifies or not (entry.file or entry.make):
+        return
+    where = f"model {spec.setting.model}"
+    stored = torch.from_numpy(np.array(dataset.train.x[:2]))
+    x = plan.scaling(stored.to(spec.execution.device))
+    try:
+        with net.testing(), torch.no_grad():
+            found = net.module(x).shape[-1]
+    except Exception as error:  # of any layer
+        sample = f"{list(x.shape[1:])} of {x.dtype}"
+        raise UserError(f"{where}: does not accept samples {sample}: {error}") from error
+    if dataset.task == "binary" and found != 1:
+        raise bad_value(where, "outputs", found, "1, as there are two classes")
+    if found < plan.outputs:
+        raise bad_value(where, "outputs", found, f"at least {plan.outputs}, one for each class")
 
 
 def _watched(method: Method, every: bool) -> Method:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from fedrepro.config.loading import load
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.data.partition.partition import make_partition
 from fedrepro.methods import registry
 from fedrepro.models import registry as models
-from fedrepro.run import assembly, fingerprint
+from fedrepro.run import assembly, fingerprint, runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -175,3 +177,34 @@ def test_a_mistake_is_one_line(workbench: Path, file: str, old: str, new: str, l
     edit(workbench / file, old, new)
     with pytest.raises(UserError, match=line):
         load(workbench)
+
+
+@pytest.mark.parametrize(
+    ("task", "new", "line"),
+    [
+        (
+            "classification",
+            "32, outputs - 1",
+            "model small_mlp: outputs: 2: expected at least 3, one",
+        ),
+        ("binary", "32, 2", "model small_mlp: outputs: 2: expected 1, as there are two classes"),
+        (
+            "binary",
+            "31, 1",
+            r"model small_mlp: does not accept samples \[4\] of torch.float32: .*mat1",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_the_data_is_one_line(
+    workbench: Path, tmp_path: Path, task: str, new: str, line: str
+) -> None:
+    edit(workbench / "models/small_mlp.py", "32, outputs", new)
+    spec = load(workbench).run_spec("mine/skewed", "fedavg", 1)
+    y = np.arange(20) % (2 if task == "binary" else 3)
+    samples = Split(np.ones((20, 4), np.float32), y, None)
+    classes = int(y.max()) + 1
+    data = Dataset("mine", task, classes, (4,), samples, samples, None, None, {})
+    partition = make_partition(y, None, spec.setting.partition, 1)
+    with pytest.raises(UserError, match=line):
+        runner.run(spec, data, partition, tmp_path / "run", "code")
+    assert not (tmp_path / "run").exists()
