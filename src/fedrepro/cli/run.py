@@ -69,13 +69,13 @@ def requested(
     require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
     setting, method = workbench.setting(arguments.setting), arguments.method
-    if values := _values(arguments.set):
+    if values := values_of(arguments.set):
         workbench, method = workbench.with_variant(setting, method, values)
     return workbench, RunKey(setting.name, method, arguments.seed)
 
 
-def _values(texts: list[str]) -> dict[str, Scalar]:
-    """The hyperparameters that ``--set`` gives."""
+def values_of(texts: list[str]) -> dict[str, Scalar]:
+    """The names and values that ``--set`` gives."""
     found: dict[str, Scalar] = {}
     for text in texts:
         key, equals, value = text.partition("=")
