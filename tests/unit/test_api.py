@@ -268,6 +268,10 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
         ({"clients": [samples(1), (np.ones((5, 2), np.float32), np.ones(5, int))]}, "clients.1"),
         ({"clients": [(np.ones((5, 2)), np.ones(4, int))]}, "as many classes"),
         ({"clients": [(np.ones((5, 2)), np.ones(5))]}, "classes, whole numbers from 0"),
+        (
+            {"clients": [(np.ones((3, 2)), np.array([1, 2, 3]))]},
+            "'classes from 1 to 3': expected classes numbered from 0: subtract 1",
+        ),
         ({"clients": [3]}, r"expected \(x, y\), or a data set of such pairs"),
     ],
 )
