@@ -124,7 +124,12 @@ def _partition(arguments: argparse.Namespace) -> None:
     dataset = open_dataset(setting.dataset)
     train = dataset.train
     partition = make_partition(
-        train.y, train.group, setting.partition, arguments.seed, train.held_out
+        train.y,
+        train.group,
+        setting.partition,
+        arguments.seed,
+        train.held_out,
+        dataset.group_names,
     )
     path = setting.partition_path(arguments.seed)
     partition.save(path)

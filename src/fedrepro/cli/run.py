@@ -235,7 +235,8 @@ def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partit
     path = workbench.root / setting.partition_path(run.seed)
     data = dataset.train
     if not path.exists() or not Partition.load(path).fits(data.y):
-        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
+        names = dataset.group_names
+        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out, names)
         made.save(path)
     partition = Partition.load(path)
     if warning := partition.warning():
