@@ -142,6 +142,10 @@ def test_from_a_csv_file_to_a_table(
     Path("config/experiments/mine.yaml").write_text(experiment, encoding="utf-8")
     for step in steps.splitlines():
         assert cli.main(step.split()[1:]) == 0
+    (shares,) = Path("results/partitions/patients").glob("*/seed1.json")
+    counts = json.loads(shares.read_text())
+    assert [sum(client) for client in counts["test"]] == [3, 3, 3]  # of 10, as the text says
+    assert [sum(client) for client in counts["train"]] == [7, 7, 7]
     cells = json.loads(Path("results/tables/demo/mine/table_1.json").read_text())["cells"]
     average, _, worst, _ = (cell["paper"]["mean"] for cell in cells)
     assert average > 75 and worst <= average

@@ -120,7 +120,7 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
     """What was read, and what all kinds of data have: samples, classes, natural clients."""
     import numpy as np
 
-    from fedrepro.data.readers.content import listed
+    from fedrepro.data.readers.content import FIRST, listed
 
     train, test = content.train, content.test
     sizes = np.bincount(train.y.ravel(), minlength=len(content.class_names))
@@ -129,12 +129,15 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
     clients = "none: the partition makes them"
     if train.group is not None:
         numbers, counts = np.unique(train.group, return_counts=True)
-        names = content.notes["groups"]
+        known = content.notes.get("groups")
+        names = known if isinstance(known, list) else range(int(numbers.max()) + 1)
         per_client = [f"{names[at]} ({count})" for at, count in zip(numbers, counts, strict=True)]
         span = f"{counts.min():,} to {counts.max():,} training samples"
         clients = f"{len(counts):,} natural ones with {span}: {listed(per_client)}"
+    labels = train.y[:FIRST] if train.y.ndim == 1 else []  # a text has one at every word
+    first = [(f"sample {at}", content.class_names[label]) for at, label in enumerate(labels, 1)]
     return [
-        *content.understood,
+        *(content.understood or first),
         ("features", listed(content.notes.get("features", []))),
         ("shape", shape),
         ("training", f"{len(train.y):,} samples"),

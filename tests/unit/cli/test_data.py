@@ -190,7 +190,7 @@ def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[s
         assert main(["check-data", path]) == 0
         out = capsys.readouterr().out
         assert "classes\t2 with training samples: a (4), b (4)\n" in out
-        assert "path: export\n" in out
+        assert "sample 2\ta\nsample 3\tb\n" in out and "path: export\n" in out
 
 
 @pytest.mark.parametrize(
