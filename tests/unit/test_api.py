@@ -372,6 +372,10 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
             {"model": nn.Linear(4, 3)},
             r"model Linear: does not accept samples \[3\] of torch.float32",
         ),
+        (
+            {"clients": [(np.ones((3, 2)), np.array([1, 2, 3]))]},
+            "'classes from 1 to 3': expected classes numbered from 0: subtract 1",
+        ),
         ({"clients": [3]}, r"expected \(x, y\), or a data set of such pairs"),
     ],
 )

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from fedrepro.cli.console import print_facts, print_rows, progress_bar
@@ -97,6 +98,16 @@ def _prepare(arguments: argparse.Namespace) -> None:
         f"{folder}: {len(dataset.train):,} training and {test:,} test samples, "
         f"{dataset.classes} classes, each {'x'.join(map(str, dataset.input_shape))}"
     )
+    print(f"test samples: {words_of_test(dataset.meta, test)}")
+
+
+def words_of_test(notes: Mapping[str, Any], test: int) -> str:
+    """How many test samples a data set has that belong to no client, and where they are from."""
+    if not test:
+        return "none, unless clients hold out their own: `test_fraction` in the partition"
+    share = notes.get("test_fraction")
+    origin = "" if share is None else f", test_fraction {share:g} of each class"
+    return f"{test:,} that belong to no client{origin}"
 
 
 def _partition(arguments: argparse.Namespace) -> None:
@@ -110,9 +121,15 @@ def _partition(arguments: argparse.Namespace) -> None:
         )
     setting = load().setting(arguments.setting)
     refuse_damage(setting.dataset)
-    train = open_dataset(setting.dataset).train
+    dataset = open_dataset(setting.dataset)
+    train = dataset.train
     partition = make_partition(
-        train.y, train.group, setting.partition, arguments.seed, train.held_out
+        train.y,
+        train.group,
+        setting.partition,
+        arguments.seed,
+        train.held_out,
+        dataset.group_names,
     )
     path = setting.partition_path(arguments.seed)
     partition.save(path)
@@ -122,6 +139,14 @@ def _partition(arguments: argparse.Namespace) -> None:
         f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "
         f"of {held.min()} to {held.max()} classes"
     )
+    if partition.test_counts is not None:
+        tested = partition.test_counts.sum(axis=1)
+        chosen = f"test_fraction {setting.partition.test_fraction:g}"
+        origin = chosen if setting.partition.test_fraction else "given by the data"
+        print(f"test samples: {tested.min()} to {tested.max()} of each client, {origin}")
+    else:
+        test = 0 if dataset.test is None else len(dataset.test)
+        print(f"test samples: {words_of_test(dataset.meta, test)}")
     if warning := partition.warning():
         print(warning, file=sys.stderr)
 

@@ -13,6 +13,7 @@ from fedrepro import __version__
 from fedrepro.cli import (
     analysis,
     check,
+    check_data,
     data,
     init,
     listing,
@@ -51,7 +52,21 @@ def parser() -> argparse.ArgumentParser:
         "--root", type=Path, metavar="FOLDER", help="workbench folder (default: current folder)"
     )
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    modules = (init, run, check, listing, data, report, analysis, synth, plan, rank, verify, why)
+    modules = (
+        init,
+        run,
+        check,
+        listing,
+        data,
+        check_data,
+        report,
+        analysis,
+        synth,
+        plan,
+        rank,
+        verify,
+        why,
+    )
     for commands in modules:
         commands.register(subparsers)
     for name in papers.files_of("command"):

@@ -69,13 +69,13 @@ def requested(
     require_seed("--seed", arguments.seed)
     workbench = load(overrides=overrides)
     setting, method = workbench.setting(arguments.setting), arguments.method
-    if values := _values(arguments.set):
+    if values := values_of(arguments.set):
         workbench, method = workbench.with_variant(setting, method, values)
     return workbench, RunKey(setting.name, method, arguments.seed)
 
 
-def _values(texts: list[str]) -> dict[str, Scalar]:
-    """The hyperparameters that ``--set`` gives."""
+def values_of(texts: list[str]) -> dict[str, Scalar]:
+    """The names and values that ``--set`` gives."""
     found: dict[str, Scalar] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -235,7 +235,8 @@ def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partit
     path = workbench.root / setting.partition_path(run.seed)
     data = dataset.train
     if not path.exists() or not Partition.load(path).fits(data.y):
-        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out)
+        names = dataset.group_names
+        made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out, names)
         made.save(path)
     partition = Partition.load(path)
     if warning := partition.warning():

@@ -23,7 +23,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         test: test samples in the same form, which belong to no client.
 
     Raises:
-        UserError: for samples in another form, or of different shapes or types.
+        UserError: for samples in another form, or of different shapes or types, or if classes are
+            numbered from 1.
     """
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
@@ -37,6 +38,9 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
             )
             raise bad_value(WHERE, key, f"{list(x.shape[1:])} of {x.dtype}", wanted)
     x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if y.min() > 0:  # the model would have an output for class 0, too
+        wanted = f"classes numbered from 0: subtract {y.min()}"
+        raise bad_value(WHERE, "clients", f"classes from {y.min()} to {y.max()}", wanted)
     group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
     splits = [Split(x, y, group), *([Split(*held_out, None)] if held_out else [])]
     digest = hashlib.sha256()

@@ -60,6 +60,12 @@ class Dataset:
     meta: dict[str, Any]
     client_standardised: tuple[int, ...] = ()
 
+    @property
+    def group_names(self) -> list[str]:
+        """The names of natural clients in the order of their numbers, or [] if they have none."""
+        names = self.meta.get("groups")
+        return names if isinstance(names, list) else []
+
 
 def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
     """Open `root`/`name`; this reads only headers and does not need torch.

@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 from fedrepro.data.catalogue.catalogue import digest_of, meaning_of
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
-from fedrepro.data.fetching.raw_files import DOWNLOADS, Raw, download
-from fedrepro.data.readers.content import Content, Progress, RawSamples, Reader, read_as
-from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.data.fetching.raw_files import DOWNLOADS, download
+from fedrepro.data.readers.content import (
+    Content,
+    Progress,
+    RawSamples,
+    Reader,
+    listed,
+    read_as,
+)
+from fedrepro.support.errors import UserError, brief, cannot_write
 from fedrepro.support.files import whole_folder
 from fedrepro.support.locks import only_one
 from fedrepro.support.sealed import sealed
@@ -60,12 +67,31 @@ def prepare(
         with whole_folder(folder) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
-            with read_as(spec.kind, name):
-                content = _read(spec, raw, scratch, progress)
-                shutil.rmtree(scratch)
-                _check(content, spec, name)
+            content = read_checked(name, spec, raw.path, scratch, progress)
+            shutil.rmtree(scratch)
             _write(content, spec, name, recipe, temporary)
     return folder
+
+
+def read_checked(
+    name: str, spec: DatasetSpec, path: Path, scratch: Path, progress: Progress
+) -> Content:
+    """Read raw files and check what they hold, without writing a data set.
+
+    Args:
+        path: the raw files: a folder of downloads, or the user's file or folder.
+        scratch: an empty folder to unpack into.
+
+    Raises:
+        UserError: if the files are not what the entry says, or can't be trained on.
+    """
+    # Imported lazily: opening a data set needs neither pandas nor Pillow.
+    module, _, function = spec.reader.partition(":")
+    with read_as(spec.kind, name):
+        read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
+        content = read(spec, path, scratch, progress)
+        _check(content, spec, name)
+    return content
 
 
 def _made_by(folder: Path, recipe: str) -> bool:
@@ -82,13 +108,6 @@ def _made_by(folder: Path, recipe: str) -> bool:
         )
     except (UserError, OSError, KeyError, TypeError, AttributeError):  # damaged
         return False
-
-
-def _read(spec: DatasetSpec, raw: Raw, scratch: Path, progress: Progress) -> Content:
-    # Imported lazily: opening a data set needs neither pandas nor Pillow.
-    module, _, function = spec.reader.partition(":")
-    read: Reader = getattr(import_module(f"fedrepro.data.readers.{module}"), function)
-    return read(spec, raw.path, scratch, progress)
 
 
 def _check(content: Content, spec: DatasetSpec, name: str) -> None:
@@ -109,6 +128,13 @@ def _check(content: Content, spec: DatasetSpec, name: str) -> None:
     if classes < 2 or (spec.task == "binary" and classes != 2):
         expected = "2 classes" if spec.task == "binary" else "at least 2 classes"
         raise UserError(f"{name}: {classes} classes: expected {expected}")
+    if spec.every_class:  # a model has an output for each, but would never learn this one
+        counts = np.bincount(content.train.y, minlength=classes)
+        for empty in np.flatnonzero(counts == 0):
+            raise UserError(
+                f"{name}: class {brief(content.class_names[empty])}: no training samples: expected "
+                f"some of each class: {listed(content.class_names)}"
+            )
     if spec.mean is not None and len(spec.mean) != content.train.x.shape[1]:
         channels = content.train.x.shape[1]
         raise UserError(f"{name}: mean: {list(spec.mean)}: expected {channels} numbers")

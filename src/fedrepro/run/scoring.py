@@ -120,7 +120,10 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
             kept = evaluate(ctx.net, ctx.task, params, plan.validation, len(plan.validation))
             row |= {"validation_loss": kept.loss, "validation_accuracy": kept.accuracy}
     elif not plan.personal:
-        raise UserError("evaluate: clients: False: expected True, as the data set has no test set")
+        raise UserError(
+            "evaluate: there are no test samples: the data set has no test set: expected a "
+            "partition with a `test_fraction`, and `evaluate: {clients: true}`"
+        )
     if plan.test is not None and plan.distills:
         row |= _score_ensemble(ctx, federation, plan.test, before, played)
     row |= _of_round(plan, ctx, state.server, played)

@@ -13,6 +13,7 @@ from fedrepro.config.loading import load
 from fedrepro.data.dataset import open_dataset
 from fedrepro.data.partition.partition import Partition
 from support.places import ROOT
+from support.raw_data import encoded
 
 
 @pytest.fixture
@@ -43,8 +44,9 @@ settings:
 def test_mnist5k_from_nothing_to_clients(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "mnist5k"]) == 0
     assert (
-        "4,000 training and 1,000 test samples, 10 classes, each 1x28x28" in capsys.readouterr().out
-    )
+        "4,000 training and 1,000 test samples, 10 classes, each 1x28x28\n"
+        "test samples: 1,000 that belong to no client, test_fraction 0.2 of each class\n"
+    ) in capsys.readouterr().out
     dataset = open_dataset("mnist5k")
     assert dataset.test is not None
     assert np.bincount(dataset.train.y).tolist() == [400] * 10
@@ -60,10 +62,14 @@ def test_mnist5k_from_nothing_to_clients(bench: Path, capsys: pytest.CaptureFixt
     assert len(partition.train) == histogram["clients"] == setting.partition.clients
     assert np.array_equal(partition.train_counts, histogram["train"])
 
-    assert "warning" not in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert re.search(r"test samples: \d+ to \d+ of each client, test_fraction 0.2\n", said.out)
+    assert "warning" not in said.err
     (bench / "config/experiments/mine.yaml").write_text(REUSING)
     assert main(["partition", "mine/again", "--seed", "3"]) == 0
-    assert "warning: partition reusing_dirichlet-clients9-alpha1" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "test samples: 1,000 that belong to no client, test_fraction 0.2" in said.out
+    assert "warning: partition reusing_dirichlet-clients9-alpha1" in said.err
     assert main(["datasets", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["mnist5k"]["state"] == "prepared"
@@ -109,3 +115,99 @@ def test_data_archives_of_the_config(bench: Path, capsys: pytest.CaptureFixture[
     config.write_text(config.read_text().replace("archives: null", "archives: my/archives"))
     assert main(["download", "mnist"]) == 2
     assert "data.archives: 'my/archives': expected a folder" in capsys.readouterr().err
+
+
+OWN = """age,pain,ward,ill
+60,none,b,no
+50,much,a,yes
+,much,a,yes
+40,,b,no
+"""
+
+
+@pytest.fixture
+def own(bench: Path) -> Path:
+    (bench / "data").mkdir()
+    (bench / "data/Own data.csv").write_text(OWN, encoding="utf-8")
+    return bench
+
+
+def test_a_table_is_shown_as_it_is_understood(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check-data", "data/Own data.csv", "--set", "group=ward"]) == 0
+    shown, _, entry = capsys.readouterr().out.partition("\nIts entry in config/datasets.yaml:\n\n")
+    assert shown.splitlines() == [
+        "data\tdata/Own data.csv, tabular_csv",
+        "column age\tnumbers, 40 to 60; 1 missing",
+        "column pain\t2 words, a feature for each: much, none; 1 missing",
+        "column ward\tnatural clients",
+        "column ill\tlabel",
+        "row 1\t60.0, none, b, no",
+        "row 2\t50.0, much, a, yes",
+        "row 3\t, much, a, yes",
+        "features\tage, pain_much, pain_none",
+        "shape\t3",
+        "training\t4 samples",
+        "test\tnone, unless clients hold out their own: `test_fraction` in the partition",
+        "classes\t2 with training samples: no (2), yes (2)",
+        "clients\t2 natural ones with 2 to 2 training samples: a (2), b (2)",
+    ]
+    assert not (own / "results").exists()
+
+    # The entry that it prints gives the same data set.
+    (own / "config/datasets.yaml").write_text(entry, encoding="utf-8")
+    (own / "config/experiments").rename(own / "others")
+    (own / "config/experiments").mkdir()
+    (own / "config/experiments/mine.yaml").write_text(REUSING.replace("mnist5k", "own_data"))
+    for data in ("own_data", "data/Own data.csv"):
+        assert main(["check-data", data]) == 0
+        assert capsys.readouterr().out == shown
+    assert (
+        main(["check-data", "own_data", "--set", "group=null", "--set", "test_fraction=0.5"]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "test\t2 that belong to no client, test_fraction 0.5 of each class\n" in said
+    assert "clients\tnone: the partition makes them\n" in said
+
+
+def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for place in ("north/cat", "south/cat", "south/dog"):
+        (own / "images/train" / place).mkdir(parents=True)
+        (own / "images/train" / place / "1.png").write_bytes(encoded((1, 2, 3)))
+    assert main(["check-data", "images", "--set", "layout=client/class"]) == 0
+    out = capsys.readouterr().out
+    assert "image 2\ttrain/south/cat/1.png\nimage 3\ttrain/south/dog/1.png\nshape\t3x32x32" in out
+    assert "classes\t2 with training samples: cat (2), dog (1)\n" in out
+    assert "clients\t2 natural ones with 1 to 2 training samples: north (1), south (2)" in out
+    assert main(["check-data", "images"]) == 0
+    assert "layout" not in (out := capsys.readouterr().out) and "north (1)" in out
+
+    (own / "export").mkdir()
+    np.savez(own / "export/images.npz", x=np.zeros((10, 1, 2, 2), np.uint8), y=np.arange(10) % 2)
+    (own / "export/datasheet.json").write_text('{"class_names": ["a", "b"]}')
+    for path in ("export", "export/images.npz"):
+        assert main(["check-data", path]) == 0
+        out = capsys.readouterr().out
+        assert "classes\t2 with training samples: a (4), b (4)\n" in out
+        assert "sample 2\ta\nsample 3\tb\n" in out and "path: export\n" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["data/Own.csv"], "DATA: 'data/Own.csv': expected a file or folder that exists"),
+        (["mnist5k"], "DATA: 'mnist5k': expected your own data: `fedrepro prepare`"),
+        (["config/config.yaml"], "'config/config.yaml': expected a CSV file, images in folders"),
+        (["data/Own data.csv", "--set", "labl=ill"], "labl: unknown key: .*did you mean 'label'"),
+        (["data/Own data.csv", "--set", "group=wrad"], "group: 'wrad': .* did you mean 'ward'"),
+        (["cifar10_jpeg"], "cifar10_jpeg: path: 'data/cifar10_jpeg.parquet': expected a file"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(
+    arguments: list[str], line: str, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check-data", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(line, error), error

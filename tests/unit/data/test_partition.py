@@ -360,6 +360,19 @@ def test_what_cannot_be_met_is_one_line(chosen: PartitionSpec, line: str) -> Non
     assert "\n" not in str(raised.value)
 
 
+def test_a_natural_client_is_named() -> None:
+    groups, names = np.array([2, 0, 0, 2, 1, 1, 1]), ["north", "south", "west"]
+    for labels, keys, line in (
+        ([0, 0, 0, 0, 0, 1, 0], {"stratified": True}, r"client 1 \(south\) has a single sample"),
+        ([0, 0, 0, 0, 0, 1, 0], {"minimum": 3, "stratified": True}, r"client 0 \(south\) has a"),
+    ):
+        chosen = spec("natural", test_fraction=0.4, **keys)
+        with pytest.raises(UserError, match=line):
+            make_partition(np.array(labels), groups, chosen, 1, group_names=names)
+    with pytest.raises(UserError, match=r"client 2 \(west\) has 1 sample: expected at least 2"):
+        make_partition(np.zeros(6), groups[1:], spec("natural", validation=0.5), 1, None, names)
+
+
 def test_no_groups_and_no_samples() -> None:
     with pytest.raises(UserError, match="the data set has no groups"):
         make_partition(LABELS, None, spec("natural"), 1)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from pydantic import ValidationError
 
 from fedrepro.data.dataset import Dataset, open_dataset
@@ -138,6 +139,7 @@ def test_jpeg_parquet(tmp_path: Path) -> None:
         ({"label": [0], "jpeg": [b"not an image"]}, "row 0: can't be read as an image"),
         ({"label": [0], "jpeg": [encoded(RED, 64, "JPEG")[:600]]}, "row 0: can't be read as an"),
         ({"label": [0], "split": ["test"]}, "the train split has no samples"),
+        ({"label": [1]}, "class 'a': no training samples: expected some of each class: a, b"),
     ],
 )
 def test_faults_in_a_parquet_file(columns: dict[str, Any], line: str, tmp_path: Path) -> None:
@@ -201,9 +203,50 @@ def test_image_folder_without_test(tmp_path: Path) -> None:
     assert prepared(tmp_path, whole).test is None
 
 
+def test_folders_of_images_that_name_the_clients(tmp_path: Path) -> None:
+    names = [("north", "cat"), ("north", "dog"), ("south", "dog")]
+    shades = [encoded((shade, 0, 0)) for shade in (10, 20, 30)]
+    for layout, order in (("client/class", 1), ("class/client", -1)):
+        files = {
+            "/".join(("train", *pair[::order], "1.png")): shade
+            for pair, shade in zip(names, shades, strict=True)
+        }
+        path = folder_of(tmp_path / str(order), {**files, "train/.hidden/a/1.png": b"no image"})
+        spec = entry("image_folder", path=str(path), height=4, width=4, layout=layout)
+        dataset = prepared(tmp_path, spec)
+        assert dataset.test is None  # clients hold out their own
+        assert dataset.meta["groups"] == ["north", "south"]
+        assert dataset.meta["class_names"] == ["cat", "dog"]
+        assert dataset.train.group is not None
+        rows = zip(dataset.train.x[:, 0, 0, 0], dataset.train.group, dataset.train.y, strict=True)
+        assert sorted(rows) == [(10, 0, 0), (20, 0, 1), (30, 1, 1)]
+    write = folder_of(path, {"test/dog/west/1.png": shades[0]})
+    with pytest.raises(UserError, match="test: 'west': expected a client that train has"):
+        prepared(tmp_path, spec.model_copy(update={"path": str(write)}))
+
+
+def test_natural_clients_lose_no_rows_to_a_shared_test_set(tmp_path: Path) -> None:
+    assert prepared(tmp_path, table(tmp_path, group="site")).test is None
+    shared = prepared(tmp_path, table(tmp_path, group="site", test_fraction=0.5)).test
+    assert shared is not None and len(shared) == 2
+
+
+def test_an_image_of_16_bits_is_not_cut_off(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    Image.fromarray(np.array([[0, 300], [5000, 65535]], np.uint16)).save(buffer, "PNG")
+    path = folder_of(tmp_path / "images", {**IMAGES, "train/cat/9.png": buffer.getvalue()})
+    for channels in (1, 3):
+        spec = entry("image_folder", path=str(path), height=2, width=2, channels=channels)
+        with pytest.raises(
+            UserError, match=r"9\.png: .* more than 8 bits .*I;16.*: expected 8 bits"
+        ):
+            prepared(tmp_path, spec)
+
+
 @pytest.mark.parametrize(
     ("files", "line"),
     [
+        ({**IMAGES, "train/cow/1.txt": b""}, "class 'cow': no training samples: expected some of"),
         ({"cat/1.png": b""}, "expected folders train/CLASS"),
         ({**IMAGES, "test/cow/1.png": encoded(RED)}, "'cow': expected a class that train has"),
         ({**IMAGES, "train/cat/3.png": encoded(RED)[:40]}, r"3\.png: can't be read as an image"),
@@ -262,10 +305,15 @@ def test_tabular_csv(tmp_path: Path) -> None:
         (
             TABLE,
             {"label": "sik"},
-            "label: 'sik': expected a column of the file; did you mean 'sick",
+            "label: 'sik': expected a column of the file, which has id, age, sex, site, when, "
+            "sick; did you mean 'sick'",
         ),
         (TABLE, {"drop": ["idd"]}, "drop: 'idd': expected a column"),
-        (TABLE.replace("test", "tset"), {"split": "when"}, "when: 'tset': expected 'train' or"),
+        (
+            TABLE.replace("test", "tset"),
+            {"split": "when", "group": "site"},
+            r"when: 'tset' in row 4 \(site B\): expected 'train' or",
+        ),
         (TABLE.replace("yes", ""), {}, "expected a value in every row"),
         (TABLE.replace("yes", "no"), {}, "1 classes: expected at least 2"),
         (
@@ -274,6 +322,33 @@ def test_tabular_csv(tmp_path: Path) -> None:
             "expected 2 cl",
         ),
         ("", {}, "can't be read as CSV"),
+        (
+            TABLE.replace(",", ";"),
+            {},
+            "header: 'id;age;.*expected columns separated by ',': the separator seems to be ';'",
+        ),
+        (TABLE.replace(",", "\t"), {}, "the separator seems to be a tab: save the table as CSV"),
+        (TABLE.replace("id,age", "age,age"), {}, "header: 'age' names 2 columns: expected a name"),
+        (TABLE.replace("yes", "yes,1").replace("no", "no,2"), {}, "expected 6 cells in"),
+        (TABLE + "5,60,m,B,train,\n", {"group": "site"}, r"every row: none in row 5 \(site B\)"),
+        (
+            TABLE + "5,old,m,B,test,no\n",
+            {"group": "site"},
+            r"age: 'old' in row 5 \(site B\): expected a number such as 1.5, as 3 of its 4 values",
+        ),
+        (TABLE.replace("40", '"4,5"'), {}, "age: '4,5' in row 1: expected a number such as 1.5"),
+        (
+            "a,sick\n1,1\n2,1\n3,0\n4,0\n5,maybe\n",
+            {},
+            "label: sick: 'maybe' in row 5: .* 4 of its 5 values are numbers: put a letter",
+        ),
+        (TABLE.replace("60", "-inf"), {}, "age: -inf in row 3: expected finite numbers"),
+        (TABLE.replace("60", "1e999"), {"standardise": False}, "age: inf in row 3"),
+        (
+            TABLE.replace("4,50,m,B,test,yes", "4,50,m,B,test,maybe"),
+            {"split": "when"},
+            "class 'maybe': no training samples: expected some of each class: maybe, no, yes",
+        ),
         ("sick\n1\n0\n", {}, "no column is left"),
         (TABLE, {"test_fraction": 0.01}, "expected a share of the 4 samples"),
     ],
@@ -286,7 +361,7 @@ def test_faults_in_a_table(text: str, keys: dict[str, Any], line: str, tmp_path:
 def parquet_of(path: Path, **columns: Any) -> Any:
     """A file of two images; some columns otherwise."""
     usual = {
-        "split": pa.array(["train", "test"]),
+        "split": pa.array(["train", "train"]),
         "label": pa.array([0, 1]),
         "jpeg": pa.array([encoded(RED), encoded(BLUE)]),
         "who": pa.array([3, 4]),
@@ -330,8 +405,11 @@ def test_columns_of_images_that_are_not_what_they_should_be(
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
-        (["1,0.5,x", "2,1.5,y"], "label: y: 0.5: expected whole numbers or words"),
-        (["1,inf,x", "2,1,y"], "label: y: inf: expected whole numbers or words"),
+        (
+            ["1,0.5,x", "2,1.5,y"],
+            r"label: y: 0.5 in row 1 \(g x\): expected whole numbers or words",
+        ),
+        (["1,inf,x", "2,1,y"], r"label: y: inf in row 1 \(g x\): expected whole numbers or words"),
         (["1,a,x", "2,b,"], "group: 'g': expected a value in every row"),
         (["1e300,a,x", "2,b,y", "3,a,x"], "a value is NaN, infinite or too large for float32"),
         ([f"t{at},{at % 2},x" for at in range(1001)], "x: 1001 different texts: .*`drop`"),

@@ -132,9 +132,11 @@ class Described(Typed):
         mean: subtracted from each channel of an image, after division by 255; if None, neither
             this nor `std` is applied.
         std: the divisor of each channel after that.
+        every_class: whether each class must have training samples.
     """
 
     reader: ClassVar[str]
+    every_class: ClassVar[bool] = False
     kind: str
     title: str
     licence: str

@@ -100,6 +100,7 @@ class JpegParquet(Own):
     """
 
     reader = "images:read_jpeg_parquet"
+    every_class = True
     kind: Literal["jpeg_parquet"]
     sha256: Sha256 | None = None
     class_names: tuple[str, ...]
@@ -113,17 +114,23 @@ class ImageFolder(Own):
     Its `path` is a folder, or a zip or tar archive of one.
 
     Attributes:
+        layout: the levels of folders in train and test; those of `client` are the natural clients.
         height: all images are resized (bilinear) to `height` x `width`.
         channels: 3 (red, green, blue) or 1 (grey).
         test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
+            Default: 0 with natural clients, which hold out their own samples, else 0.2.
     """
 
     reader = "images:read_image_folder"
+    every_class = True
     kind: Literal["image_folder"]
     height: Pixels
     width: Pixels
     channels: Literal[1, 3] = 3
-    test_fraction: TestFraction = 0.2
+    layout: Literal["class", "client/class", "class/client"] = later("class")
+    test_fraction: TestFraction = Field(
+        default_factory=lambda keys: 0.2 if keys.get("layout") == "class" else 0.0
+    )
 
 
 class TabularCsv(Own):
@@ -140,17 +147,21 @@ class TabularCsv(Own):
         standardise: subtract the training mean and divide by the training standard deviation. With
             `per_client`, each client uses its own; then all samples are partitioned, so
             `test_fraction` is 0 and clients hold out their own test samples.
-        test_fraction: the share of each class held out when there is no `split` (seed 0).
+        test_fraction: the share of each class held out when there is no `split` (seed 0). Default:
+            0 with a `group`, whose clients hold out their own rows, else 0.2.
     """
 
     reader = "tables:read_tabular_csv"
+    every_class = True
     kind: Literal["tabular_csv"]
     label: str
     group: str | None = None
     split: str | None = None
     drop: tuple[str, ...] = ()
     standardise: bool | Literal["per_client"] = True
-    test_fraction: TestFraction = 0.2
+    test_fraction: TestFraction = Field(
+        default_factory=lambda keys: 0.2 if keys.get("group") is None else 0.0
+    )
 
 
 class HeartDisease(Fetched):

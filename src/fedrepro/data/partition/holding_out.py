@@ -12,7 +12,7 @@ from fedrepro.support.errors import UserError
 
 
 def hold_out(
-    client: int,
+    client: str,
     indices: Indices,
     labels: NDArray[Any],
     spec: PartitionSpec,
@@ -32,7 +32,7 @@ def hold_out(
 
 
 def hold_out_of_group(
-    client: int, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
+    client: str, indices: Indices, labels: NDArray[Any], spec: Natural, seed: int
 ) -> tuple[Indices, Indices]:
     """A group's training and test samples, as by scikit-learn's `train_test_split` with `seed`.
 

@@ -1,6 +1,7 @@
 """Partitions, the samples that each client holds: make, save, load and check them."""
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,7 @@ def make_partition(
     spec: PartitionSpec,
     seed: int,
     held_out: NDArray[Any] | None = None,
+    group_names: Sequence[str] = (),
 ) -> Partition:
     """Partition samples among clients.
 
@@ -191,6 +193,7 @@ def make_partition(
         spec: the scheme, as in an experiment file.
         seed: of numpy's legacy generator, so below 2**32; a seed in ``spec`` replaces it.
         held_out: bool [n], the test samples that the data set marks, for `given_test`.
+        group_names: the names of natural clients in the order of their numbers, for errors.
 
     Raises:
         UserError: if the scheme cannot be applied to these samples.
@@ -217,15 +220,18 @@ def make_partition(
     )
     clients = [rest[indices] for indices in assigned]
     _refuse_empty(clients, spec)
+    called = [str(number) for number in range(len(clients))]
+    if isinstance(spec, Natural) and groups is not None and len(group_names):
+        called = [f"{number} ({group_names[groups[own[0]]]})" for number, own in enumerate(clients)]
     test = None
     if spec.test_fraction:
         # A separate stream, so that holding out does not change which samples a client has.
         random = RandomState([seed, 1])
         pairs = [
-            hold_out_of_group(number, indices, labels, spec, seed)
+            hold_out_of_group(client, indices, labels, spec, seed)
             if isinstance(spec, Natural) and spec.stratified
-            else hold_out(number, indices, labels, spec, spec.test_fraction, random)
-            for number, indices in enumerate(clients)
+            else hold_out(client, indices, labels, spec, spec.test_fraction, random)
+            for client, indices in zip(called, clients, strict=True)
         ]
         clients, test = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if given_test:
@@ -238,8 +244,8 @@ def make_partition(
         # A separate stream, so that validation does not change clients' test samples.
         random = RandomState([seed, 3])
         pairs = [
-            hold_out(number, indices, labels, spec, spec.validation, random)
-            for number, indices in enumerate(clients)
+            hold_out(client, indices, labels, spec, spec.validation, random)
+            for client, indices in zip(called, clients, strict=True)
         ]
         clients, validation = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     classes = int(labels.max()) + 1

@@ -1,6 +1,6 @@
 """The result of a reader of raw files, before it is written as a prepared data set."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.support.errors import UserError, brief
+
+FIRST = 3  # rows, or images, that `fedrepro check-data` shows
+MOST_LISTED = 12  # names in a line
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,15 @@ class Content:
     Attributes:
         notes: further facts for meta.json, such as the names of features, and
             `client_standardised`, the columns that clients standardise.
+        understood: for `fedrepro check-data`: what was read (a column, say) and what it was taken
+            for, then the first rows.
     """
 
     train: RawSamples
     test: RawSamples | None
     class_names: list[str]
     notes: dict[str, Any]
+    understood: Sequence[tuple[str, str]] = ()
 
 
 Progress = Callable[[float], None]  # called with the fraction of samples that have been read
@@ -91,3 +97,10 @@ def held_out(
         )
     mask = stratified_choice(samples.y, wanted, RandomState(0))
     return samples.take(~mask), samples.take(mask)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names, or the first of many and how many more there are."""
+    more = len(names) - MOST_LISTED
+    shown = ", ".join(names[:MOST_LISTED])
+    return f"{shown} and {more} more" if more > 0 else shown

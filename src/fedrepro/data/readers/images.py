@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
@@ -72,7 +72,8 @@ def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Prog
         raise UserError(f"{path}: {rows.shape[1]} columns: expected {expected}")
     samples = RawSamples(rows[:, :-1].reshape(-1, 1, spec.height, spec.width), rows[:, -1])
     train, test = held_out(samples, spec.test_fraction, path)
-    return Content(train, test, list(spec.class_names), {})
+    notes = {"test_fraction": spec.test_fraction}
+    return Content(train, test, list(spec.class_names), notes)
 
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
@@ -110,7 +111,10 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
             raise UserError(f"{path}: {column}: expected a value in every row")
     split = np.asarray(table["split"].cast(pa.string()).to_pylist())
     labels = table["label"].to_numpy().astype(np.int64)
-    group = np.unique(table[spec.group].to_numpy(), return_inverse=True)[1] if spec.group else None
+    group, notes = None, dict[str, Any]()
+    if spec.group:
+        owners, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
+        notes = {"groups": [str(owner) for owner in owners]}
     unknown = sorted(set(split.tolist()) - {"train", "test"})
     if unknown:
         raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
@@ -125,11 +129,15 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
         progress((row + 1) / len(table))
     everything = RawSamples(images, labels, group)
     test = everything.take(split == "test") if "test" in split else None
-    return Content(everything.take(split == "train"), test, list(spec.class_names), {})
+    return Content(everything.take(split == "train"), test, list(spec.class_names), notes)
 
 
 def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Progress) -> Content:
-    """Read a folder (or an archive of one) with train/CLASS/image and optional test/CLASS/image."""
+    """Read a folder (or an archive of one) with train/CLASS/image and optional test/CLASS/image.
+
+    Raises:
+        UserError: if a class has no images in train, or an image is damaged.
+    """
     root = path
     if path.is_file():
         unpack(path, scratch / "unpacked")
@@ -137,21 +145,32 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     inside = [child for child in root.iterdir() if not child.name.startswith(".")]
     if not (root / "train").is_dir() and len(inside) == 1:  # archives often wrap all in one folder
         root = inside[0]
-    names = _folders(root / "train")
-    if not names:
-        raise UserError(f"{path}: expected folders train/CLASS with images in them")
-    foreign = [name for name in _folders(root / "test") if name not in names]
-    if foreign:
-        raise bad_value(path, "test", foreign[0], "a class that train has", names)
+    levels = spec.layout.split("/")
+    folders = {split: _folders(root / split, len(levels)) for split in ("train", "test")}
+
+    def names(split: str, level: str) -> list[str]:
+        if level not in levels:
+            return []
+        return sorted({each.parts[levels.index(level)] for each in folders[split]})
+
+    classes, clients = names("train", "class"), names("train", "client")
+    if not classes:
+        raise UserError(f"{path}: expected folders train/{spec.layout.upper()} with images in them")
+    for level, known in (("class", classes), ("client", clients)):
+        foreign = [name for name in names("test", level) if name not in known]
+        if foreign:
+            raise bad_value(path, "test", foreign[0], f"a {level} that train has", known)
     files = {
         split: [
-            (image, number)
-            for number, name in enumerate(names)
-            for image in sorted((root / split / name).rglob("*"))
+            (image, folder)
+            for folder in folders[split]
+            for image in sorted((root / split / folder).rglob("*"))
             if image.suffix.lower() in IMAGE_SUFFIXES
         ]
         for split in ("train", "test")
     }
+    if not files["train"]:
+        raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
     total, done = sum(map(len, files.values())), 0
     splits = {}
     for split, pairs in files.items():
@@ -160,17 +179,25 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
             x[row] = decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
             done += 1
             progress(done / total)
-        splits[split] = RawSamples(x, np.array([number for _, number in pairs], np.int64))
-    if not files["train"]:
-        raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
-    train, test = splits["train"], splits["test"]
-    if files["test"]:
-        return Content(train, test, names, {})
-    return Content(*held_out(train, spec.test_fraction, path), names, {})
+        named = [dict(zip(levels, folder.parts, strict=True)) for _, folder in pairs]
+        y = np.array([classes.index(each["class"]) for each in named], np.int64)
+        group = np.array([clients.index(each["client"]) for each in named]) if clients else None
+        splits[split] = RawSamples(x, y, group)
+    train, test = splits["train"], splits["test"] if files["test"] else None
+    notes: dict[str, Any] = {"groups": clients} if clients else {}
+    if test is None:
+        train, test = held_out(train, spec.test_fraction, path)
+        notes["test_fraction"] = spec.test_fraction
+    shown = [str(image.relative_to(root)) for image, _ in files["train"][:FIRST]]
+    understood = [(f"image {number}", name) for number, name in enumerate(shown, 1)]
+    return Content(train, test, classes, notes, understood)
 
 
-def _folders(path: Path) -> list[str]:
-    return sorted(child.name for child in path.iterdir() if child.is_dir()) if path.is_dir() else []
+def _folders(root: Path, levels: int) -> list[Path]:
+    """The folders so many levels below `root`, as relative paths, sorted; hidden ones are not."""
+    found = sorted(root.glob("/".join("*" * levels)))
+    paths = [each.relative_to(root) for each in found if each.is_dir()]
+    return [each for each in paths if not any(part.startswith(".") for part in each.parts)]
 
 
 def decode(
@@ -196,12 +223,16 @@ def decode(
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # 90 million pixels
             with Image.open(io.BytesIO(encoded)) as image:
+                mode = image.mode
                 pixels = image.convert("RGB" if channels == 3 else "L")
     except (OSError, MemoryError) as error:
         raise UserError(f"{where}: can't be read as an image: {error}") from None
     except Exception as error:  # Pillow raises many kinds of exceptions for damaged files
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
+    if mode.startswith(("I", "F")):  # Pillow cuts these values off at 255
+        wanted = "8 bits per channel: convert it, with the scale that suits your images"
+        raise UserError(f"{where}: an image of more than 8 bits (mode {mode}): expected {wanted}")
     if callable(size):
         size = size(*pixels.size)
     if size is not None and pixels.size != size:

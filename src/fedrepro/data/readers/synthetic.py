@@ -32,4 +32,4 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path / DATASHEET}: can't be read as a datasheet: {error}") from None
     train, test = held_out(RawSamples(x, y), spec.test_fraction, path)
-    return Content(train, test, names, {})
+    return Content(train, test, names, {"test_fraction": spec.test_fraction})

@@ -1,5 +1,7 @@
 """Users' tables as float32 features."""
 
+import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +9,18 @@ import numpy as np
 import pandas as pd
 
 from fedrepro.data.catalogue.kinds import TabularCsv
-from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.data.readers.content import (
+    FIRST,
+    Content,
+    Progress,
+    RawSamples,
+    held_out,
+    listed,
+)
+from fedrepro.support.errors import UserError, brief, nearest
 
 MOST_VALUES = 1000  # distinct values of a text column
+OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
 
 
 def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Progress) -> Content:
@@ -19,38 +29,28 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    try:
-        table = pd.read_csv(path)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UserError(f"{path}: can't be read as CSV: {reason}") from None
-    named = {"label": spec.label, "group": spec.group, "split": spec.split}
-    for key, column in [*named.items(), *(("drop", column) for column in spec.drop)]:
-        if column is not None and column not in table.columns:
-            raise bad_value(path, key, column, "a column of the file", map(str, table.columns))
-    if table.empty or table[spec.label].isna().any():
-        raise UserError(f"{path}: label: {spec.label!r}: expected a value in every row")
+    table = _table(path)
+    _refuse_unknown_columns(spec, table, path)
+    aside = {spec.label, spec.group, spec.split, *spec.drop}
+    features = table[[column for column in table.columns if column not in aside]]
+    if features.columns.empty:
+        raise UserError(f"{path}: no column is left as a feature")
+    for key, column in (("label", spec.label), ("group", spec.group)):
+        if table.empty or (column is not None and table[column].isna().any()):
+            where = "" if table.empty else f": none in {_place(spec, table, table[column].isna())}"
+            raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
+    for column in (spec.label, *features.columns):
+        _refuse_wrong_cell(spec, table, column, path)
     found = table[spec.label]
-    if pd.api.types.is_float_dtype(found):
-        wrong = found[~np.isfinite(found) | (found != np.floor(found))]
-        if len(wrong):
-            raise bad_value(
-                path, f"label: {spec.label}", float(wrong.iloc[0]), "whole numbers or words"
-            )
-    elif not pd.api.types.is_bool_dtype(found) and not pd.api.types.is_numeric_dtype(found):
+    if not pd.api.types.is_numeric_dtype(found):
         found = found.astype(str)
     class_names, labels = np.unique(found.to_numpy(), return_inverse=True)
     group = None
     group_names: list[str] = []
     if spec.group is not None:
-        if table[spec.group].isna().any():
-            raise UserError(f"{path}: group: {spec.group!r}: expected a value in every row")
         names, group = np.unique(table[spec.group].astype(str).to_numpy(), return_inverse=True)
         group_names = names.tolist()
-    aside = {spec.label, spec.group, spec.split, *spec.drop}
-    features = table[[column for column in table.columns if column not in aside]]
-    if features.columns.empty:
-        raise UserError(f"{path}: no column is left as a feature")
+    understood = _understood(spec, table)
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
     for column in text:
         different = features[column].nunique()
@@ -74,6 +74,8 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         "features": [str(c) for c in features.columns],
         "groups": group_names,
     }
+    if spec.split is None:
+        notes["test_fraction"] = spec.test_fraction
     if spec.standardise == "per_client":
         notes["client_standardised"] = list(range(features.shape[1]))
     elif spec.standardise:
@@ -85,7 +87,127 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
         test=filled[1] if test is not None else None,
         class_names=[str(name) for name in class_names],
         notes=notes,
+        understood=understood,
     )
+
+
+def header_of(path: Path) -> list[str]:
+    """The names of the columns.
+
+    Raises:
+        UserError: if the file can't be read, two columns have one name, or columns are separated by
+            something else than a comma.
+    """
+    # As pandas would read it, but for names: it would rename the second of two equal ones.
+    row = _read(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0]
+    names: list[str] = row.tolist()
+    if len(names) == 1 and (others := set(OTHER_SEPARATORS) & set(names[0])):
+        separator = OTHER_SEPARATORS[max(others, key=names[0].count)]
+        raise UserError(
+            f"{path}: header: {brief(names[0])}: expected columns separated by ',': the "
+            f"separator seems to be {separator}: save the table as CSV with ','"
+        )
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        wanted = "expected a name of its own for each"
+        raise UserError(f"{path}: header: {brief(name)} names {times} columns: {wanted}")
+    return names
+
+
+def _table(path: Path) -> pd.DataFrame:
+    names = header_of(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        try:
+            # Without `index_col`, further cells would become the rows' names and shift the others.
+            # Without `low_memory`, a long column has one type, not one for each part of the file.
+            return _read(path, index_col=False, low_memory=False)
+        except pd.errors.ParserWarning:
+            expected = f"expected {len(names)} cells in every row, as in the header"
+            raise UserError(f"{path}: rows are longer than the header: {expected}") from None
+
+
+def _read(path: Path, **keys: Any) -> pd.DataFrame:
+    try:
+        table: pd.DataFrame = pd.read_csv(path, **keys)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"{path}: can't be read as CSV: {reason}") from None
+    return table
+
+
+def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -> None:
+    named = {"label": spec.label, "group": spec.group, "split": spec.split}
+    for key, column in [*named.items(), *(("drop", column) for column in spec.drop)]:
+        if column is not None and column not in table.columns:
+            names = [str(name) for name in table.columns]
+            raise UserError(
+                f"{path}: {key}: {brief(column)}: expected a column of the file, which has "
+                f"{listed(names)}{nearest(column, names)}"
+            )
+
+
+def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path: Path) -> None:
+    """Refuse infinite numbers, fractions as labels, and single words among numbers.
+
+    A word would turn its whole column into words, so that each number becomes a feature.
+    """
+    cells = table[column]
+    whole = column == spec.label
+    expected, repair = "finite numbers", ""
+    if pd.api.types.is_bool_dtype(cells):
+        return
+    if pd.api.types.is_numeric_dtype(cells):
+        wrong = np.isinf(cells)
+        if whole:
+            wrong |= cells != np.floor(cells)
+            expected = "whole numbers or words"
+    else:
+        text = cells.astype(str)
+        decimal = pd.to_numeric(text.str.replace(",", "."), errors="coerce").notna()
+        numbers, known = int((decimal & cells.notna()).sum()), int(cells.notna().sum())
+        if 2 * numbers <= known:
+            return
+        wrong = pd.to_numeric(text, errors="coerce").isna() & cells.notna()
+        expected = f"a number such as 1.5, as {numbers} of its {known} values are numbers"
+        empty = "" if whole else "leave the cell empty if the number is missing, or "
+        repair = f": {empty}put a letter before each number if they are codes"
+    if wrong.any():
+        value = cells[wrong].iloc[0]
+        raise UserError(
+            f"{path}: {'label: ' if whole else ''}{column}: "
+            f"{brief(value if isinstance(value, str) else float(value))} in "
+            f"{_place(spec, table, wrong)}: expected {expected}{repair}"
+        )
+
+
+def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> str:
+    """The first row with a fault, counted from 1 below the header, and its natural client."""
+    row = int(np.flatnonzero(wrong)[0])
+    client = "" if spec.group is None else f" ({spec.group} {table[spec.group].iloc[row]})"
+    return f"row {row + 1}{client}"
+
+
+def _understood(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Each column and what it was taken for, and the first rows."""
+    uses = {spec.group: "natural clients", spec.split: "train or test", spec.label: "label"}
+    uses |= dict.fromkeys(spec.drop, "dropped")
+    facts = []
+    for name in table.columns:
+        column = table[name]
+        missing = int(column.isna().sum())
+        if name in uses:
+            kind = uses[name]
+        elif pd.api.types.is_numeric_dtype(column):
+            numbers = column.astype(float)
+            kind = f"numbers, {numbers.min():g} to {numbers.max():g}"
+        else:
+            values = sorted(map(str, column.dropna().unique()))
+            kind = f"{len(values)} words, a feature for each: {listed(values)}"
+        facts.append((f"column {name}", f"{kind}; {missing} missing" if missing else kind))
+    rows = table.head(FIRST).astype(object).to_numpy()
+    cells = [", ".join("" if pd.isna(cell) else str(cell) for cell in row) for row in rows]
+    return [*facts, *((f"row {number}", text) for number, text in enumerate(cells, 1))]
 
 
 def _split(
@@ -94,9 +216,14 @@ def _split(
     if spec.split is None:
         return held_out(everything, spec.test_fraction, path)
     split = table[spec.split].astype(str).to_numpy()
-    unknown = sorted(set(split) - {"train", "test"})
-    if unknown:
-        raise bad_value(path, spec.split, unknown[0], "'train' or 'test'", ["train", "test"])
+    unknown = np.flatnonzero(~np.isin(split, ["train", "test"]))
+    if len(unknown):
+        wrong = split[unknown[0]]
+        place = _place(spec, table, table[spec.split].astype(str) == wrong)
+        raise UserError(
+            f"{path}: {spec.split}: {brief(str(wrong))} in {place}: expected 'train' or 'test'"
+            f"{nearest(str(wrong), ['train', 'test'])}"
+        )
     if "train" not in split:
         raise UserError(f"{path}: {spec.split}: no row has 'train'")
     test = everything.take(split == "test") if "test" in split else None

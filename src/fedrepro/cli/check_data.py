@@ -1,0 +1,147 @@
+"""``fedrepro check-data``: what was understood of your own data, before anything trains."""
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from fedrepro.cli.console import print_facts, progress_bar
+from fedrepro.cli.data import words_of_test
+from fedrepro.cli.run import values_of
+from fedrepro.data.catalogue.catalogue import CATALOGUE
+from fedrepro.support.errors import UserError, bad_value
+
+if TYPE_CHECKING:
+    from fedrepro.data.catalogue.entries import Own
+    from fedrepro.data.catalogue.kinds import DatasetSpec
+    from fedrepro.data.readers.content import Content
+
+EXPORT = "images.npz"  # in a folder of `fedrepro synth export`
+WHERE = "the command line"
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "check-data",
+        help="show what is understood of your own table or images",
+        description="Read your own data and print columns and their kinds, classes, natural "
+        "clients and their sizes, what is held out for testing, and the first samples; write "
+        "nothing. Without an entry in config/datasets.yaml, the label of a table is its last "
+        "column and images are resized to 32 x 32, unless --set says otherwise; then it also "
+        "prints the entry.",
+        epilog="Example: fedrepro check-data data/patients.csv --set label=ill --set group=ward",
+    )
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="a data set of config/datasets.yaml, a CSV file, a folder or archive of images, or "
+        "a folder of `fedrepro synth export`",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a key of the entry, such as group=hospital; may be repeated",
+    )
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.config.loading import load
+    from fedrepro.data.fetching.own_files import find_own
+    from fedrepro.data.prepare import read_checked
+
+    workbench = load()
+    name, spec = _entry(arguments.data, arguments.set, workbench.datasets)
+    path = find_own(spec.path, workbench.config.data.archives)
+    if path is None:
+        raise bad_value(name, "path", spec.path, "a file or folder that exists")
+    try:
+        with TemporaryDirectory() as scratch, progress_bar(f"{name}: reading") as progress:
+            content = read_checked(name, spec, path, Path(scratch), progress)
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+    print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
+    if name not in workbench.datasets:
+        keys = spec.model_dump(mode="json", exclude_unset=True)
+        print(f"\nIts entry in {CATALOGUE}:\n")
+        print(yaml.safe_dump({"datasets": {name: keys}}, sort_keys=False), end="")
+
+
+def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") -> "tuple[str, Own]":
+    """The name and the entry for a data set's name or a path, with changed keys."""
+    from fedrepro.data.catalogue.catalogue import Catalogue
+    from fedrepro.data.catalogue.entries import Own
+    from fedrepro.support.typed_yaml import validate
+
+    own = {name: spec for name, spec in known.items() if isinstance(spec, Own)}
+    path = Path(data)
+    name = next((name for name, spec in own.items() if data in (name, spec.path)), None)
+    if name is not None:
+        keys = own[name].model_dump(mode="json", exclude_unset=True)
+    elif data in known:
+        expected = "your own data: `fedrepro prepare` checks the files of others"
+        raise bad_value(WHERE, "DATA", data, expected)
+    elif path.exists():
+        name = re.sub("[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "mine"
+        keys = _guessed(path)
+    else:
+        expected = f"a file or folder that exists, or your own data set of {CATALOGUE}"
+        raise bad_value(WHERE, "DATA", data, expected, own)
+    content = {"datasets": {name: {**keys, **values_of(changes)}}}
+    spec = validate(Catalogue, content, WHERE).datasets[name]
+    assert isinstance(spec, Own)
+    return name, spec
+
+
+def _guessed(path: Path) -> dict[str, Any]:
+    """An entry's keys for a file or folder."""
+    about = {"title": path.name, "licence": "mine", "citation": "none", "path": str(path)}
+    if path.is_dir() and (path / EXPORT).is_file():
+        return {"kind": "synthetic", **about}
+    if path.name == EXPORT:
+        return {"kind": "synthetic", **about, "path": str(path.parent)}
+    if path.suffix.lower() in (".csv", ".tsv", ".txt"):
+        from fedrepro.data.readers.tables import header_of
+
+        return {"kind": "tabular_csv", **about, "label": header_of(path)[-1]}
+    if path.is_dir() or path.suffix.lower() in (".zip", ".tar", ".gz", ".tgz"):
+        return {"kind": "image_folder", **about, "height": 32, "width": 32}
+    expected = "a CSV file, images in folders train/CLASS, or a folder of `fedrepro synth export`"
+    raise bad_value(WHERE, "DATA", str(path), expected)
+
+
+def _facts(content: "Content") -> list[tuple[str, str]]:
+    """What was read, and what all kinds of data have: samples, classes, natural clients."""
+    import numpy as np
+
+    from fedrepro.data.readers.content import FIRST, listed
+
+    train, test = content.train, content.test
+    sizes = np.bincount(train.y.ravel(), minlength=len(content.class_names))
+    per_class = [f"{name} ({size})" for name, size in zip(content.class_names, sizes, strict=True)]
+    shape = "x".join(map(str, train.x.shape[1:]))
+    clients = "none: the partition makes them"
+    if train.group is not None:
+        numbers, counts = np.unique(train.group, return_counts=True)
+        known = content.notes.get("groups")
+        names = known if isinstance(known, list) else range(int(numbers.max()) + 1)
+        per_client = [f"{names[at]} ({count})" for at, count in zip(numbers, counts, strict=True)]
+        span = f"{counts.min():,} to {counts.max():,} training samples"
+        clients = f"{len(counts):,} natural ones with {span}: {listed(per_client)}"
+    labels = train.y[: FIRST if train.y.ndim == 1 else 0]  # a text has one at every word
+    first = [(f"sample {at}", content.class_names[label]) for at, label in enumerate(labels, 1)]
+    return [
+        *(content.understood or first),
+        ("features", listed(content.notes.get("features", []))),
+        ("shape", shape),
+        ("training", f"{len(train.y):,} samples"),
+        ("test", words_of_test(content.notes, 0 if test is None else len(test.y))),
+        ("classes", f"{len(per_class):,} with training samples: {listed(per_class)}"),
+        ("clients", clients),
+    ]
