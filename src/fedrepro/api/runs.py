@@ -1,8 +1,8 @@
-"""Load finished runs, by folder or by setting, method and seed."""
+"""Load runs, by folder or by setting, method and seed."""
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,24 +14,35 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from fedrepro.run.checkpoint import SoFar
+
 Architecture = Callable[[tuple[int, ...], int], "nn.Module"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run; its files are read on access.
+    """A finished run, whose files are read on access, or an unfinished one.
 
     Attributes:
-        folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors.
-        manifest: configuration, code, machine, and hashes of its files.
+        folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors; of an
+            unfinished run, its checkpoints.
+        manifest: configuration, code, machine, and hashes of its files; of an unfinished run, only
+            ``run`` with its setting, method and seed, and ``rounds_done``.
         architecture: builds the model, if it was passed as an object; None to find it by name.
         plugins: the folders of plug-ins, for models found by name.
+        so_far: what an unfinished run has recorded; None for a finished one.
     """
 
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
     architecture: "Architecture | None" = field(default=None, repr=False)
     plugins: Folders = field(default=NONE, repr=False)
+    so_far: "SoFar | None" = field(default=None, repr=False)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended; otherwise it has no model, and its last round is not the last."""
+        return self.so_far is None
 
     @property
     def method(self) -> str:
@@ -44,11 +55,13 @@ class Run:
     @cached_property
     def rounds(self) -> "pd.DataFrame":
         """A row for each evaluated round: round, test_accuracy (a fraction), test_loss, ..."""
-        return _table(self.folder / "rounds.parquet")
+        return _frame(self.so_far.rounds) if self.so_far else _table(self.folder / "rounds.parquet")
 
     @cached_property
     def clients(self) -> "pd.DataFrame":
         """A row for each evaluated round and client: round, client, train_samples, ..."""
+        if self.so_far:
+            return _frame(self.so_far.clients)
         return _table(self.folder / "clients.parquet")
 
     @cached_property
@@ -56,9 +69,11 @@ class Run:
         """The trained shared model, in evaluation mode.
 
         Raises:
-            UserError: if the method has no shared model, the model's name is unknown, or its file
-                has changed.
+            UserError: if the run is unfinished, the method has no shared model, the model's name is
+                unknown, or its file has changed.
         """
+        if self.so_far:
+            raise UserError(f"{self.folder}: unfinished: it has no model yet")
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
         from fedrepro.run.results import changed_files
@@ -85,13 +100,32 @@ def _table(path: Path) -> "pd.DataFrame":
     return pd.read_parquet(path)
 
 
+def _frame(columns: Mapping[str, Sequence[float]]) -> "pd.DataFrame":
+    """Rows of a checkpoint as the run's Parquet files will have them."""
+    import pandas as pd
+
+    from fedrepro.run.record import WHOLE
+
+    return pd.DataFrame(columns).astype({name: int for name in columns if name in WHOLE})
+
+
+def _so_far(partial: Path) -> "SoFar | None":
+    if not partial.exists():
+        return None
+    from fedrepro.run.checkpoint import so_far  # which imports torch
+
+    return so_far(partial)
+
+
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
-    """Load a finished run, by its folder or by a workbench's setting, method and seed.
+    """Load a run, by its folder or by a workbench's setting, method and seed.
+
+    Of a run that is under way or broke off, it gives the rounds up to the last checkpoint.
 
     Args:
-        what: a folder with a manifest.json, or the name of a setting such as "mine/skewed".
+        what: a finished run's folder, or the name of a setting such as "mine/skewed".
         method: a composition; None if ``what`` is a folder.
         seed: None for 1.
         root: the workbench's folder. If it lacks the run, a committed reference result is used.
@@ -100,17 +134,20 @@ def load(
         UserError: if the run does not exist or is another one, or if its files have changed.
 
     Warns:
-        UserWarning: if the run is not of today's configuration or code.
+        UserWarning: if the run is unfinished, if a reference result stands in for one that has
+            saved no round yet, or if it is not of today's configuration or code.
     """
     from fedrepro.run.replayed import not_of_today
-    from fedrepro.run.results import find_run, read_any
+    from fedrepro.run.results import find_run, partial_of, read_any, read_run
 
     plugins, other = NONE, ""
     if method is None:
         folder = Path(what)
         record = read_any(Path(), folder)
         if not record.manifest:
-            raise UserError(f"{folder}: not the folder of a finished run: {record.why}")
+            begun = partial_of(folder).exists()
+            why = "unfinished: load it by setting, method and seed" if begun else record.why
+            raise UserError(f"{folder}: not the folder of a finished run: {why}")
     else:
         from fedrepro.config.loading import load as load_workbench
         from fedrepro.config.targets import RunKey as Named
@@ -118,7 +155,13 @@ def load(
         bench = load_workbench(Path(root))
         plugins = bench.plugins
         named = Named(bench.setting(str(what)).name, method, 1 if seed is None else seed)
-        record = find_run(Path(root), named)
+        here, record = read_run(Path(root), named), find_run(Path(root), named)
+        partial = partial_of(Path(root) / named.folder)
+        if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
+            rounds = f"{so_far.done} of {bench.setting(named.setting).rounds} rounds"
+            warnings.warn(f"{partial}: unfinished, {rounds} so far: {here.why}", stacklevel=2)
+            about = {"run": asdict(named), "rounds_done": so_far.done}
+            return Run(partial, about, plugins=plugins, so_far=so_far)
         if not record.manifest:
             raise UserError(
                 f"{record.folder}: {record.why}: run `fedrepro run {named.setting} {named.method} "
@@ -128,6 +171,9 @@ def load(
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)
             other = not_of_today(record, today)
+            if record.reference and here.state != "not run":
+                stands_in = f"a reference result, because the run of this machine is {here.why}"
+                other = "; ".join(filter(None, (stands_in, other)))
     if record.state == "damaged":
         raise UserError(f"{folder}: {record.why}")
     if other:
