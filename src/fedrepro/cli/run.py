@@ -12,7 +12,7 @@ from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
@@ -157,10 +157,23 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
     if began and played:
         _say(f"{name}: continued from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
-    _say(f"{name}: done{before}, in {run.folder}{_numbers(workbench, run)}")
+    verdicts = _verdicts(workbench, run)
+    numbers = "" if verdicts else _numbers(workbench, run)
+    # At once: the workflow's jobs share a terminal.
+    _say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
 
 
 MOST_NUMBERS = 3  # in a run's last line
+
+
+def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
+    """The cells of printed tables that have the run, a line each; empty if there are none."""
+    from fedrepro.report.cells.of_run import lines_of
+
+    try:
+        return [f"  {line}" for line in lines_of(workbench, run)]
+    except UserError as error:  # of other files: this run is finished
+        return [f"  no verdict: {error}"]
 
 
 def _numbers(workbench: Workbench, run: RunKey) -> str:
