@@ -157,7 +157,7 @@ def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
     """Reject names of data sets, models and settings that do not exist."""
-    known_models = models.known(experiment._own)
+    known_models = models.names(experiment._own)
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
         if setting.dataset not in datasets:

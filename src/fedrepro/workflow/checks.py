@@ -76,8 +76,14 @@ def check_methods(workbench: Workbench) -> None:
 
 
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
-    """A hash of checked claims and of the methods' code."""
-    files = tuple(part_files(workbench.plugins).values())
+    """A hash of checked claims and of their methods' code."""
+    parts = {
+        part.partition("@")[0] for _, composition, _ in claims for part in composition.split("+")
+    }
+    parts |= {
+        part.partition("@")[0] for _, composition, _ in searched for part in composition.split("+")
+    }
+    files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
 

@@ -273,7 +273,7 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
     """
     every = bench.targets(scale)
     if len(names) == 2 and names[0] in bench.settings:
-        return [_cell(bench, *names, scale)]
+        return [_cell(bench, names[0], names[1], scale)]
     found: dict[tuple[str, str], Target] = {}
     for name in names:
         system, _, item = name.partition("/")
