@@ -4,7 +4,6 @@ import argparse
 import math
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedrepro.config.loading import load
@@ -183,8 +182,7 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     from fedrepro.run.results import read_run
 
     system = run.setting.partition("/")[0]
-    alone = replace(workbench, experiments={system: workbench.experiments[system]})
-    uses = cells_of_runs(alone, Published(), {run}).get(run, [])
+    uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
     found = headline(answers_of(read_run(workbench.root, run), uses))
     numbers = (
         f"{each.table}: {each.measure.words} {each.value:.2f} {each.measure.unit}".rstrip()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrepro.config.loading import folders_here, load
 from fedrepro.config.run_spec import ResolvedSource, RunSpec
-from fedrepro.config.tables import wrapped
+from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
@@ -143,7 +143,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 for method in sorted(methods):
                     for row in table.rows:
                         name = table.setting_of(row, column, "paper")
-                        setting = workbench.setting(f"{system}/{name}")
+                        setting = workbench.setting(full_name(system, name))
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
                         (whole,) = wrapped(row.around, [method])
                         yield where, *workbench.compose(setting, whole)

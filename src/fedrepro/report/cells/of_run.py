@@ -18,7 +18,7 @@ def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
     Raises:
         UserError: if the printed cells or another run's files are damaged.
     """
-    every = workbench.tables("paper").values()
+    every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
     targets = [each for each in every if each.table.published and run in each.runs]
     published = load(workbench.root) if targets else Published()
     return [line for target in targets for line in _lines(workbench, published, target, run)]
