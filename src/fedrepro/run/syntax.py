@@ -44,8 +44,11 @@ def syntax_of(path: Path) -> Syntax:
     code = content_of(path)
     known, key = _remembered(), _hash(code)
     if key not in known:
-        parse(path)  # which says in one line what is wrong
-        known[key] = read_syntax(code, path)
+        try:
+            known[key] = read_syntax(code, path)
+        except (SyntaxError, ValueError):
+            parse(path)  # says in one line what is wrong
+            raise
         _new.add(key)
     _used.add(key)
     return known[key]
