@@ -20,9 +20,11 @@ from torch.utils.data import TensorDataset
 import fedrepro as fr
 from fedrepro.config.loading import load as load_workbench
 from fedrepro.config.targets import RunKey
+from fedrepro.run.runner import Progress
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 from support.report_world import make_world, write_run
+from support.tiny_run import carry_out, run_spec
 
 
 def samples(seed: int, n: int = 40) -> tuple[Any, Any]:
@@ -241,6 +243,37 @@ def test_a_notebook_shows_a_run_as_a_curve_with_its_end(tmp_path: Path) -> None:
     assert "var(" not in shown  # it needs no style sheet
     gone = fr.Run(tmp_path, finished("a", 1, []).manifest)
     assert gone._repr_html_() == "<p><b>a</b>, own/arrays, seed 1</p>"
+
+
+def test_an_unfinished_run_is_marked_and_comes_before_a_reference_result(tmp_path: Path) -> None:
+    bench = load_workbench(make_world(tmp_path))
+    run = RunKey("ima/fmnist-shards2-demo", "fedavg", 1)
+    write_run(bench, run, [0.9], reference=True)
+
+    def stop_after(last: int) -> None:
+        def report(progress: Progress) -> None:
+            if progress.round > last:
+                raise StopIteration
+
+        with pytest.raises(StopIteration):
+            carry_out(tmp_path / run.folder, run_spec(checkpoint_every=2), report)
+
+    stop_after(1)  # before the first checkpoint
+    with pytest.warns(UserWarning, match="reference result, because .* failed: it did not finish"):
+        assert fr.load(run.setting, "fedavg", root=tmp_path).finished
+    stop_after(5)
+    with pytest.warns(UserWarning, match=r"seed1\.partial: unfinished, 4 of \d+ rounds so far"):
+        begun = fr.load(run.setting, "fedavg", root=tmp_path)
+    assert (begun.finished, begun.method, begun.seed) == (False, "fedavg", 1)
+    assert "seed 1, unfinished" in begun._repr_html_()
+    assert begun.rounds["round"].tolist() == [1, 2, 3, 4]
+    assert begun.clients["client"].dtype == np.int64
+    with pytest.raises(UserError, match=r"seed1\.partial: unfinished: it has no model"):
+        _ = begun.model
+    with pytest.raises(UserError, match="fedavg: seed 1: unfinished: no final score"):
+        fr.compare([begun])
+    with pytest.raises(UserError, match="unfinished: load it by setting, method and seed"):
+        fr.load(tmp_path / run.folder)
 
 
 def test_comparison_is_paired_by_seed() -> None:

@@ -35,11 +35,14 @@ def compare(
         one, the row has no mean, and no gain over it exists.
 
     Raises:
-        UserError: for no runs, or an unknown column.
+        UserError: for no runs, an unfinished run, or an unknown column.
     """
     import pandas as pd
 
     named = _named(runs)
+    for name, group in named.items():
+        if begun := next((run for run in group if not run.finished), None):
+            raise UserError(f"fedrepro: {name}: seed {begun.seed}: unfinished: no final score yet")
     column = of or _score(group[0] for group in named.values())
     ends = {
         name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)

@@ -1,8 +1,8 @@
-"""Load finished runs, by folder or by setting, method and seed."""
+"""Load runs, by folder or by setting, method and seed."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -15,27 +15,33 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from fedrepro.run.checkpoint import SoFar
+
 Architecture = Callable[[tuple[int, ...], int], "nn.Module"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run; its files are read on access.
+    """A finished run, whose files are read on access, or an unfinished one.
 
     Attributes:
-        folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors.
-        manifest: configuration, code, machine, and hashes of its files.
+        folder: contains manifest.json, rounds.parquet, clients.parquet, model.safetensors; of an
+            unfinished run, its checkpoints.
+        manifest: configuration, code, machine, and hashes of its files; of an unfinished run, only
+            ``run`` with its setting, method and seed, and ``rounds_done``.
         architecture: builds the model, if it was passed as an object; None to find it by name.
         plugins: the folders of plug-ins, for models found by name.
-        landed: the tables of a landed result of scale compact, by file: its folder has those of all
-            runs of the setting. None for another run.
+        tables: rounds and clients by file, of an unfinished run, or of a landed result of scale
+            compact, whose folder has those of all runs of its setting; None to read the files.
+        finished: whether it has ended; otherwise its last round is not the last.
     """
 
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
     architecture: "Architecture | None" = field(default=None, repr=False)
     plugins: Folders = field(default=NONE, repr=False)
-    landed: Mapping[str, Mapping[str, Sequence[Any]]] | None = field(default=None, repr=False)
+    tables: Mapping[str, Mapping[str, Sequence[Any]]] | None = field(default=None, repr=False)
+    finished: bool = True
 
     @property
     def setting(self) -> str:
@@ -68,8 +74,8 @@ class Run:
     def _table(self, name: str) -> "pd.DataFrame":
         import pandas as pd
 
-        if self.landed is not None:
-            return pd.DataFrame(self.landed.get(name, {}))
+        if self.tables is not None:
+            return pd.DataFrame(self.tables.get(name, {}))
         return pd.read_parquet(self.folder / name)
 
     @cached_property
@@ -78,14 +84,16 @@ class Run:
 
         Raises:
             UserError: if the method has no shared model, the model's name is unknown, or its file
-                has changed; and for a landed result, which keeps none.
+                has changed; for an unfinished run; and for a landed result, which keeps none.
         """
+        if not self.finished:
+            raise UserError(f"{self.folder}: unfinished: it has no model yet")
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
         from fedrepro.run.results import changed_files
         from fedrepro.run.store import load_tree
 
-        if self.landed is not None:
+        if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
         if wrong := next(changed_files(self.folder, self.manifest, MODEL), None):
             raise UserError(f"{self.folder}: damaged: {wrong}")
@@ -108,6 +116,8 @@ class Run:
         about = f"<b>{escape(self.method)}</b>, {escape(self.setting)}, seed {self.seed}"
         if self.diverged_at is not None:
             about += f", diverged in round {self.diverged_at}"
+        if not self.finished:
+            about += ", unfinished"
         try:
             svg, end = comparing.sketch(self)
         except (UserError, OSError):  # no accuracy, or the files are gone
@@ -115,13 +125,33 @@ class Run:
         return f"<figure>{svg}<figcaption>{about}: {escape(end)}</figcaption></figure>"
 
 
+def _so_far(partial: Path) -> "SoFar | None":
+    if not partial.exists():
+        return None
+    from fedrepro.run.checkpoint import so_far  # which imports torch
+
+    return so_far(partial)
+
+
+def _whole(columns: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
+    """Columns of a checkpoint with whole numbers where the run's Parquet files will have them."""
+    from fedrepro.run.record import WHOLE
+
+    return {
+        name: [*map(int, values)] if name in WHOLE else [*values]
+        for name, values in columns.items()
+    }
+
+
 def load(
     what: str | Path, method: str | None = None, seed: int | None = None, root: str | Path = "."
 ) -> Run:
-    """Load a finished run, by its folder or by a workbench's setting, method and seed.
+    """Load a run, by its folder or by a workbench's setting, method and seed.
+
+    Of a run that is under way or broke off, it gives the rounds up to the last checkpoint.
 
     Args:
-        what: a folder with a manifest.json, or the name of a setting such as "mine/skewed".
+        what: a finished run's folder, or the name of a setting such as "mine/skewed".
         method: a composition; None if ``what`` is a folder.
         seed: None for 1.
         root: the workbench's folder. If it lacks the run, a committed reference result is used, or
@@ -131,17 +161,20 @@ def load(
         UserError: if the run does not exist or is another one, or if its files have changed.
 
     Warns:
-        UserWarning: if the run is not of today's configuration or code.
+        UserWarning: if the run is unfinished, if a reference result stands in for one that has
+            saved no round yet, or if it is not of today's configuration or code.
     """
     from fedrepro.run.replayed import not_of_today
-    from fedrepro.run.results import find_run, read_any
+    from fedrepro.run.results import find_run, partial_of, read_any, read_run
 
     plugins, other = NONE, ""
     if method is None:
         folder = Path(what)
         record = read_any(Path(), folder)
         if not record.manifest:
-            raise UserError(f"{folder}: not the folder of a finished run: {record.why}")
+            begun = partial_of(folder).exists()
+            why = "unfinished: load it by setting, method and seed" if begun else record.why
+            raise UserError(f"{folder}: not the folder of a finished run: {why}")
     else:
         from fedrepro.config.loading import load as load_workbench
         from fedrepro.config.targets import RunKey as Named
@@ -149,7 +182,17 @@ def load(
         bench = load_workbench(Path(root))
         plugins = bench.plugins
         named = Named(bench.setting(str(what)).name, method, 1 if seed is None else int(seed))
-        record = find_run(Path(root), named)
+        here, record = read_run(Path(root), named), find_run(Path(root), named)
+        partial = partial_of(Path(root) / named.folder)
+        if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
+            rounds = f"{so_far.done} of {bench.setting(named.setting).rounds} rounds"
+            warnings.warn(f"{partial}: unfinished, {rounds} so far: {here.why}", stacklevel=2)
+            about = {"run": asdict(named), "rounds_done": so_far.done}
+            tables = {
+                "rounds.parquet": _whole(so_far.rounds),
+                "clients.parquet": _whole(so_far.clients),
+            }
+            return Run(partial, about, plugins=plugins, tables=tables, finished=False)
         if not record.manifest:
             raise UserError(
                 f"{record.folder}: {record.why}: run `fedrepro run {named.setting} {named.method} "
@@ -159,9 +202,12 @@ def load(
         if record.state != "damaged":
             today = bench.run_spec(named.setting, named.method, named.seed)
             other = not_of_today(record, today)
+            if record.reference and here.state != "not run":
+                stands_in = f"a reference result, because the run of this machine is {here.why}"
+                other = "; ".join(filter(None, (stands_in, other)))
     if record.state == "damaged":
         raise UserError(f"{folder}: {record.why}")
     if other:
         warnings.warn(f"{folder}: {other}", stacklevel=2)
     landed = record.packed.tables if record.packed else None
-    return Run(folder, dict(record.manifest), plugins=plugins, landed=landed)
+    return Run(folder, dict(record.manifest), plugins=plugins, tables=landed)

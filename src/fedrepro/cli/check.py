@@ -32,8 +32,7 @@ def handle(arguments: argparse.Namespace) -> int:
     world.PLUGINS.set(folders)
     name = arguments.method
     method, _ = registry.compose(name, folders=folders)
-    known = registry.parts(folders)
-    parts = [known[part] for part, _ in split(name)]
+    parts = [part for each, _ in split(name) if (part := registry.part(each, folders))]
     if not all(layer.classifies for layer in method.layers()):
         expectation = "a method that trains a classifier: the check's samples are for classifiers"
         raise bad_value("the command line", "METHOD", name, expectation)

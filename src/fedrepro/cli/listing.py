@@ -81,19 +81,21 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 def list_methods(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import folders_here
     from fedrepro.methods import registry
+    from fedrepro.methods.files import part_files
 
-    parts = registry.parts(folders_here())
+    folders = folders_here()
     if arguments.name is not None:
-        if arguments.name not in parts:
-            raise bad_value("the command line", "NAME", arguments.name, "a method", parts)
-        part = parts[arguments.name]
+        part = registry.part(arguments.name, folders)
+        if part is None:
+            known = part_files(folders)
+            raise bad_value("the command line", "NAME", arguments.name, "a method", known)
         row = registry.describe(part)
         if arguments.json:
             print(json.dumps(row, indent=2))
         else:
             print_facts([*_about(row), ("file", part.shown_file), ("", part.documentation)])
         return
-    rows = [registry.describe(part) for part in parts.values()]
+    rows = [registry.describe(part) for part in registry.parts(folders).values()]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
@@ -126,8 +128,9 @@ def list_models(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import folders_here
     from fedrepro.models import registry as models
 
-    known = models.known(folders := folders_here())
+    folders = folders_here()
     if arguments.name is None:
+        known = models.known(folders)
         cells = [(name, model.family, model.source) for name, model in known.items()]
         print_rows(("name", "family", "source"), cells)
         return

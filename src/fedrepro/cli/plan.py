@@ -15,11 +15,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
         description="Estimate the remaining cost of targets on this machine. Speeds are measured "
         "once (under two minutes) and kept in results/calibration. Each sum counts a run that "
-        "several tables need once, and leaves out finished runs.",
-        epilog="Example: fedrepro plan ima superfed/table_2_3 --scale paper",
+        "several tables need once, and leaves out finished runs. The last sum also counts the runs "
+        "that these start from: parent runs and inputs.",
+        epilog="Examples: fedrepro plan ima superfed/table_2_3 --scale paper; "
+        "fedrepro plan superfed/mnist-500@released fedrep",
     )
     parser.add_argument(
-        "targets", metavar="TARGET", nargs="*", help="SYSTEM or SYSTEM/ITEM (default: all)"
+        "targets",
+        metavar="TARGET",
+        nargs="*",
+        help="SYSTEM or SYSTEM/ITEM, or SETTING METHOD for a single cell (default: all)",
     )
     parser.add_argument("--scale", help="demo, compact or paper (default: from config/config.yaml)")
     parser.add_argument("--json", action="store_true", help="print JSON")

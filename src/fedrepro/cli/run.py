@@ -4,7 +4,6 @@ import argparse
 import math
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedrepro.config.loading import load
@@ -12,7 +11,7 @@ from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey
 from fedrepro.config.values import Scalar
 from fedrepro.config.workbench import Workbench
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
@@ -157,10 +156,23 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
     if began and played:
         _say(f"{name}: continued from {began['method']} after round {began['round']}")
     before = "" if played else " before, by the same code and configuration on the same data"
-    _say(f"{name}: done{before}, in {run.folder}{_numbers(workbench, run)}")
+    verdicts = _verdicts(workbench, run)
+    numbers = "" if verdicts else _numbers(workbench, run)
+    # At once: the workflow's jobs share a terminal.
+    _say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
 
 
 MOST_NUMBERS = 3  # in a run's last line
+
+
+def _verdicts(workbench: Workbench, run: RunKey) -> list[str]:
+    """The cells of printed tables that have the run, a line each; empty if there are none."""
+    from fedrepro.report.cells.of_run import lines_of
+
+    try:
+        return [f"  {line}" for line in lines_of(workbench, run)]
+    except UserError as error:  # of other files: this run is finished
+        return [f"  no verdict: {error}"]
 
 
 def _numbers(workbench: Workbench, run: RunKey) -> str:
@@ -170,8 +182,7 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     from fedrepro.run.results import read_run
 
     system = run.setting.partition("/")[0]
-    alone = replace(workbench, experiments={system: workbench.experiments[system]})
-    uses = cells_of_runs(alone, Published(), {run}).get(run, [])
+    uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
     found = headline(answers_of(read_run(workbench.root, run), uses))
     numbers = (
         f"{each.table}: {each.measure.words} {each.value:.2f} {each.measure.unit}".rstrip()

@@ -53,9 +53,11 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
         for name, model in models.MODELS.items()
         if model.weights in catalogue.weights
     }
-    return Workbench(
+    bench = Workbench(
         root, config, experiments, catalogue.datasets, files, weights, catalogue.weights
     )
+    _check_settings_of_others(bench)
+    return bench
 
 
 def load_config(root: Path = Path()) -> Config:
@@ -157,7 +159,7 @@ def _check_references(
     experiment: Experiment, shown: Path, datasets: Mapping[str, DatasetSpec]
 ) -> None:
     """Reject names of data sets, models and settings that do not exist."""
-    known_models = models.known(experiment._own)
+    known_models = models.names(experiment._own)
     for name, setting in experiment.settings.items():
         key = f"settings.{name}.dataset"
         if setting.dataset not in datasets:
@@ -178,7 +180,7 @@ def _check_references(
                 wanted = f"a data set of {CATALOGUE}"
                 raise bad_value(shown, where, source.dataset, wanted, datasets)
     for where, value in _named_settings(experiment):
-        if value is not None and value not in experiment.readings:
+        if value is not None and "/" not in value and value not in experiment.readings:
             wanted, choices = "a setting of this file", experiment.readings
             if value.removesuffix(RELEASED) in experiment.settings:
                 raise bad_value(shown, where, value, f"{wanted} with `released` keys")
@@ -204,6 +206,15 @@ def _check_references(
     for item, search in experiment.search.items():
         for searched in search.methods:
             _check_searched(experiment, search, searched, shown, f"search.{item}")
+
+
+def _check_settings_of_others(bench: Workbench) -> None:
+    """Reject names of other systems' settings that do not exist."""
+    for system, experiment in bench.experiments.items():
+        for where, value in _named_settings(experiment):
+            if value is not None and "/" in value and value not in bench.settings:
+                wanted = "a setting of this file, or SYSTEM/SETTING of another"
+                raise bad_value(bench.files[system], where, value, wanted, bench.settings)
 
 
 def _check_searched(

@@ -9,6 +9,7 @@ from fedrepro.config.metrics import ACCURACY, Metric
 from fedrepro.config.settings import Seeds
 from fedrepro.config.values import (
     SCALES,
+    AnySettingName,
     Composition,
     Name,
     PositiveWhole,
@@ -18,6 +19,11 @@ from fedrepro.config.values import (
 )
 from fedrepro.measures.base import Mix
 from fedrepro.support.typed_yaml import Typed, later
+
+
+def full_name(system: str, setting: str) -> str:
+    """The full name of a setting that a table of a system names, maybe one of another system."""
+    return setting if "/" in setting else f"{system}/{setting}"
 
 
 class PublishedTable(Typed):
@@ -87,6 +93,8 @@ class Row(Place):
 class RowOfTable(Row):
     """A row, some of whose cells may have a setting of their own."""
 
+    setting: AnySettingName
+    demo: AnySettingName | None = None
     instead: dict[str, SettingInstead] = later({}, INSTEAD)
     demo_instead: dict[str, SettingName] = later({}, "The same for the row's `demo`.")
     league: Name | None = later(

@@ -39,7 +39,16 @@ SettingName = Annotated[
     Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$", max_length=90),
     expected("the name of a setting, optionally with '@released'"),
 ]
-# The same, in which * stands for the name of the replaced setting.
+# The same, of this file or, as SYSTEM/SETTING, of another experiment file.
+AnySettingName = Annotated[
+    str,
+    Field(
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*/)?[A-Za-z0-9][A-Za-z0-9_.-]*(@released)?$",
+        max_length=170,
+    ),
+    expected("the name of a setting or SYSTEM/SETTING, optionally with '@released'"),
+]
+# A setting of this file, in which * stands for the name of the replaced setting.
 SettingInstead = Annotated[
     str,
     Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9_.*-]*(@released)?$", max_length=90),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fedrepro.methods import _checks
 from fedrepro.methods.files import METHODS, part_files, split
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, intact
 from fedrepro.support.old_names import refuse_old_hooks
 
 if TYPE_CHECKING:
@@ -102,8 +102,23 @@ def _headline(cls: type[Any]) -> str:
 
 
 def parts(folders: plugins.Folders = plugins.NONE) -> dict[str, Part]:
-    """All parts that a composition can name: methods, wrappers, server optimizers."""
-    return {name: part_in(file) for name, file in part_files(folders).items()}
+    """All parts that a composition can name: methods, wrappers, server optimizers.
+
+    Broken plug-ins are left out, with a line on stderr for each.
+    """
+    files, mine = part_files(folders), folders.files("methods")
+    packaged = {name: part_in(file) for name, file in files.items() if name not in mine}
+    return {**packaged, **intact(part_in, mine)}
+
+
+def part(name: str, folders: plugins.Folders = plugins.NONE) -> Part | None:
+    """The part of a name, if there is one; no other plug-in is read.
+
+    Raises:
+        UserError: if its file defines none, or several.
+    """
+    file = part_files(folders).get(name)
+    return part_in(file) if file else None
 
 
 def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
@@ -197,32 +212,33 @@ def compose(
     from fedrepro.methods.server.base import ServerOptimizer
 
     where = f"method {composition}"
-    known = parts(folders)
     wrappers: list[tuple[str, Any]] = []
     method: Any = None
     optimizer: Any = None
     for name, released in split(composition):
-        if name not in known:
+        found = part(name, folders)
+        if found is None:
+            known = part_files(folders)
             raise bad_value(where, "part", name, f"one of {', '.join(known)}", known)
-        part = known[name]
-        made = _make(part, name, (hyperparameters or {}).get(name, {}))
+        made = _make(found, name, (hyperparameters or {}).get(name, {}))
         if released:
-            if not part.cls.deviations():
+            if not found.cls.deviations():
                 raise bad_value(
                     where, "fidelity", f"{name}@released", "a part whose released code departs"
                 )
             made = made.as_released()
-        if part.kind == "server optimizer" and optimizer is None:
+        if found.kind == "server optimizer" and optimizer is None:
             optimizer = made
-        elif part.kind in ("method", "pre-training") and method is None and (optimizer is None):
+        elif found.kind in ("method", "pre-training") and method is None and (optimizer is None):
             method = made
-        elif part.kind == "wrapper" and method is None and optimizer is None:
+        elif found.kind == "wrapper" and method is None and optimizer is None:
             wrappers.append((name, made))
         else:
             raise bad_value(
                 where, "order", name, "wrappers, then one method, then one server optimizer"
             )
-    method = known["fedavg"].cls() if method is None else method
+    if method is None:
+        method = part_in(part_files(folders)["fedavg"]).cls()
     for name, wrapper in reversed(wrappers):
         reason = None if method.classifies else "it trains no classifier"
         reason = reason or wrapper.refuses(method)

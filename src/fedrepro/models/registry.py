@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, intact
 
 if TYPE_CHECKING:
     from torch import nn
@@ -200,9 +200,16 @@ FAMILIES = ("linear", "mlp", "convolutional", "recurrent", "transformer")
 
 
 def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
-    """All models by name, plug-ins last."""
-    mine = {name: _own(file) for name, file in folders.files("models").items()}
-    return {**MODELS, **mine, **_given}
+    """All models by name, plug-ins last.
+
+    Broken plug-ins are left out, with a line on stderr for each.
+    """
+    return {**MODELS, **intact(_own, folders.files("models")), **_given}
+
+
+def names(folders: plugins.Folders = plugins.NONE) -> list[str]:
+    """The names of all models; no plug-in is read."""
+    return [*dict.fromkeys((*MODELS, *folders.files("models"), *_given))]
 
 
 @lru_cache
@@ -210,12 +217,10 @@ def _own(file: Path) -> ModelEntry:
     """A plug-in model, read from its file's syntax tree.
 
     Raises:
-        UserError: for a file without a function of its name, or with an unknown family.
+        UserError: for a syntax error, for a file without a function of its name, or with an unknown
+            family.
     """
-    try:
-        nodes = ast.parse(plugins.content_of(file), filename=str(file)).body
-    except SyntaxError as error:
-        raise UserError(f"{file}:{error.lineno}: {error.msg}") from None
+    nodes = plugins.parse(file).body
     functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     if file.stem not in functions:
         raise UserError(f"{file}: expected a function {file.stem}(input_shape, outputs)")
@@ -233,11 +238,16 @@ def find(name: str, folders: plugins.Folders = plugins.NONE) -> ModelEntry:
     """The model called ``name``.
 
     Raises:
-        UserError: if there is no such model.
+        UserError: if there is no such model, or its file is broken.
     """
-    models = known(folders)
+    mine = {} if name in _given else folders.files("models")
+    if name in mine:
+        return _own(mine[name])
+    models = {**MODELS, **_given}
     if name not in models:
-        raise bad_value("model", "name", name, f"one of {', '.join(models)}", models)
+        raise bad_value(
+            "model", "name", name, f"one of {', '.join(names(folders))}", names(folders)
+        )
     return models[name]
 
 

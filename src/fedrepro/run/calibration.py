@@ -153,13 +153,19 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     forks = sys.platform == "linux" and device == "cpu"
     workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    with context.Pool(min(workers, max(1, len(tasks))), maxtasksperchild=1) as pool:
-        for found in pool.imap_unordered(_measure, tasks):
+    # Not the tasks but their numbers are sent: a fork has them, and a plug-in's class in a run's
+    # setting cannot be pickled.
+    count = min(workers, max(1, len(tasks)))
+    with context.Pool(count, _TASKS.extend, (tasks,), maxtasksperchild=1) as pool:
+        for found in pool.imap_unordered(_measure, range(len(tasks))):
             yield from found
 
 
-def _measure(task: Task) -> list[tuple[str, Found]]:
-    wanted, device, threads, until = task
+_TASKS: list[Task] = []  # in a child
+
+
+def _measure(number: int) -> list[tuple[str, Found]]:
+    wanted, device, threads, until = _TASKS[number]
     torch.set_num_threads(threads)
     plain: dict[int, float] = {}
     found: list[tuple[str, Found]] = []

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,36 @@ def resume(
         raise cannot_write(partial, error) from error
     device = plan.federation.context.net.device
     return first_state(plan, ClientStore(partial / CLIENTS, device=device))
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``."""
+
+    done: int
+    rounds: dict[str, list[float]]
+    clients: dict[str, list[float]]
+
+
+def so_far(partial: Path) -> SoFar | None:
+    """What the last checkpoint in ``partial`` has recorded; None if there is no checkpoint.
+
+    Another process may be writing there, and nothing is changed.
+
+    Raises:
+        UserError: if the checkpoint is damaged.
+    """
+    for file in partial.glob(f"{HOLDER}*/{CHECKPOINT}"):
+        saved, facts = load_tree(file, checksummed=True)
+        try:
+            rounds, clients = (
+                {column: values.tolist() for column, values in saved[table].items()}
+                for table in ("rounds", "clients")
+            )
+            return SoFar(int(facts["counters"]["done"]), rounds, clients)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise damaged(file, error) from error
+    return None
 
 
 def _refuse_others(partial: Path, state: State) -> None:

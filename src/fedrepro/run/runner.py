@@ -49,7 +49,10 @@ from fedrepro.support.locks import Held, only_one
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come. ``seconds_left`` is None before the first round is over.
+    """How far a run has come.
+
+    Speed and time left leave out the first round of a call, which may be far slower: it compiles
+    and warms up. ``seconds_left`` is None after that round.
 
     ``scores`` is what this round recorded, empty if it was not evaluated.
     """
@@ -249,7 +252,7 @@ def _play(
 ) -> None:
     rounds, every = plan.federation.context.rounds, plan.spec.execution.checkpoint_every
     started_at, first = time.perf_counter(), state.done
-    wall, cpu = time.perf_counter(), _cpu_seconds()
+    wall, cpu, warming_up = time.perf_counter(), _cpu_seconds(), True
     while state.done < rounds and state.diverged_at is None:
         before = state.server
         state.server, played = play_round(plan.federation, before, state.client_states, state.done)
@@ -263,7 +266,9 @@ def _play(
         speed = (state.done - first) / (now - started_at)
         column = "client_accuracy" if plan.personal else "test_accuracy"
         accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
-        left = (rounds - state.done) / speed
+        left = None if warming_up else (rounds - state.done) / speed
+        if warming_up:
+            started_at, first, warming_up = now, state.done, False
         report(Progress(state.done, rounds, speed, left, accuracy, _scores(state)))
         signal_number = stop.signal_number
         if state.done == rounds or state.diverged_at is not None:

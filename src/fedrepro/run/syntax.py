@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
-from fedrepro.support.plugins import content_of
+from fedrepro.support.plugins import content_of, parse
 
 # The cache, in the working directory: a line with the hash of the second line, which is the data.
 REMEMBERED = Path(".snakemake/fedrepro-code")
@@ -39,12 +39,16 @@ def syntax_of(path: Path) -> Syntax:
     """The facts about a file.
 
     Raises:
-        SyntaxError: if it is not valid Python.
+        UserError: if it is not valid Python.
     """
     code = content_of(path)
     known, key = _remembered(), _hash(code)
     if key not in known:
-        known[key] = read_syntax(code, path)
+        try:
+            known[key] = read_syntax(code, path)
+        except (SyntaxError, ValueError):
+            parse(path)  # says in one line what is wrong
+            raise
         _new.add(key)
     _used.add(key)
     return known[key]

@@ -1,12 +1,15 @@
 """Errors for invalid input: one line, no traceback."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
 
 from fedrepro.support.printing import printable
 
+Defined = TypeVar("Defined")
 LONGEST = 120  # characters of a value in a message
 LONGEST_LINE = 900  # characters of a message
 
@@ -31,6 +34,20 @@ def one_line() -> Iterator[None]:
     except UserError as error:
         print(f"fedrepro: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def intact(load: Callable[[Path], Defined], files: Mapping[str, Path]) -> dict[str, Defined]:
+    """What ``load`` finds in each file; a broken one is left out, which a line on stderr says.
+
+    For lists: who needs a single file loads that one, and gets its error.
+    """
+    found = {}
+    for name, file in files.items():
+        try:
+            found[name] = load(file)
+        except UserError as error:
+            print(f"fedrepro: left out: {error}", file=sys.stderr)
+    return found
 
 
 class Interrupted(KeyboardInterrupt):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedrepro.config.loading import folders_here, load
 from fedrepro.config.run_spec import ResolvedSource, RunSpec
-from fedrepro.config.tables import wrapped
+from fedrepro.config.tables import full_name, wrapped
 from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
@@ -76,8 +76,14 @@ def check_methods(workbench: Workbench) -> None:
 
 
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
-    """A hash of checked claims and of the methods' code."""
-    files = tuple(part_files(workbench.plugins).values())
+    """A hash of checked claims and of their methods' code."""
+    parts = {
+        part.partition("@")[0] for _, composition, _ in claims for part in composition.split("+")
+    }
+    parts |= {
+        part.partition("@")[0] for _, composition, _ in searched for part in composition.split("+")
+    }
+    files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")
 
@@ -137,7 +143,7 @@ def _claims(workbench: Workbench) -> Iterator[Claim]:
                 for method in sorted(methods):
                     for row in table.rows:
                         name = table.setting_of(row, column, "paper")
-                        setting = workbench.setting(f"{system}/{name}")
+                        setting = workbench.setting(full_name(system, name))
                         where = f"{file}: tables.{item}.columns.{column.label}.method"
                         (whole,) = wrapped(row.around, [method])
                         yield where, *workbench.compose(setting, whole)

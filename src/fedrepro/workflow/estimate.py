@@ -3,12 +3,13 @@
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
+from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
@@ -29,7 +30,7 @@ class CostLine:
     """A sum over runs, each counted once.
 
     Attributes:
-        kind: "table", "figure", "method", "system" or "all".
+        kind: "table", "figure", "search", "cell", "method", "system" or "all".
         done: finished runs, which cost nothing.
         steps, hours: of the other runs, as far as known, one after another.
         wall: wall-clock hours, with as many runs at a time as the machine has cores for.
@@ -83,6 +84,21 @@ class Missing:
     download: int
     unsized: int
     disk: int | None
+
+
+@dataclass(frozen=True)
+class CellTarget(Target):
+    """One setting with one method, outside of any table.
+
+    Attributes:
+        wanted: a run for each seed.
+    """
+
+    wanted: tuple[RunKey, ...]
+
+    @property
+    def runs(self) -> tuple[RunKey, ...]:
+        return self.wanted
 
 
 @dataclass(frozen=True)
@@ -241,16 +257,23 @@ def _kind_of(target: Target) -> str:
             return "figure"
         case SearchTarget():
             return "search"
+        case CellTarget():
+            return "cell"
     return "table"
 
 
-def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Target]:
-    """The targets with names ``SYSTEM`` or ``SYSTEM/ITEM``; all if there are no names.
+def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Target]:
+    """The targets with names ``SYSTEM`` or ``SYSTEM/ITEM``, or a cell; all if there are no names.
+
+    Args:
+        names: of targets, or those of one setting and one method.
 
     Raises:
         UserError: for an unknown name, with the nearest one.
     """
     every = bench.targets(scale)
+    if len(names) == 2 and names[0] in bench.settings:
+        return [_cell(bench, names[0], names[1], scale)]
     found: dict[tuple[str, str], Target] = {}
     for name in names:
         system, _, item = name.partition("/")
@@ -258,11 +281,28 @@ def chosen(bench: Workbench, names: Iterable[str], scale: str | None) -> list[Ta
         if not item:
             matching = {key: each for key, each in every.items() if key[0] == system}
         if not matching:
-            known = [*bench.experiments, *("/".join(key) for key in every)]
-            wanted = "a system or SYSTEM/ITEM, such as ima or ima/table_1"
+            known = {*bench.experiments, *("/".join(key) for key in every), *bench.settings}
+            wanted = "a system, SYSTEM/ITEM such as ima/table_1, or a setting and then one method"
+            known.discard(name)
             raise bad_value("the command line", "TARGET", name, wanted, known)
         found |= matching
     return list((found or every).values())
+
+
+def _cell(bench: Workbench, setting: str, method: str, scale: str | None) -> CellTarget:
+    """The runs of a setting with a method, for the seeds of all tables and figures that have them.
+
+    Args:
+        scale: count these seeds at this scale only. Where nothing has such runs there, the seeds
+            are those of the system.
+    """
+    system, _, name = setting.partition("/")
+    targets = (each for at in ([scale] if scale else SCALES) for each in bench.targets(at).values())
+    runs = {run for target in targets for run in target.runs}
+    at = bench.scale(scale)
+    seeds = {run.seed for run in runs if (run.setting, run.method) == (setting, method)}
+    wanted = (RunKey(setting, method, seed) for seed in sorted(seeds or bench.seeds(at, system)))
+    return CellTarget(system, f"{name} {method}", at, tuple(wanted))
 
 
 def _size(file: RawFile) -> int | None:

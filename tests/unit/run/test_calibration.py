@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fedrepro.data.partition.schemes import Iid
 from fedrepro.models.registry import build
 from fedrepro.models.weights import untrained
 from fedrepro.run import calibration
@@ -54,6 +55,19 @@ def test_nothing_is_begun_after_the_limit() -> None:
     failed = calibrate(rates, {SMALL.key: SMALL}, methods, -1.0)
     assert failed == dict.fromkeys(("fedavg", SMALL.key), LATER)
     assert not rates.models and not rates.methods
+
+
+def test_a_partition_scheme_of_ones_own_is_no_obstacle() -> None:
+    """Its class is none that another process could import; here a process only looks at a clock."""
+
+    class Mine(Iid):
+        pass
+
+    spec = tiny_run.run_spec()
+    partition = Mine(scheme="iid", clients=3)
+    run = replace(spec, setting=spec.setting.model_copy(update={"partition": partition}))
+    late = ([("fedavg", run)], "cpu", 1, 0.0)
+    assert list(calibration._in_children([late], "cpu", 1)) == [("fedavg", LATER)]
 
 
 def test_one_of_each_kin_is_measured_first() -> None:

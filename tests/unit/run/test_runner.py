@@ -302,11 +302,12 @@ def test_a_signal_keeps_the_round_and_the_same_call_goes_on(
 def test_the_time_left_is_by_the_rounds_of_this_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each round takes two seconds, before and after a resume."""
-    now = [100.0]
+    """A round takes two seconds, but the first one, also after a resume, a minute."""
+    now, calls_first = [100.0], [True]
 
     def slow(*given: Any) -> Any:
-        now[0] += 2
+        now[0] += 60 if calls_first[0] else 2
+        calls_first[0] = False
         return play_round(*given)
 
     def report(progress: runner.Progress) -> None:
@@ -320,10 +321,17 @@ def test_the_time_left_is_by_the_rounds_of_this_call(
     seen: list[tuple[float, float | None]] = []
     with pytest.raises(StopIteration):
         carry_out(tmp_path / "x", run_spec(checkpoint_every=5), report)
+    calls_first[0] = True
     carry_out(tmp_path / "x", run_spec(checkpoint_every=5), report)
-    lefts = [*range(22, 6, -2), *range(12, -2, -2)]
-    assert seen == [(0.5, left) for left in lefts]
-    assert json.loads((tmp_path / "x/timing.json").read_text())["wall_seconds"] == 12 * 2
+    first = (1 / 60, None)
+    before, after = range(20, 6, -2), range(10, -2, -2)
+    assert seen == [
+        first,
+        *((0.5, left) for left in before),
+        first,
+        *((0.5, left) for left in after),
+    ]
+    assert json.loads((tmp_path / "x/timing.json").read_text())["wall_seconds"] == 2 * 60 + 10 * 2
 
 
 @pytest.mark.usefixtures("_ctrl_c")

@@ -1,5 +1,6 @@
 """Methods, models and partition schemes of one's own: found, part of a run's identity, refused."""
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import make_partition
@@ -16,6 +18,7 @@ from fedrepro.models import registry as models
 from fedrepro.run import assembly, fingerprint, runner
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError
+from fedrepro.workflow import checks
 from fedrepro.workflow.graph import Graph
 from support.places import ROOT
 
@@ -176,7 +179,7 @@ def test_a_changed_scheme_deals_again(workbench: Path, tmp_path: Path) -> None:
 def test_a_mistake_is_one_line(workbench: Path, file: str, old: str, new: str, line: str) -> None:
     edit(workbench / file, old, new)
     with pytest.raises(UserError, match=line):
-        load(workbench)
+        models.find("small_mlp", load(workbench).plugins)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +211,30 @@ def test_a_model_that_does_not_fit_the_data_is_one_line(
     with pytest.raises(UserError, match=line):
         runner.run(spec, data, partition, tmp_path / "run", "code")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["def broken(:", "import nothing_of_this_name", "odd = 1"])
+def test_a_broken_file_stops_only_who_uses_it(
+    workbench: Path, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("methods", "models"):
+        (workbench / kind / "broken.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(workbench)
+    bench = load(workbench)
+    method, _ = registry.compose("my_prox", {}, bench.plugins)
+    assert type(method).__name__ == "MyProx"
+    assert models.find("small_mlp", bench.plugins).family == "mlp"
+    checks.check_methods(bench)
+    assert not capsys.readouterr().err
+    for command, mine in (("methods", "my_prox"), ("models", "small_mlp")):
+        assert main([command]) == 0
+        out, err = capsys.readouterr()
+        assert f"\n{mine}\t" in out and "\nbroken\t" not in out
+        assert re.fullmatch(rf"fedrepro: left out: .*{command}/broken\.py:? ?.+\n", err)
+        assert main([command, "broken"]) == 2
+        assert re.fullmatch(rf"fedrepro: .*{command}/broken\.py.+\n", capsys.readouterr().err)
+    with pytest.raises(UserError, match=r"methods/broken\.py"):
+        registry.compose("ima+broken", {}, bench.plugins)
+    edit(workbench / "config/experiments/mine.yaml", "method: my_prox", "method: broken")
+    with pytest.raises(UserError, match=r"methods/broken\.py"):
+        checks.check_methods(load(workbench))

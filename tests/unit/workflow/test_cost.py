@@ -462,9 +462,36 @@ def test_output_for_scripts(
     assert first.split("\t")[:6] == ["table", "ima/table_1", "2", "0", "80", "0.02"]
 
 
+def test_a_cell_by_itself_with_the_runs_that_it_starts_from(
+    bench: Workbench, rates: Rates, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No table has ima+fedprox, so the system's one seed of scale demo counts; its parent does."""
+    assert main(["plan", "ima/tiny", "ima+fedprox", "--json"]) == 0
+    found = {line["name"]: line for line in json.loads(capsys.readouterr().out)["lines"]}
+    assert found["ima/tiny ima+fedprox"]["runs"] == 1
+    assert found["ima/tiny ima+fedprox"]["kind"] == "cell"
+    assert found["ima fedprox"]["hours"] * 3600 == pytest.approx(PROX_SECONDS)
+    assert found["all"]["runs"] == 2
+
+
+@pytest.mark.parametrize(("scale", "seeds"), [(None, [1, 2]), ("demo", [1]), ("paper", [1, 2])])
+def test_a_cell_has_the_seeds_of_the_tables_that_show_it(
+    bench: Workbench, scale: str | None, seeds: list[int]
+) -> None:
+    """The tables' own ones; at either scale, if none is asked for."""
+    text = EXPERIMENT.replace("title: First", "title: First\n    seeds: {demo: [1], paper: [1, 2]}")
+    (bench.root / "config/experiments/ima.yaml").write_text(text)
+    (cell,) = chosen(load(bench.root), ("ima/tiny", "fedprox"), scale)
+    assert [run.seed for run in cell.required] == seeds
+
+
 def test_a_target_that_is_none(bench: Workbench) -> None:
     with pytest.raises(UserError, match=r"TARGET: 'ima/table_3'.*did you mean 'ima/table_"):
         chosen(bench, ["ima/table_3"], None)
+    with pytest.raises(UserError, match=r"TARGET: 'ima/tinny'.*did you mean 'ima/tiny'"):
+        chosen(bench, ["ima/tinny", "fedavg"], None)
+    with pytest.raises(UserError, match=r"TARGET: 'ima/tiny': .* a setting and then one method"):
+        chosen(bench, ["ima/tiny"], None)
 
 
 def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:

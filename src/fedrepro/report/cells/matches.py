@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedrepro.config.tables import Summary, wrapped
+from fedrepro.config.tables import Summary, full_name, wrapped
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
@@ -65,7 +65,7 @@ def matches_of(workbench: Workbench) -> list[Match]:
             number,
             row.league,
             row.label,
-            f"{system}/{row.setting}",
+            full_name(system, row.setting),
             row.around,
             table.metric_of(row).reading,
             table.metric_of(row).analysis is not None,

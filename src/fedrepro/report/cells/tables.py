@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedrepro.config.metrics import MetricKind
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.tables import Summary
+from fedrepro.config.tables import Summary, full_name
 from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.base import Reading
@@ -44,8 +44,8 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
     rows = []
     for row in table.rows:
         measure = table.metric_of(row).reading
-        setting = f"{target.system}/{row.setting}"
-        demo = f"{target.system}/{row.demo}" if row.demo else None
+        setting = full_name(target.system, row.setting)
+        demo = full_name(target.system, row.demo) if row.demo else None
         rows.append(TableRow(row.label, measure.words, measure.unit, setting, demo))
     wide = len(table.columns)
     results = [

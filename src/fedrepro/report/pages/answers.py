@@ -66,13 +66,20 @@ class AnsweredCell:
 
 
 def cells_of_runs(
-    workbench: Workbench, published: Published, wanted: AbstractSet[RunKey]
+    workbench: Workbench,
+    published: Published,
+    wanted: AbstractSet[RunKey],
+    only: str | None = None,
 ) -> dict[RunKey, list[CellUse]]:
-    """Each run in ``wanted`` -> the cells that use it, at either scale."""
+    """Each run in ``wanted`` -> the cells that use it, at either scale.
+
+    Args:
+        only: look at the tables of this system.
+    """
     found: dict[RunKey, dict[tuple[str, bool], CellUse]] = {}
     for scale in SCALES:
-        for target in workbench.targets(scale).values():
-            if isinstance(target, TableTarget) and not wanted.isdisjoint(target.runs):
+        for target in workbench.tables(scale, only).values():
+            if not wanted.isdisjoint(target.runs):
                 for use, runs in _uses(target, published):
                     for run in wanted & set(runs):
                         found.setdefault(run, {})[use.address, use.demo] = use

@@ -1,0 +1,67 @@
+"""What a run's end means for the cells of scale paper that it belongs to, in a line each."""
+
+from collections.abc import Iterator
+
+from fedrepro.config.targets import Cell, RunKey, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.cell import TableCell
+from fedrepro.report.papers.published import PrintedCell, Published, label_of, load
+from fedrepro.report.papers.verdict import Verdict
+
+
+def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
+    """The run's number, the printed one and the verdict, for each printed cell with the run.
+
+    A verdict may depend on other cells of its table, so whole tables are computed: a second each.
+
+    Raises:
+        UserError: if the printed cells or another run's files are damaged.
+    """
+    every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
+    targets = [each for each in every if each.table.published and run in each.runs]
+    published = load(workbench.root) if targets else Published()
+    return [line for target in targets for line in _lines(workbench, published, target, run)]
+
+
+def _lines(
+    workbench: Workbench, published: Published, target: TableTarget, run: RunKey
+) -> Iterator[str]:
+    assert target.table.published
+    label = label_of(target.item, target.table.published.table)
+    wanted = [
+        (index, cell, printed)
+        for index, cell in enumerate(target.cells)
+        if _has(cell, run) and (printed := tables.printed_cell(target, cell, published))
+    ]
+    found = tables.compute(workbench, target, published).cells if wanted else ()
+    for index, cell, printed in wanted:
+        place = f"{label}, {cell.row.label}, {cell.column.label}"
+        yield f"{place}: {_ours(found[index], run, printed, len(cell.seeds))}"
+
+
+def _has(cell: Cell, run: RunKey) -> bool:
+    return any(run in cell.runs(method) for method in (*cell.methods, *cell.rivals))
+
+
+def _ours(cell: TableCell, run: RunKey, printed: PrintedCell, seeds: int) -> str:
+    result = cell.paper
+    values = [
+        each.value
+        for each in result.runs
+        if (each.method, each.seed) == (run.method, run.seed) and each.value is not None
+    ]
+    own = ", ".join(map(printed.written, values)) or "no number"
+    if values and result.n == 1 < seeds:
+        own += f" (1 of {seeds} seeds)"
+    elif result.mean is not None and seeds > 1:
+        own += f" (mean of {result.n} of {seeds} seeds: {printed.written(result.mean)})"
+    return f"{own}, printed {printed.text}: {_in_words(cell.verdict, result.hole)}"
+
+
+def _in_words(verdict: Verdict | None, hole: str | None) -> str:
+    if verdict is None:
+        return f"no verdict: {hole}"
+    if verdict.word == "not comparable":
+        return f"{verdict.word}: {verdict.why}"
+    return f"{verdict.word}, needs {verdict.needs} seeds" if verdict.needs else verdict.word
