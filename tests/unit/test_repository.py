@@ -1,0 +1,52 @@
+"""Files that a code host reads: forms, checks and promises name what there is."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import yaml
+
+from fedrepro.support.plugins import Kind
+from support.places import ROOT
+
+FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+CHECKS = ROOT / ".github/workflows/check.yml"
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+def test_a_form_asks_for_something_and_has_labels_for_all_of_it(form: Path) -> None:
+    content = yaml.safe_load(form.read_text(encoding="utf-8"))
+    assert content["name"] and content["description"]
+    assert len({field["id"] for field in content["body"]}) == len(content["body"])
+    assert all(field["attributes"]["label"] for field in content["body"])
+    assert any(field.get("validations", {}).get("required") for field in content["body"])
+
+
+def test_the_checks_call_what_there_is() -> None:
+    targets = {*re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)}
+    jobs = yaml.safe_load(CHECKS.read_text(encoding="utf-8"))["jobs"]
+    called = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    made = [command.split()[1] for command in called if command.startswith("make ")]
+    assert {"check", "setup"} <= {*made} <= targets
+    asked = (ROOT / ".github/pull_request_template.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"`make ([a-z-]+)`", asked)} <= targets
+    python = re.search(r'requires-python = ">=([0-9.]+)', (ROOT / "pyproject.toml").read_text())
+    versions = {*re.findall(r'python-version: "([0-9.]+)"', CHECKS.read_text(encoding="utf-8"))}
+    assert python and versions == {python[1]}
+
+
+def test_what_runs_code_is_named() -> None:
+    said = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    first = said.partition("- **A plug-in**")[2].partition(" of a workbench")[0]
+    assert {*re.findall(r"`(\w+)/`", first)} == {*get_args(Kind)}
+
+
+def test_the_configuration_s_readme_names_all_of_it() -> None:
+    said = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    there = {path.name + "/" * path.is_dir() for path in (ROOT / "config").iterdir()}
+    named = {
+        name.partition("/")[0] + "/" * ("/" in name)
+        for name in re.findall(r"^\| `(\S+)`", said, re.M)
+    }
+    assert named == there - {"README.md"}
