@@ -1,19 +1,18 @@
 """Compare and plot runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.run import arithmetic
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError
 from fedrepro.support.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from fedrepro.report.drawing import curves
 
 Group = Run | Sequence[Run]  # one run, or several that differ only in their seed
 
@@ -43,7 +42,7 @@ def compare(
     for name, group in named.items():
         if begun := next((run for run in group if not run.finished), None):
             raise UserError(f"fedrepro: {name}: seed {begun.seed}: unfinished: no final score yet")
-    column = of or _score(group[0] for group in named.values())
+    column = of or charts.score_of(group[0] for group in named.values())
     ends = {
         name: pd.Series({run.seed: _end(run, column, last) for run in group}, dtype=float)
         for name, group in named.items()
@@ -103,68 +102,10 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
     from fedrepro.report.drawing import curves, frame
 
     named = _named(runs)
-    column = of or _score(group[0] for group in named.values())
-    lines = [_line(name, group, column) for name, group in named.items()]
-    drawn = curves.with_key(_drawn(lines, column), [line.name for line in lines])
-    return Chart(_coloured(drawn, frame.LARGEST))
-
-
-def sketch(run: Run) -> tuple[str, str]:
-    """A run's curve of accuracy as a small SVG, and its end in words.
-
-    Raises:
-        UserError: if it has none.
-    """
-    column = _score(iter([run]))
-    line = _line(run.method, [run], column)
-    number, value = line.points[-1]
-    end = f"{column.replace('_', ' ')} {value:.4g} after round {number}"
-    return _coloured(_drawn([line], column), 1.0), end
-
-
-def _line(name: str, group: Sequence[Run], column: str) -> "curves.Line":
-    """A group's learning curve, named with what diverged in it."""
-    from fedrepro.report.drawing import curves
-
-    points = [
-        [
-            (number, value)
-            for number, value in zip(run.rounds["round"], _column(run, column), strict=True)
-            if run.diverged_at is None or number < run.diverged_at
-        ]
-        for run in group
-    ]
-    line = curves.average(name + _divergence(group), points)
-    if line is None:
-        raise UserError(
-            f"fedrepro: {name}{_divergence(group)}: {column}: "
-            "its seeds have no common round with it"
-        )
-    return line
-
-
-def _divergence(group: Sequence[Run]) -> str:
-    """Which runs of a group diverged, to follow its name; or ""."""
-    found = [f"seed {run.seed} in round {run.diverged_at}" for run in group if run.diverged_at]
-    return f" (diverged: {', '.join(found)})" if found else ""
-
-
-def _drawn(lines: "Sequence[curves.Line]", column: str) -> str:
-    from fedrepro.report.drawing import curves
-
-    title = column.replace("_", " ")
-    ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
-    return curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
-
-
-def _coloured(svg: str, scale: float) -> str:
-    """A chart with the site's light colours."""
-    from fedrepro.report.pages import downloads, templates
-    from fedrepro.support.packaged import own_or_packaged
-
-    style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
-    colours = downloads.light_colours(style.read_text(encoding="utf-8"))
-    return downloads.standalone(svg, colours, scale)
+    column = of or charts.score_of(group[0] for group in named.values())
+    lines = [charts.line_of(name, group, column) for name, group in named.items()]
+    drawn = curves.with_key(charts.drawn(lines, column), [line.name for line in lines])
+    return Chart(charts.coloured(drawn, frame.LARGEST))
 
 
 def _named(runs: Sequence[Group] | Mapping[str, Group]) -> dict[str, list[Run]]:
@@ -198,23 +139,7 @@ def _listed(group: Group) -> list[Run]:
     return [group] if isinstance(group, Run) else list(group)
 
 
-def _score(runs: Iterator[Run]) -> str:
-    """The name of an accuracy that all runs have."""
-    tables = [run.rounds for run in runs]
-    for name in ("test_accuracy", "client_accuracy"):
-        if all(name in table and table[name].notna().any() for table in tables):
-            return name
-    raise UserError("fedrepro: runs: they have no accuracy in common: choose a column with `of`")
-
-
 def _end(run: Run, column: str, last: int) -> float:
     """The mean of a run's last values; NaN if it diverged: its last number is of no model."""
-    found = _column(run, column)
+    found = charts.column_of(run, column)
     return float("nan") if run.diverged_at is not None else float(found.tail(last).mean())
-
-
-def _column(run: Run, name: str) -> "pd.Series[float]":
-    known = list(map(str, run.rounds))
-    if name not in known:
-        raise bad_value("fedrepro", "of", name, f"one of {', '.join(known)}", known)
-    return run.rounds[name]

@@ -111,7 +111,7 @@ class Run:
 
     def _repr_html_(self) -> str:  # Jupyter calls this
         """Method, setting, seed and final accuracy, below a small learning curve."""
-        from fedrepro.api import comparing
+        from fedrepro.api import charts
 
         about = f"<b>{escape(self.method)}</b>, {escape(self.setting)}, seed {self.seed}"
         if self.diverged_at is not None:
@@ -119,7 +119,7 @@ class Run:
         if not self.finished:
             about += ", unfinished"
         try:
-            svg, end = comparing.sketch(self)
+            svg, end = charts.sketch(self)
         except (UserError, OSError):  # no accuracy, or the files are gone
             return f"<p>{about}</p>"
         return f"<figure>{svg}<figcaption>{about}: {escape(end)}</figcaption></figure>"

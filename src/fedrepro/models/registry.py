@@ -208,7 +208,9 @@ def known(folders: plugins.Folders = plugins.NONE) -> dict[str, ModelEntry]:
 
 
 def names(folders: plugins.Folders = plugins.NONE) -> list[str]:
-    """The names of all models; no plug-in is read."""
+    """The names of all models. Plug-ins are read here but not parsed: later edits are noticed."""
+    for file in folders.files("models").values():
+        plugins.content_of(file)
     return [*dict.fromkeys((*MODELS, *folders.files("models"), *_given))]
 
 

@@ -372,7 +372,7 @@ def test_a_broken_method_file(
     (tmp_path / "broken.py").write_text(text)
     monkeypatch.setenv("FEDREPRO_METHODS", str(tmp_path))
     with pytest.raises(UserError, match=line):
-        registry.parts()
+        registry.compose("ima+broken")
 
 
 def test_gradient_is_that_of_autograd() -> None:

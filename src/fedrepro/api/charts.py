@@ -1,0 +1,87 @@
+"""Learning curves of runs as SVG."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrepro.support.errors import UserError, bad_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrepro.api.runs import Run
+    from fedrepro.report.drawing import curves
+
+
+def sketch(run: "Run") -> tuple[str, str]:
+    """A run's curve of accuracy as a small SVG, and its end in words.
+
+    Raises:
+        UserError: if it has none.
+    """
+    column = score_of(iter([run]))
+    line = line_of(run.method, [run], column)
+    number, value = line.points[-1]
+    end = f"{column.replace('_', ' ')} {value:.4g} after round {number}"
+    return coloured(drawn([line], column), 1.0), end
+
+
+def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
+    """A group's learning curve, named with what diverged in it."""
+    from fedrepro.report.drawing import curves
+
+    points = [
+        [
+            (number, value)
+            for number, value in zip(run.rounds["round"], column_of(run, column), strict=True)
+            if run.diverged_at is None or number < run.diverged_at
+        ]
+        for run in group
+    ]
+    line = curves.average(name + _divergence(group), points)
+    if line is None:
+        raise UserError(
+            f"fedrepro: {name}{_divergence(group)}: {column}: "
+            "its seeds have no common round with it"
+        )
+    return line
+
+
+def _divergence(group: "Sequence[Run]") -> str:
+    """Which runs of a group diverged, to follow its name; or ""."""
+    found = [f"seed {run.seed} in round {run.diverged_at}" for run in group if run.diverged_at]
+    return f" (diverged: {', '.join(found)})" if found else ""
+
+
+def drawn(lines: "Sequence[curves.Line]", column: str) -> str:
+    from fedrepro.report.drawing import curves
+
+    title = column.replace("_", " ")
+    ends = ", ".join(f"{line.name} ends at {line.points[-1][1]:.4g}" for line in lines)
+    return curves.draw(lines, description=f"{title} by round: {ends}.", unit="", beside=title)
+
+
+def coloured(svg: str, scale: float) -> str:
+    """A chart with the site's light colours."""
+    from fedrepro.report.pages import downloads, templates
+    from fedrepro.support.packaged import own_or_packaged
+
+    style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
+    colours = downloads.light_colours(style.read_text(encoding="utf-8"))
+    return downloads.standalone(svg, colours, scale)
+
+
+def score_of(runs: "Iterator[Run]") -> str:
+    """The name of an accuracy that all runs have."""
+    tables = [run.rounds for run in runs]
+    for name in ("test_accuracy", "client_accuracy"):
+        if all(name in table and table[name].notna().any() for table in tables):
+            return name
+    raise UserError("fedrepro: runs: they have no accuracy in common: choose a column with `of`")
+
+
+def column_of(run: "Run", name: str) -> "pd.Series[float]":
+    known = list(map(str, run.rounds))
+    if name not in known:
+        raise bad_value("fedrepro", "of", name, f"one of {', '.join(known)}", known)
+    return run.rounds[name]
