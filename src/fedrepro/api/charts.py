@@ -54,6 +54,7 @@ def _divergence(group: "Sequence[Run]") -> str:
 
 
 def drawn(lines: "Sequence[curves.Line]", column: str) -> str:
+    """An SVG of learning curves, whose description says where each one ends."""
     from fedrepro.report.drawing import curves
 
     title = column.replace("_", " ")

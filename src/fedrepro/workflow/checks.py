@@ -12,7 +12,7 @@ from fedrepro.config.targets import SearchTarget
 from fedrepro.config.values import SCALES, Hyperparameters
 from fedrepro.config.workbench import Workbench
 from fedrepro.methods import facts, registry
-from fedrepro.methods.files import part_files
+from fedrepro.methods.files import part_files, split
 from fedrepro.run import fingerprint
 from fedrepro.support.errors import UserError, bad_value, one_line
 from fedrepro.support.files import write_atomically
@@ -77,12 +77,8 @@ def check_methods(workbench: Workbench) -> None:
 
 def _verdict(workbench: Workbench, claims: list[Claim], searched: list[Claim]) -> str:
     """A hash of checked claims and of their methods' code."""
-    parts = {
-        part.partition("@")[0] for _, composition, _ in claims for part in composition.split("+")
-    }
-    parts |= {
-        part.partition("@")[0] for _, composition, _ in searched for part in composition.split("+")
-    }
+    compositions = {composition for _, composition, _ in (*claims, *searched)}
+    parts = {name for each in compositions for name, _ in split(each)}
     files = [file for name, file in part_files(workbench.plugins).items() if name in parts]
     code = fingerprint.of_closure((fingerprint.module_path("fedrepro.methods.registry"), *files))
     return fingerprint.of_text(f"{code} {claims!r} {searched!r}")

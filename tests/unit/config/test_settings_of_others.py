@@ -1,4 +1,4 @@
-"""A row of one's own table in a published setting."""
+"""Your own table may use a published setting in a row."""
 
 from pathlib import Path
 
