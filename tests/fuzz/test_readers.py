@@ -85,6 +85,21 @@ def medmnist_of(content: bytes) -> tuple[DatasetSpec, dict[str, bytes]]:
     return entry("medmnist", class_names=list("abc"), side=8, file=file), {"x.npz": content}
 
 
+def digit_styles() -> tuple[DatasetSpec, dict[str, bytes]]:
+    """Two small files: 80 digits of 28 x 28 pixels, 20 of 8 x 8."""
+    contents = {
+        f"{name}.csv": "".join(
+            ",".join(["7"] * pixels) + f",{row % 2}\n" for row in range(rows)
+        ).encode()
+        for name, rows, pixels in (("mnist", 80, 784), ("optical", 20, 64))
+    }
+    files = {
+        name.removesuffix(".csv"): {"name": name, "sha256": sha256(content)}
+        for name, content in contents.items()
+    }
+    return entry("digit_styles", files=files, test_fraction=0.2), contents
+
+
 VOCABULARY = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
 HEART = (files.Path(preparing.__file__).parent / "bundled/heart_disease_uci.csv").read_bytes()
 FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
@@ -96,6 +111,7 @@ FETCHED: dict[str, Callable[[], tuple[DatasetSpec, dict[str, bytes]]]] = {
     "speech": lambda: raw_fairness.speech(raw_fairness.clips(), None),
     "isic": lambda: raw_fairness.isic(None),
     "tiny_imagenet": lambda: raw_fairness.tiny_imagenet(None),
+    "digit_styles": digit_styles,
     "medmnist": lambda: medmnist_of(medmnist(8)),
 }
 

@@ -363,6 +363,7 @@ def test_the_catalogue_of_the_repository() -> None:
     assert known["tiny_imagenet"].std == (0.229, 0.224, 0.225)
     assert {len(each.raw_files) for each in known.values() if isinstance(each, Fetched)} == {
         1,
+        2,
         3,
         4,
     }

@@ -1,5 +1,6 @@
 """IMA's data sets: small archives in the official layouts, hostile ones, and its partitions."""
 
+import gzip
 import os
 import pickle  # noqa: TID251 - the files that are read are pickles
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.random import RandomState
+from numpy.typing import NDArray
 from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, Grayscale, Resize
 
+import fedrepro.data
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.partition.partition import make_partition
 from fedrepro.data.partition.schemes import Dirichlet, Domains, Labels, Natural, Pachinko
@@ -19,7 +22,7 @@ from fedrepro.data.readers.domains import DIGITS, PACS
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.support.errors import UserError
 from support import raw_ima as raw
-from support.raw_data import ends_whole, entry
+from support.raw_data import ends_whole, entry, sha256
 from support.raw_fairness import zipped
 from support.raw_superfed import cifar100, cifar100_rows
 
@@ -33,6 +36,81 @@ def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) 
     prepare("d", spec, None, **places, progress=told.append)
     assert ends_whole(told)
     return open_dataset("d", tmp_path / "data")
+
+
+# --- digits in styles -----------------------------------------------------------------------------
+BUNDLED = Path(fedrepro.data.__file__).parent / "bundled"
+
+
+def styles(tmp_path: Path, **changed: bytes) -> Dataset:
+    """Of the files in the package, or of changed ones."""
+    contents = {
+        name: changed.get(name) or gzip.decompress((BUNDLED / f"{file}.csv.gz").read_bytes())
+        for name, file in (("mnist", "mnist_5k"), ("optical", "optical_digits"))
+    }
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    for name, content in contents.items():
+        (archives / f"{name}.csv").write_bytes(content)
+    files = {
+        name: {"name": f"{name}.csv", "sha256": sha256(content)}
+        for name, content in contents.items()
+    }
+    spec = entry("digit_styles", files=files, test_fraction=0.2)
+    prepare("d", spec, archives, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("d", tmp_path / "data")
+
+
+def test_digits_in_styles(tmp_path: Path) -> None:
+    dataset = styles(tmp_path)
+    assert dataset.test is not None and dataset.test.group is not None
+    assert dataset.train.group is not None
+    assert np.bincount(dataset.train.group).tolist() == [1000, 1000, 1000, 1000, 1438]
+    assert np.bincount(dataset.test.group).tolist() == [250, 250, 250, 250, 359]
+    assert np.bincount(dataset.test.y[dataset.test.group < 4]).tolist() == [100] * 10
+    rows = np.loadtxt(BUNDLED / "mnist_5k.csv.gz", delimiter=",", dtype=np.uint8)
+    source = {row[:-1].tobytes(): row[-1] for row in rows}
+
+    def undone(image: NDArray[Any], group: int) -> NDArray[Any]:
+        if group == 1:
+            return 255 - image
+        return np.rot90(image, -1) if group == 2 else image
+
+    seen: list[bytes] = []
+    noisy = 0
+    for split in (dataset.train, dataset.test):
+        assert split.group is not None
+        for image, label, group in zip(split.x[:, 0], split.y, split.group, strict=True):
+            if group < 3:
+                seen.append(undone(image, group).tobytes())
+                assert source[seen[-1]] == label
+            noisy += group == 3
+    left = {key: row for key, row in source.items() if key not in set(seen)}
+    assert len(set(seen)) == len(seen) == 3750 and len(left) == noisy == 1250
+    # Behind the noise, whose mean is 63.5, stand the images that no other domain has.
+    behind = np.stack([np.frombuffer(each, np.uint8).astype(float) for each in left])
+    shown = np.concatenate([split.x[split.group == 3] for split in (dataset.train, dataset.test)])
+    off = (shown.reshape(len(shown), -1) - 63.5).mean(0) - behind.mean(0) / 2
+    assert abs(off).max() < 8  # five standard errors of the noise
+
+    optical = np.loadtxt(BUNDLED / "optical_digits.csv.gz", delimiter=",", dtype=np.uint8)
+    first = int(np.flatnonzero(dataset.train.group == 4)[0])
+    shades = Image.fromarray(np.round(optical[:, :-1].reshape(-1, 8, 8) * 15.9375)[0].astype("u1"))
+    enlarged = np.asarray(Resize(28)(shades))
+    assert any(np.array_equal(enlarged, each) for each in dataset.train.x[first : first + 3, 0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"optical": b"1,2,3\n"}, r"optical\.csv: 3 columns: expected 65"),
+        ({"mnist": b"no number\n"}, r"mnist\.csv: can't be read: "),
+        ({"optical": b",".join([b"17"] * 65) + b"\n"}, r"pixels up to 17: expected 0 to 16"),
+    ],
+)
+def test_damaged_digits_in_styles(changed: dict[str, bytes], line: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=line):
+        styles(tmp_path, **changed)
 
 
 # --- Digit-Five -----------------------------------------------------------------------------------

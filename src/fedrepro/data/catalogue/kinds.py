@@ -322,6 +322,26 @@ class DigitFive(Own):
     parts: Annotated[Whole, Field(ge=1, le=10), expected("a whole number from 1 to 10")] = 10
 
 
+class DigitStylesFiles(Typed):
+    """Rows of grey pixels, the label last: MNIST's digits, 28 x 28, and optical digits, 8 x 8."""
+
+    mnist: RawFile
+    optical: RawFile
+
+
+class DigitStyles(Fetched):
+    """Digits of five domains, in place of Digit-Five: MNIST's in four styles, and optical digits.
+
+    Attributes:
+        test_fraction: the share of each class that each domain's test split has (seed 0).
+    """
+
+    reader = "digit_styles:read_digit_styles"
+    kind: Literal["digit_styles"]
+    files: DigitStylesFiles
+    test_fraction: TestFraction
+
+
 class Pacs(Own):
     """PACS: DOMAIN/CLASS/image for photo, art_painting, cartoon and sketch.
 

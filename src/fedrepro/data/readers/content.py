@@ -32,6 +32,14 @@ class RawSamples:
         return RawSamples(self.x[mask], self.y[mask], group)
 
 
+def joined(parts: Sequence[RawSamples]) -> RawSamples:
+    """The samples of several domains, one after another."""
+    x, y = np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts])
+    return RawSamples(
+        x, y, np.concatenate([each.group for each in parts if each.group is not None])
+    )
+
+
 @dataclass(frozen=True)
 class Content:
     """A whole data set in memory.

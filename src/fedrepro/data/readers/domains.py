@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedrepro.data.catalogue.kinds import DigitFive, Pacs
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import Content, Progress, RawSamples
+from fedrepro.data.readers.content import Content, Progress, RawSamples, joined
 from fedrepro.data.readers.images import IMAGE_SUFFIXES, decode
 from fedrepro.data.readers.pickled_arrays import read_arrays
 from fedrepro.data.readers.scaled import resized
@@ -55,7 +55,7 @@ def read_digit_five(spec: DigitFive, path: Path, scratch: Path, progress: Progre
                 x, y = _digits(file)
                 parts[split].append(RawSamples(x, y, np.full(len(y), number)))
         progress((number + 1) / len(DIGITS))
-    train, test = (_joined(parts[split]) for split in ("train", "test"))
+    train, test = (joined(parts[split]) for split in ("train", "test"))
     return Content(train, test, [str(digit) for digit in range(10)], {"groups": list(DIGITS)})
 
 
@@ -71,13 +71,6 @@ def _digits(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     planes = np.repeat(images, 3, axis=3) if images.shape[3] == 1 else images
     planes = planes.transpose(0, 3, 1, 2)
     return (planes if planes.shape[2:] == (SIDE, SIDE) else resized(planes, SIDE)), labels
-
-
-def _joined(parts: list[RawSamples]) -> RawSamples:
-    x, y = np.concatenate([each.x for each in parts]), np.concatenate([each.y for each in parts])
-    return RawSamples(
-        x, y, np.concatenate([each.group for each in parts if each.group is not None])
-    )
 
 
 def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Content:

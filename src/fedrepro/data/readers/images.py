@@ -63,17 +63,21 @@ def read_idx_pairs(spec: Idx, folder: Path, _scratch: Path, _progress: Progress)
 def read_pixel_csv(spec: PixelCsv, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """Read rows of pixels with the label last; split them into training and test by class."""
     path = folder / spec.file.name
+    samples = pixel_rows(path, spec.height, spec.width)
+    train, test = held_out(samples, spec.test_fraction, path)
+    notes = {"test_fraction": spec.test_fraction}
+    return Content(train, test, list(spec.class_names), notes)
+
+
+def pixel_rows(path: Path, height: int, width: int) -> RawSamples:
+    """Grey images [n, 1, height, width] as bytes, one a line of a CSV file, the label last."""
     try:
         rows = np.loadtxt(path, delimiter=",", dtype=np.uint8, ndmin=2)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: can't be read: {error}") from None
-    if rows.shape[1] != spec.height * spec.width + 1:
-        expected = spec.height * spec.width + 1
-        raise UserError(f"{path}: {rows.shape[1]} columns: expected {expected}")
-    samples = RawSamples(rows[:, :-1].reshape(-1, 1, spec.height, spec.width), rows[:, -1])
-    train, test = held_out(samples, spec.test_fraction, path)
-    notes = {"test_fraction": spec.test_fraction}
-    return Content(train, test, list(spec.class_names), notes)
+    if rows.shape[1] != height * width + 1:
+        raise UserError(f"{path}: {rows.shape[1]} columns: expected {height * width + 1}")
+    return RawSamples(rows[:, :-1].reshape(-1, 1, height, width), rows[:, -1])
 
 
 def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: Progress) -> Content:
