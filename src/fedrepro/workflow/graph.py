@@ -297,8 +297,10 @@ class Graph:
 
     def table_definition(self, wildcards: Any) -> str:
         """A hash of a table's entry in the experiment file, its runs, and their surrogate data."""
-        table = self.table(wildcards)
-        paper = self.bench.table(wildcards.system, wildcards.item, "paper")
+        return self._definition(self.table(wildcards))
+
+    def _definition(self, table: TableTarget) -> str:
+        paper = self.bench.table(table.system, table.item, "paper")
         settings = sorted({cell.setting for cell in paper.cells})
         other = [name for each in settings if (name := self.bench.surrogate_for(each))]
         specs = (self.bench.run_spec(run.setting, run.method, run.seed) for run in paper.runs)
@@ -317,10 +319,12 @@ class Graph:
 
         They are not inputs: a table at scale demo must not require them.
         """
-        runs = self.bench.table(wildcards.system, wildcards.item, "paper").runs
+        return self._finished(self.bench.table(wildcards.system, wildcards.item, "paper"))
+
+    def _finished(self, table: TableTarget) -> str:
         return fingerprint.of_files(
             path
-            for run in runs
+            for run in table.runs
             for path in (run.folder / "manifest.json", run.analysis("quality"))
             if path.exists()
         )
@@ -378,8 +382,8 @@ class Graph:
     def page_definition(self, wildcards: Any) -> str:
         """The entry in the experiment file of a page that is made from runs or from nothing.
 
-        A table's page is made from its JSON file, which has its own definition; here it adds only
-        the notes of its settings.
+        A table's page is made from its JSON file, which has its own definition; here it adds the
+        notes of its settings, and the system's compact tables, which its claims are tested on.
         """
         target = self.target(wildcards)
         match target:
@@ -391,8 +395,19 @@ class Graph:
                 return f"{self._asked(target.search)} {self._definitions(target)}"
             case TableTarget():
                 settings = {cell.setting for cell in target.cells}
-                return " ".join(self.bench.setting(name).note for name in sorted(settings)).strip()
+                notes = " ".join(self.bench.setting(name).note for name in sorted(settings))
+                return f"{notes} {self._compact[target.system]}".strip()
         return ""
+
+    @cached_property
+    def _compact(self) -> dict[str, str]:
+        """A hash of each system's compact tables; "" if it has none."""
+        found: dict[str, str] = {}
+        for system, experiment in self.bench.experiments.items():
+            tables = [self.bench.table(system, item, "compact") for item in experiment.compact]
+            parts = [(self._definition(table), self._finished(table)) for table in tables]
+            found[system] = fingerprint.of_text(repr(parts)) if parts else ""
+        return found
 
     def _asked(self, item: BaseModel) -> str:
         """The entry of a table, figure or search, with the code of its measure plug-ins."""

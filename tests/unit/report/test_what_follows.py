@@ -13,6 +13,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.methods.facts import departures_of
 from fedrepro.report.cells import coverage, tables
 from fedrepro.report.cells.insights import PLACEHOLDER
+from fedrepro.report.pages.claims import views_of
 from fedrepro.report.pages.follows import what_follows
 from fedrepro.report.papers import published
 from fedrepro.support.errors import UserError
@@ -174,3 +175,18 @@ def test_files_of_the_papers_are_read(tmp_path: Path) -> None:
 
 
 _NO_RUNS = shutil.ignore_patterns("reference")
+
+
+def test_claims_have_the_verdict_of_small_runs_which_are_in_the_repository() -> None:
+    bench, papers = load(ROOT), published.load(ROOT)
+    target = bench.table("superfed", "table_2_3", "paper")
+    found = what_follows(bench, target, tables.compute(bench, target, papers), papers)
+    claims = papers.claims_on("superfed", "table_2_3")
+    assert len(claims) == 3
+    small = tables.compute(bench, bench.table("superfed", "compact_skew", "compact"), papers)
+    views = views_of(bench, papers, {("superfed", "compact_skew"): small})
+    by_name = {view.claim.name: view for view in views}
+    for claim in claims:
+        finding = found["claims"][claim.name]["compact"]
+        assert finding == by_name[claim.name].compact
+        assert finding.judged.overall.seeds >= 5

@@ -1,4 +1,7 @@
-"""The section "What follows" of a table: verdicts by reading, sentences with numbers, claims."""
+"""The section "What follows" of a table: verdicts by reading, sentences with numbers, claims.
+
+Claims have the verdict of scale compact too, whose results are in the repository.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,10 +11,12 @@ from typing import Any
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable
-from fedrepro.report.cells.claims import index_of, judge_claim, released_index
+from fedrepro.report.cells.claims import Finding, index_of, judge_claim, margin_of, released_index
+from fedrepro.report.cells.compact import CompactFinding, judge_compact
 from fedrepro.report.cells.insights import sentence
 from fedrepro.report.cells.readings import Answer, Both, answers_by_table
 from fedrepro.report.cells.tables import compute
+from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import pairs_of
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.verdict import WORDS
@@ -58,6 +63,13 @@ def what_follows(
 
     experiment = workbench.experiments[target.system]
     claims = published.claims_on(target.system, target.item)
+    tested = (claim.compact for claim in claims if isinstance(claim.compact, CompactTest))
+    small = {
+        (target.system, item): compute(
+            workbench, workbench.table(target.system, item, "compact"), published
+        )
+        for item in sorted({test.table for test in tested} & experiment.compact.keys())
+    }
     asked = {item for claim in claims for item in claim.tables} | {target.item}
     printed = {
         each.published.table
@@ -75,11 +87,14 @@ def what_follows(
     cells = [both for name, both in here.items() if name in own]
     said = (sentence(each, find) for each in published.insights_on(target.system, target.item))
     index, released = index_of(bearing.values()), released_index(by_table)
-    findings = {}
+    findings: dict[str, dict[str, Finding | CompactFinding | None]] = {}
     for claim in claims:
         pairs = pairs_of(claim, published)
         judged = (judge_claim(claim, pairs, each) for each in (index, released))
         findings[claim.name] = dict(zip(("text", "released"), judged, strict=True))
+        findings[claim.name]["compact"] = judge_compact(
+            workbench, claim, small, margin_of(claim, pairs)
+        )
     return {
         "of": len(own),
         "readings": _readings(cells),
