@@ -14,6 +14,7 @@ from fedrepro.cli import (
     analysis,
     check,
     check_data,
+    curve,
     data,
     init,
     listing,
@@ -65,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
         plan,
         rank,
         verify,
+        curve,
         why,
     )
     for commands in modules:

@@ -1,0 +1,77 @@
+"""``fedrepro curve``: a run's rounds so far, as a curve on a terminal."""
+
+import argparse
+import math
+import shutil
+import sys
+import warnings
+from collections.abc import Sequence
+
+from fedrepro.cli.console import print_rows
+from fedrepro.cli.run import add_run, requested
+
+HEIGHT = 10  # lines of the plot
+LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "curve",
+        help="the learning curve of a run, also of one that is under way",
+        description="Draw what a run has scored in each evaluated round, up to its last "
+        "checkpoint if it is under way or broke off. If the output is no terminal, print the "
+        "rounds as tab-separated lines.",
+        epilog="Example: fedrepro curve ima/fmnist-shards2-demo fedavg --seed 1",
+    )
+    add_run(parser)
+    parser.set_defaults(handler=handle)
+
+
+def handle(arguments: argparse.Namespace) -> None:
+    from fedrepro.api.runs import load
+
+    _, named = requested(arguments)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run = load(named.setting, named.method, named.seed)
+    for warning in said:
+        print(f"fedrepro: {warning.message}", file=sys.stderr)
+    known = ["test_accuracy", "client_accuracy", *run.rounds.columns.drop("round")]
+    column = next(name for name in known if name in run.rounds and run.rounds[name].notna().any())
+    rounds, values = run.rounds["round"].tolist(), run.rounds[column].tolist()
+    if sys.stdout.isatty():
+        print(*plotted(column.replace("_", " "), rounds, values), sep="\n")
+    else:
+        cells = zip(map(str, rounds), map(repr, values), strict=True)
+        print_rows(("round", column), [*cells])
+
+
+def plotted(name: str, rounds: Sequence[int], values: Sequence[float]) -> list[str]:
+    """The lines of a plot that fits the terminal.
+
+    Each of its columns has the last value up to its round; "×" marks those that are not finite.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    scale, edge = (high - low) or 1.0, max(len(f"{end:.4g}") for end in (low, high))
+    wide = min(shutil.get_terminal_size().columns - edge - 2, rounds[-1])
+    shown = [_up_to(rounds, values, rounds[-1] * (place + 1) / wide) for place in range(wide)]
+    lines = [f"{name}, {values[-1]:.4g} after round {rounds[-1]:,}"]
+    for line in reversed(range(HEIGHT)):
+        label = {HEIGHT - 1: f"{high:.4g}", 0: f"{low:.4g}"}.get(line, "")
+        lines.append(f"{label:>{edge}} {''.join(_drawn(v, low, scale, line) for v in shown)}")
+    return [*lines, f"{'':>{edge}} 1{rounds[-1]:>{max(wide - 1, 1)}}"]
+
+
+def _up_to(rounds: Sequence[int], values: Sequence[float], until: float) -> float | None:
+    before = [value for number, value in zip(rounds, values, strict=True) if number <= until]
+    return before[-1] if before else None
+
+
+def _drawn(value: float | None, low: float, scale: float, line: int) -> str:
+    if value is None:
+        return " "
+    if not math.isfinite(value):
+        return "×" if line == 0 else " "
+    filled = 1 + round((value - low) / scale * (HEIGHT * 8 - 1))  # at least one eighth
+    return LEVELS[min(max(filled - 8 * line, 0), 8)]

@@ -1,0 +1,57 @@
+"""``fedrepro curve``: a run's rounds, drawn or as lines."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from fedrepro.cli import curve
+from fedrepro.cli.main import main
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey
+from fedrepro.run.runner import Progress
+from support.report_world import make_world
+from support.tiny_run import carry_out, run_spec
+
+RUN = RunKey("ima/fmnist-shards2-demo", "fedavg", 1)
+
+
+def test_a_run_that_broke_off_has_its_rounds_so_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = load(make_world(tmp_path))
+
+    def stop(progress: Progress) -> None:
+        if progress.round > 5:
+            raise StopIteration
+
+    words = ["--root", str(tmp_path), "curve", RUN.setting, RUN.method, "--seed", "1"]
+    assert main(words) == 2  # not begun
+    assert "not run: run `fedrepro run" in capsys.readouterr().err
+    with pytest.raises(StopIteration):
+        carry_out(bench.root / RUN.folder, run_spec(checkpoint_every=2), stop)
+    assert main(words) == 0
+    said = capsys.readouterr()
+    lines = [line.split("\t") for line in said.out.splitlines()]
+    assert lines[0] == ["round", "test_accuracy"]
+    assert [number for number, _ in lines[1:]] == ["1", "2", "3", "4"]
+    assert all(0 <= float(value) <= 1 for _, value in lines[1:])
+    assert "unfinished, 4 of" in said.err
+
+
+def test_a_curve_is_as_high_as_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = curve.plotted("accuracy", [10, 20, 30], [0.1, 0.9, 0.5])
+    assert lines[0] == "accuracy, 0.5 after round 30"
+    assert len(lines) == 2 + curve.HEIGHT
+    assert (lines[1][:4], lines[-2][:4], lines[-1]) == ("0.9 ", "0.1 ", "    1" + " " * 27 + "30")
+    columns = ["".join(line[4 + place] for line in lines[1:-1]) for place in range(30)]
+    heights = [sum(mark != " " for mark in column) for column in columns]
+    assert heights == [0] * 9 + [1] * 10 + [10] * 10 + [6]
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.5], [math.nan, math.inf]])
+def test_flat_and_diverged_curves_are_drawn(values: list[float]) -> None:
+    lines = curve.plotted("loss", [1, 2], values)
+    assert len(lines) == 2 + curve.HEIGHT
+    assert ("×" in lines[-2]) != math.isfinite(values[0])
