@@ -34,11 +34,12 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.workflow.cost import CostModel
-    from fedrepro.workflow.estimate import CostEstimate, chosen, measured
+    from fedrepro.workflow.estimate import CellTarget, CostEstimate, chosen, measured
     from fedrepro.workflow.resources import save_estimates
 
     bench = load()
-    cost_model = CostModel(bench, chosen(bench, arguments.targets, arguments.scale))
+    targets = chosen(bench, arguments.targets, arguments.scale)
+    cost_model = CostModel(bench, targets)
     rates = measured(cost_model)
     estimate, costs = CostEstimate(cost_model), cost_model.costs(rates)
     save_estimates(bench.root, bench.config, estimate.estimates(costs))
@@ -57,6 +58,9 @@ def handle(arguments: argparse.Namespace) -> None:
         print_rows(about, [_cells_of_data(each) for each in found["missing"]])
     for line in _remarks(found):
         print(line)
+    for cell in (target for target in targets if isinstance(target, CellTarget)):
+        files = " ".join(f"{run.folder}/manifest.json" for run in cell.runs)
+        print(f"To make the cell: snakemake --cores {found['at_once']} {files}")
 
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """What targets cost, derived by hand from stored rates; nothing is measured or trained here."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -472,6 +473,10 @@ def test_a_cell_by_itself_with_the_runs_that_it_starts_from(
     assert found["ima/tiny ima+fedprox"]["kind"] == "cell"
     assert found["ima fedprox"]["hours"] * 3600 == pytest.approx(PROX_SECONDS)
     assert found["all"]["runs"] == 2
+    assert main(["plan", "ima/tiny", "ima+fedprox"]) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"To make the cell: snakemake --cores \d+ (\S+)", last)
+    assert last.split()[-1] == "results/runs/ima/tiny/ima+fedprox/seed1/manifest.json"
 
 
 @pytest.mark.parametrize(("scale", "seeds"), [(None, [1, 2]), ("demo", [1]), ("paper", [1, 2])])
