@@ -3,7 +3,7 @@
 #   snakemake --cores all                                everything at the configured scale
 #   snakemake --cores all reports/site/ima/table_1.html  one table and what it needs
 #   snakemake --cores all --config scale=paper           the published settings
-#   snakemake --workflow-profile workflow/profiles/slurm on a cluster
+#   snakemake --workflow-profile profiles/slurm          on a cluster
 
 
 include: "workflow/Snakefile"

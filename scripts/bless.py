@@ -150,9 +150,11 @@ def _play(tree: Path, parts: list[str]) -> Played:
 
 
 def _said_in_changelog() -> bool:
-    """Whether CHANGELOG.md has one more line about changed numbers than the blessed code's."""
-    before = _git("show", f"{_blessed_commit()}:CHANGELOG.md").count(MARK)
-    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").count(MARK) > before
+    """Whether there is an unreleased line about changed numbers that the blessed code's has not."""
+    before = _git("show", f"{_blessed_commit()}:CHANGELOG.md").splitlines()
+    now = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased = now.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
+    return any(MARK in line and line not in before for line in unreleased.splitlines())
 
 
 def _git(*arguments: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from support.project import Project
 
-PROFILE = ("--workflow-profile", "workflow/profiles/slurm")
+PROFILE = ("--workflow-profile", "profiles/slurm")
 # As often as on a cluster of one's own.
 QUICK = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
 PARTITION = ("--default-resources", "slurm_partition=cpu", "slurm_account=none", "mem_mb=1500")

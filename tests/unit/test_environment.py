@@ -1,4 +1,4 @@
-"""pyproject.toml, requirements.lock and environment.yml must not drift apart."""
+"""What says which versions and packages there are must not drift apart."""
 
 import re
 import subprocess
@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import fedrepro
 from support.places import ROOT
 
 PYTHON = "3.11"
@@ -145,6 +146,45 @@ def test_the_build_of_torch_is_one_variable(tmp_path: Path, torch: str, command:
     assert len(re.findall("uv pip (?:sync|install)", said)) == 2  # the packages, then this one
 
 
-def test_conda_users_get_the_same_python_and_the_same_pins():
-    names = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    assert names == [f"python={PYTHON}", "pip", {"pip": ["-r requirements.lock"]}]
+def conda(name: str) -> tuple[dict[str, SpecifierSet], list[str]]:
+    """A conda environment: what conda installs, by PyPI's name, and what pip then installs."""
+    *packages, last = yaml.safe_load((ROOT / name).read_text())["dependencies"]
+    pip = last["pip"] if isinstance(last, dict) else []
+    wanted = [Requirement(each) for each in packages + [last] * (not pip)]
+    names = {"pytorch": "torch", "snakemake-minimal": "snakemake"}
+    return {names.get(one.name, one.name): one.specifier for one in wanted}, pip
+
+
+@pytest.mark.parametrize(
+    ("name", "pip"), [("environment.yml", ["-e ."]), ("workflow/envs/fedrepro.yaml", [])]
+)
+def test_conda_users_get_every_dependency(project, name, pip):
+    found, then = conda(name)
+    assert then == pip
+    assert found.pop("pip") == SpecifierSet()
+    python, allowed = found.pop("python"), SpecifierSet(project["project"]["requires-python"])
+    versions = [f"3.{minor}.0" for minor in range(30)]
+    assert {*allowed.filter(versions)} <= {*python.filter(versions)}
+    wanted = map(Requirement, project["project"]["dependencies"])
+    # Of daqp, conda-forge has older versions only; pip installs it together with fedrepro.
+    assert found == {one.name: one.specifier for one in wanted if one.name != "daqp"}
+
+
+def test_the_image_has_what_a_wheel_is_built_from(project):
+    recipe = (ROOT / "workflow/envs/Dockerfile").read_text()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", recipe, re.MULTILINE)
+    files = {file for line in copied for file in line.split()}
+    assert all((ROOT / file).exists() for file in files)
+    packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["include"]
+    # `profiles` is a link into `workflow`; of src there is nothing else.
+    expected = {name.lstrip("/") for name in packed} - {"profiles", "src/fedrepro"} | {"src"}
+    assert expected < files
+
+
+def test_one_version_everywhere(project):
+    version = project["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    script = (ROOT / "workflow/envs/fedrepro.post-deploy.sh").read_text()
+    assert version == fedrepro.__version__ == citation["version"]
+    assert re.findall(r"fedrepro==(\S+)", script) == [version]
+    assert f"## {version} " in (ROOT / "CHANGELOG.md").read_text()

@@ -12,6 +12,7 @@ from support.places import ROOT
 
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 CHECKS = ROOT / ".github/workflows/check.yml"
+RELEASE = ROOT / ".github/workflows/release.yml"
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
@@ -36,6 +37,21 @@ def test_the_checks_call_what_there_is() -> None:
     python = re.search(r'requires-python = ">=([0-9.]+)', (ROOT / "pyproject.toml").read_text())
     versions = {*re.findall(r'python-version: "([0-9.]+)"', CHECKS.read_text(encoding="utf-8"))}
     assert python and versions == {python[1]}
+
+
+def test_a_release_is_published_once_its_wheel_has_made_a_run() -> None:
+    jobs = yaml.safe_load(RELEASE.read_text(encoding="utf-8"))["jobs"]
+    tried = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
+    assert (ROOT / tried[0].split()[0]).exists()
+    assert any("fedrepro run mine/skewed my_prox" in each for each in tried)
+    assert {job.get("needs") for name, job in jobs.items() if name != "build"} == {"build"}
+
+
+def test_who_cites_this_is_told_of_every_paper() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    known = yaml.safe_load((ROOT / "reports/papers/references.yaml").read_text(encoding="utf-8"))
+    titles = {known["entries"][key]["title"] for key in known["papers"].values()}
+    assert {each["title"] for each in cited} == titles
 
 
 def test_what_runs_code_is_named() -> None:

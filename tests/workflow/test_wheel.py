@@ -6,7 +6,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
+from email.parser import Parser
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -20,13 +24,20 @@ TABLE = "results/tables/demo/mine/table_1.json"
 PAGE = "reports/site/mine/table_1.html"
 
 
+def build(target: str, source: Path, folder: Path) -> Path:
+    """A distribution, built from a clone or an unpacked sdist."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (made,) = folder.iterdir()
+    return made
+
+
 class Installed:
     """An environment with the wheel and, from elsewhere, what it depends on."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "env/bin"
-        self._call(ROOT, sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder)
-        (wheel,) = folder.glob("*.whl")
+        wheel = build("wheel", ROOT, folder / "wheel")
         self._call(folder, sys.executable, "-m", "venv", "--without-pip", "env")
         # As a plain path: no .pth file in it is read, such as that of an editable install.
         (site,) = (folder / "env").glob("lib/python*/site-packages")
@@ -59,6 +70,26 @@ class Installed:
         )
         assert called.returncode == 0, called.stdout
         return called.stdout
+
+
+def test_the_distributions_are_small_and_an_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
+    sdist, wheel = (
+        build("sdist", ROOT, tmp_path / "sdist"),
+        build("wheel", ROOT, tmp_path / "wheel"),
+    )
+    with tarfile.open(sdist) as archive:
+        inside = archive.getnames()
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert build("wheel", unpacked, tmp_path / "again").read_bytes() == wheel.read_bytes()
+    with ZipFile(wheel) as archive:
+        packed = archive.namelist()
+        said = Parser().parsestr(archive.read(next(n for n in packed if "METADATA" in n)).decode())
+    assert max(sdist.stat().st_size, wheel.stat().st_size) < 10e6
+    assert not [name for name in inside + packed if "/reference/" in name]
+    assert [name for name in packed if "/compact/" in name]  # what claims are judged by
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*said.get_all("Provides-Extra", [])} == {*project["optional-dependencies"]}
 
 
 @pytest.mark.skipif(UV is None, reason="there is no uv, with which `make setup` installs")

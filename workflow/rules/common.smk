@@ -5,6 +5,7 @@ import gc
 from fedrepro.workflow.again import Again
 from fedrepro.workflow.clock import bring_back
 from fedrepro.workflow.graph import open_graph, show_holes
+from fedrepro.workflow.image import IMAGE, expect_image
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
 from fedrepro.workflow.reasons import shorten
 from fedrepro.workflow.slurm import keep_asking
@@ -14,6 +15,7 @@ from snakemake.resources import Resources
 
 if workflow.is_main_process:
     forget_dead_calls()
+    expect_image(workflow)
 
 # The graph is millions of long-lived objects. Searching them for garbage took a tenth of the time.
 gc.set_threshold(50_000)

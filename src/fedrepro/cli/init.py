@@ -10,7 +10,7 @@ from fedrepro.support.packaged import ORIGIN
 
 SKELETON = Path("workflow/skeleton")
 # Files that the skeleton takes unchanged from the package.
-COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles/default/profile.yaml")
+COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles")
 EXPERIMENTS, PAPERS = Path("config/experiments"), Path("reports/papers")
 COMPACT = Path("config/compact")
 
@@ -66,7 +66,7 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
     with only_one(folder), whole_folder(folder) as made:
         shutil.copytree(ORIGIN / SKELETON, made, dirs_exist_ok=True, ignore=_COMPILED)
         for name in COPIED:
-            # Snakemake finds a profile at `profiles/default`.
+            # Snakemake looks for profiles in `profiles`.
             _copy(ORIGIN / name, made / name.removeprefix("workflow/"))
         for system in systems:
             _copy(ORIGIN / EXPERIMENTS / f"{system}.yaml", made / EXPERIMENTS / f"{system}.yaml")

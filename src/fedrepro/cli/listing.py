@@ -197,6 +197,8 @@ def show_claims(arguments: argparse.Namespace) -> None:
     from fedrepro.report.cells import tables
     from fedrepro.report.pages.claims import views_of
     from fedrepro.report.papers import published
+    from fedrepro.run.packed import PAPERS
+    from fedrepro.run.results import REFERENCE
 
     bench = load()
     papers = published.load(bench.root)
@@ -212,6 +214,14 @@ def show_claims(arguments: argparse.Namespace) -> None:
         "lead", "seeds",
     )  # fmt: skip
     print_rows(header, [[str(row[key]) for key in header] for row in rows])
+    if not rows:
+        line = (
+            "no paper is in this workbench: `fedrepro init FOLDER --with SYSTEM` brings its claims"
+        )
+        print(f"fedrepro: {line}", file=sys.stderr)
+    elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
+        line = "results at scale paper that come with fedrepro are only in a clone of it"
+        print(f"fedrepro: {line}", file=sys.stderr)
 
 
 def write_schemas(arguments: argparse.Namespace) -> None:
