@@ -447,7 +447,7 @@ class Setting(Typed):
         default={},
         exclude=True,
         description="Keys that differ in the released code, by the number of the discrepancy; "
-        "<name>@released is the setting with them.",
+        "`NAME@released` is the setting with them.",
     )
     _name: str = PrivateAttr(default="")
 

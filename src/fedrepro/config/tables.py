@@ -30,7 +30,7 @@ class PublishedTable(Typed):
     """The printed table, in the system's paper, that a table reproduces.
 
     Attributes:
-        table: its name in reports/papers/<system>/cells.csv.
+        table: its name in `reports/papers/SYSTEM/cells.csv`.
     """
 
     table: str

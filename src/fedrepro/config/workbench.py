@@ -76,7 +76,7 @@ class Experiment(Typed):
         paper: the paper's citation; `none` if there is none.
         settings: data, model and schedule of runs, by name.
         tables: rows of settings and columns of methods, by name.
-        figures: by name.
+        figures: panels of curves, bars or maps, by name.
     """
 
     system: Name
@@ -96,7 +96,7 @@ class Experiment(Typed):
         default={}, description="Hyperparameters chosen on clients' validation samples."
     )
     compact: dict[Name, Table] = Field(
-        default={}, description="Tables of scale compact, which config/compact/<system>.yaml adds."
+        default={}, description="Tables of scale compact, which `config/compact/SYSTEM.yaml` adds."
     )
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins

@@ -67,7 +67,7 @@ class RawFile(Typed):
 
     Attributes:
         name: the uncompressed file's name.
-        size: uncompressed bytes; None if its authors do not state them.
+        size: uncompressed bytes; left out if its authors do not state them.
         sha256: of the uncompressed file, so that it is the same for every source.
         md5: instead of `sha256`, if its authors publish only that.
         packed: the gzipped form, if `urls` point to that.
@@ -144,7 +144,7 @@ class Described(Typed):
             and they are missing, no table waits for its runs.
         holds: the size that `fedrepro plan` assumes until the data are prepared.
         reader: "module:function" in data/readers that turns its files into arrays.
-        mean: subtracted from each channel of an image, after division by 255; if None, neither
+        mean: subtracted from each channel of an image, after division by 255; if left out, neither
             this nor `std` is applied.
         std: the divisor of each channel after that.
         every_class: whether each class must have training samples.

@@ -45,7 +45,7 @@ class Idx(Fetched):
     Attributes:
         class_names: of the classes 0, 1, ... in order.
         files: its four files.
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 28.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 28.
     """
 
     reader = "images:read_idx_pairs"
@@ -61,7 +61,7 @@ class Cifar10Binary(Fetched):
     Attributes:
         class_names: of the classes 0, 1, ... in order.
         archive: the tar.gz of the binary version.
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
     """
 
     reader = "cifar:read_cifar10"
@@ -76,7 +76,7 @@ class Cifar100Binary(Fetched):
 
     Attributes:
         archive: the tar.gz of the binary version.
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
         superclasses: use the coarse labels as groups, for the partition `pachinko`.
     """
 
@@ -111,10 +111,10 @@ class JpegParquet(Own):
     """A parquet file with the columns `split` (train, test), `label` (0, 1, ...) and `jpeg`.
 
     Attributes:
-        sha256: of the file; None: it is not checked.
+        sha256: of the file; left out: it is not checked.
         class_names: of the classes 0, 1, ... in order.
         group: a column with each image's natural client.
-        side: images are resized to `side` x `side`; None: they are not resized.
+        side: images are resized to `side` x `side`; left out: they are not resized.
     """
 
     reader = "images:read_jpeg_parquet"
@@ -422,7 +422,7 @@ class DownsampledImageNet(Own):
     Its `path` is a folder with these, unpacked or not. ImageNet's site requires an account.
 
     Attributes:
-        classes: WordNet ids of the classes to use; (): all 1,000.
+        classes: WordNet ids of the classes to use; left out: all 1,000.
         side: the images' size.
     """
 
@@ -472,7 +472,7 @@ class Plays(Fetched):
         archive: a zip, such as a wheel.
         folder: the folder of the plays in it.
         length: characters of a sample before the one to predict.
-        most: the maximum of samples per role, spread evenly over its text; None: all.
+        most: the maximum of samples per role, spread evenly over its text; left out: all.
     """
 
     reader = "plays:read_plays"

@@ -37,7 +37,7 @@ class Scheme(Typed):
 
     Attributes:
         scheme: the scheme's name.
-        clients: the number of clients; None: one for each group.
+        clients: the number of clients.
         test_fraction: the share of its samples that each client holds out for testing, rounded, but
             at least one sample and not all of them: a client with a single sample is an error.
             (SuPerFed's code rounds down, so a client with four samples tests on none.)
@@ -296,7 +296,7 @@ class Natural(Scheme):
     """One client for each value of the data's group column, or for `clients` random ones.
 
     Attributes:
-        clients: how many of the groups are used, drawn at random; None: all.
+        clients: how many of the groups are used, drawn at random; left out: all.
         minimum: groups with fewer samples are not used.
         given_test: clients hold out the test samples that the data set marks.
     """
