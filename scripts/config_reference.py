@@ -107,7 +107,8 @@ def words(node: Node, places: Places) -> str:
         case {"type": "array", "items": items}:
             return f"a list of: {among(items)}"
         case {"type": "object"}:
-            return f"by name: {among(next(entries_of(node)))}"
+            entry = among(next(entries_of(node)))
+            return f"for each name{', ' if entry.startswith('for each') else ': '}{entry}"
         case {"type": "integer"}:
             return f"a whole number{bounds(node)}"
         case {"type": "number"}:

@@ -44,7 +44,8 @@ def main() -> int:
 def from_one_folder(text: str) -> str:
     """A page whose links lead to pages in one folder, wherever the files are in the repository."""
     text = re.sub(r"\]\(\.\./(CHANGELOG|CONTRIBUTING)\.md", lambda m: f"]({m[1].lower()}.md", text)
-    return re.sub(r"\]\((?:\.\./)?docs/", "](", text)
+    text = re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text)
+    return re.sub(r"\]\(docs/", "](", text)
 
 
 def generated() -> Iterator[tuple[str, str]]:
