@@ -121,7 +121,7 @@ def words(node: Node, places: Places) -> str:
 
 
 BOUNDS = {
-    "minimum": "at least",
+    "minimum": "of at least",
     "exclusiveMinimum": "above",
     "maximum": "at most",
     "exclusiveMaximum": "below",

@@ -106,9 +106,10 @@ def notebook(path: Path) -> str:
         for output in cell["outputs"]:
             data = {key: "".join(value) for key, value in output.get("data", {}).items()}
             drawn = data.get("image/svg+xml") or data.get("text/html")
-            if drawn:  # in one block, which a blank line would end
-                block = "\n".join(line for line in drawn.splitlines() if line.strip())
-                parts.append(f"<figure>{block}</figure>")
+            if drawn:  # in one block, which a blank line would end; the site styles its tables
+                plain = re.sub(r"<style.*?</style>|(?<=<table)[^>]*", "", drawn, flags=re.DOTALL)
+                block = "\n".join(line for line in plain.splitlines() if line.strip())
+                parts.append(f"<div>{block}</div>")
             else:
                 parts.append(
                     f"```text\n{''.join(output.get('text', [])) or data['text/plain']}\n```"

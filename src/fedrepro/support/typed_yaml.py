@@ -22,7 +22,6 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from fedrepro.support.errors import UserError, bad_value, brief, nearest
@@ -39,7 +38,7 @@ class Typed(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
+    ) -> dict[str, Any]:
         """The model's schema, in which the docstring's section ``Attributes`` describes keys."""
         schema = handler(core_schema)
         found = handler.resolve_ref_schema(schema)
