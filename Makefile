@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless chaos fuzz mutants bench bench-peers picture lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless chaos fuzz mutants bench bench-peers picture docs lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -12,6 +12,7 @@ TORCH ?=
 UV := .tools/bin/uv
 SITE := reports/site/index.html
 PLUGIN := scripts/slurm-requirements.txt
+DOCS := scripts/docs-requirements.txt
 
 # .venv comes first, so that the workflow's jobs find `fedrepro`. .tools comes last: its pip fetches
 # data if there is no other pip. One thread per process: jobs run in parallel, and a second thread
@@ -87,12 +88,15 @@ bench-peers: setup ## measure other simulators on the same workloads, in tempora
 picture: setup ## render the README's picture, claims with their evidence (needs chromium)
 	@python scripts/picture.py
 
+docs: setup .tools/docs.stamp ## build the documentation as a site (.docs/site)
+	@python scripts/docs.py
+
 lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.toml
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted step is repeated.
@@ -104,6 +108,11 @@ clean: ## remove the environment and all caches; results and the site stay
 	@rm -rf .tools/slurm
 	@$(UV) pip install -q --python .venv/bin/python --target .tools/slurm --no-deps --require-hashes \
 		-r $(PLUGIN)
+	@touch $@
+
+.tools/docs.stamp: $(DOCS) .tools/uv.stamp
+	@$(UV) venv -q --clear .tools/docs
+	@$(UV) pip sync -q --require-hashes --python .tools/docs/bin/python $(DOCS)
 	@touch $@
 
 # Bytecode is compiled here once, in 20 s. Where Python may not write bytecode

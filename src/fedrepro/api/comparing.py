@@ -35,6 +35,21 @@ def compare(
 
     Raises:
         UserError: for no runs, an unfinished run, or an unknown column.
+
+    Examples:
+        With the ``clients`` of :func:`fedrepro.train`'s example:
+
+        >>> import fedrepro as fr
+        >>> def runs(method):
+        ...     return [
+        ...         fr.train(method, "logistic", clients, rounds=20, test=(x, y), seed=seed)
+        ...         for seed in (1, 2)
+        ...     ]
+        >>> fr.compare({method: runs(method) for method in ("fedavg", "scaffold")})
+                       seeds  diverged  mean  std  gain
+        test_accuracy
+        fedavg             2         0   1.0  0.0   0.0
+        scaffold           2         0   1.0  0.0   0.0
     """
     import pandas as pd
 
@@ -98,6 +113,13 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
 
     Raises:
         UserError: if the seeds of a group have no evaluated round in common.
+
+    Examples:
+        With the ``clients`` of :func:`fedrepro.train`'s example:
+
+        >>> import fedrepro as fr
+        >>> run = fr.train("fedavg", "logistic", clients, rounds=2, test=(x, y))
+        >>> fr.plot([run]).save("curve.svg")
     """
     from fedrepro.report.drawing import curves, frame
 

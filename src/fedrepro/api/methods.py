@@ -7,7 +7,15 @@ if TYPE_CHECKING:
 
 
 def methods() -> "pd.DataFrame":
-    """The parts of compositions: name, kind, paper, hyperparameters with their defaults."""
+    """The parts of compositions: name, kind, paper, hyperparameters with their defaults.
+
+    Examples:
+        >>> import fedrepro as fr
+        >>> fr.methods().loc["fedprox", "paper"]
+        'FedProx (Li et al., MLSys 2020, eq. 2).'
+        >>> fr.methods().loc["fedprox", "hyperparameters"]["mu"]
+        0.01
+    """
     import pandas as pd
 
     from fedrepro.methods import registry

@@ -34,6 +34,16 @@ class Run:
         tables: rounds and clients by file, of an unfinished run, or of a landed result of scale
             compact, whose folder has those of all runs of its setting; None to read the files.
         finished: whether it has ended; otherwise its last round is not the last.
+
+    Examples:
+        With the ``clients`` of :func:`fedrepro.train`'s example:
+
+        >>> import fedrepro as fr
+        >>> run = fr.train("fedavg", "logistic", clients, rounds=4, test=(x, y))
+        >>> run.method, run.seed, run.rounds["round"].tolist()
+        ('fedavg', 1, [1, 2, 3, 4])
+        >>> run.model(torch.eye(3)).shape
+        torch.Size([3, 3])
     """
 
     folder: Path
@@ -163,6 +173,15 @@ def load(
     Warns:
         UserWarning: if the run is unfinished, if a reference result stands in for one that has
             saved no round yet, or if it is not of today's configuration or code.
+
+    Examples:
+        With the ``clients`` of :func:`fedrepro.train`'s example:
+
+        >>> import fedrepro as fr
+        >>> run = fr.train("fedavg", "logistic", clients, rounds=2, test=(x, y), folder="kept")
+        >>> again = fr.load("kept")
+        >>> again.rounds.equals(run.rounds)
+        True
     """
     from fedrepro.run.replayed import not_of_today
     from fedrepro.run.results import find_run, partial_of, read_any, read_run

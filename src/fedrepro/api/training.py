@@ -68,7 +68,7 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
-        device: "cpu", "cuda" or "cuda:<number>".
+        device: "cpu", "cuda", or "cuda:1".
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
             by side), or "auto", which chooses.
         folder: where to save the run. An interrupted run resumes there, and a finished one is
@@ -77,6 +77,17 @@ def train(
 
     Raises:
         UserError: for invalid arguments.
+
+    Examples:
+        Three classes, and two clients that have two of them each:
+
+        >>> import numpy as np
+        >>> import fedrepro as fr
+        >>> x, y = np.eye(3, dtype="float32"), np.arange(3)
+        >>> clients = [(x[[0, 1] * 20], y[[0, 1] * 20]), (x[[1, 2] * 20], y[[1, 2] * 20])]
+        >>> run = fr.train("fedprox", "logistic", clients, rounds=20, test=(x, y), mu=0.1)
+        >>> print(run.rounds["test_accuracy"].iloc[-1])
+        1.0
     """
     from fedrepro.config.run_spec import Execution, RunSpec
     from fedrepro.config.settings import Setting

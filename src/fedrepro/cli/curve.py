@@ -28,12 +28,12 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.api.runs import load
+    import fedrepro
 
     _, named = requested(arguments)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        run = load(named.setting, named.method, named.seed)
+        run = fedrepro.load(named.setting, named.method, named.seed)
     for warning in said:
         print(f"fedrepro: {warning.message}", file=sys.stderr)
     known = ["test_accuracy", "client_accuracy", *run.rounds.columns.drop("round")]

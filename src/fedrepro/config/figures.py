@@ -31,6 +31,8 @@ class FigureSpec(Typed):
     """The base of all kinds of figures.
 
     Attributes:
+        kind: which kind of figure.
+        title: its heading.
         analysis: the folder in results/ with the JSON files that a rule derives from its runs;
             None if the runs' own files suffice.
         first_seed_only: whether it shows only the first seed's runs.
@@ -64,7 +66,14 @@ class FigureSpec(Typed):
 
 
 class Charts(FigureSpec):
-    """A panel for each row, with a bar or a learning curve for each column."""
+    """A panel for each row, with a bar or a learning curve for each column.
+
+    Attributes:
+        metric: what is drawn.
+        summary: for bars: which rounds are averaged.
+        rows: the panels: a setting each.
+        columns: the methods.
+    """
 
     kind: Literal["bars", "lines"]
     metric: Metric = ACCURACY
@@ -88,14 +97,24 @@ class Charts(FigureSpec):
 
 
 class GridAxis(Typed):
-    """One axis of a heat map: a hyperparameter and its values."""
+    """One axis of a heat map: a hyperparameter and its values.
+
+    Attributes:
+        label: its name; in the short form of a panel also the hyperparameter's.
+        values: along the axis.
+    """
 
     label: str
     values: list[str | Whole | Real] = Field(min_length=1)
 
 
 class MethodGrid(Typed):
-    """One panel of a heat map: a row of methods for each value of y, one method for each x."""
+    """One panel of a heat map: a row of methods for each value of y, one method for each x.
+
+    Attributes:
+        label: the panel's name.
+        methods: a list of methods for each value of y.
+    """
 
     label: str
     methods: list[list[Composition]] = Field(min_length=1)
@@ -105,6 +124,15 @@ class HeatMap(FigureSpec):
     """Panels in which two hyperparameters vary; each cell is a method.
 
     Scale demo has only the corners: the first and the last value of each axis.
+
+    Attributes:
+        setting: a setting's name.
+        demo: the setting that replaces it at scale demo.
+        metric: what a cell shows.
+        summary: which rounds are averaged.
+        x: the horizontal axis.
+        y: the vertical axis.
+        panels: the methods of each panel.
     """
 
     kind: Literal["heat_map"]
@@ -150,7 +178,13 @@ class HeatMap(FigureSpec):
 
 
 class Landscape(FigureSpec):
-    """A panel for each method: the loss around the model of its first seed."""
+    """A panel for each method: the loss around the model of its first seed.
+
+    Attributes:
+        setting: a setting's name.
+        demo: the setting that replaces it at scale demo.
+        columns: the methods: a panel each.
+    """
 
     kind: Literal["landscape"]
     analysis = "landscapes"
@@ -169,7 +203,11 @@ class Landscape(FigureSpec):
 
 
 class Partitions(FigureSpec):
-    """A panel for each setting: samples per client and class, for the first seed. Needs no run."""
+    """A panel for each setting: samples per client and class, for the first seed. Needs no run.
+
+    Attributes:
+        panels: the settings whose partitions are drawn.
+    """
 
     kind: Literal["partitions"]
     panels: list[Place] = Field(min_length=1)
@@ -185,7 +223,12 @@ class Partitions(FigureSpec):
 
 
 class Grid(Typed):
-    """The resolution of a landscape: points along each axis, and the maximum of test samples."""
+    """The resolution of a landscape: points along each axis, and the maximum of test samples.
+
+    Attributes:
+        points: along each axis.
+        samples: of the test set that are used, at most.
+    """
 
     points: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] = 41
     samples: PositiveWhole = 2000
@@ -204,6 +247,11 @@ class View(Place):
     """A panel of a landscape: a line through two models that a run kept, or a plane through three.
 
     ``fedrepro landscape --help`` says how to name them.
+
+    Attributes:
+        method: the method whose run kept the models.
+        through: the models' names: two for a line, three for a plane.
+        demo_through: the models that replace them at scale demo.
     """
 
     method: Composition
@@ -215,7 +263,14 @@ class View(Place):
 
 
 class Planes(FigureSpec):
-    """Loss or error on planes or lines through models of a run, for the first seed."""
+    """Loss or error on planes or lines through models of a run, for the first seed.
+
+    Attributes:
+        show: loss, error or both.
+        grid: its resolution.
+        demo_grid: its resolution at scale demo.
+        panels: the settings, methods and models.
+    """
 
     kind: Literal["planes", "segments"]
     analysis = "landscapes"
@@ -250,7 +305,12 @@ class Planes(FigureSpec):
 
 
 class Sheets(FigureSpec):
-    """Synthetic images of methods: of each class after some rounds, and next to real images."""
+    """Synthetic images of methods: of each class after some rounds, and next to real images.
+
+    Attributes:
+        panels: the settings.
+        columns: the methods.
+    """
 
     kind: Literal["sheets"]
     analysis = "quality"
@@ -276,6 +336,12 @@ class Varied(Typed):
     """One value on a panel's x axis, with the method of each line.
 
     Scale demo leaves out points without ``demo``.
+
+    Attributes:
+        at: the value.
+        setting: the setting with this value.
+        demo: the same at scale demo.
+        methods: one for each line, in their order.
     """
 
     at: Real
@@ -288,7 +354,13 @@ class Varied(Typed):
 
 
 class Variation(Typed):
-    """One panel of a trend: the label of its x axis, and its values."""
+    """One panel of a trend: the label of its x axis, and its values.
+
+    Attributes:
+        label: the panel's name.
+        x: the label of its x axis.
+        points: the values of x.
+    """
 
     label: str
     x: str
@@ -296,7 +368,14 @@ class Variation(Typed):
 
 
 class Trend(FigureSpec):
-    """A panel for each varied quantity: a metric against it, with a line for each method."""
+    """A panel for each varied quantity: a metric against it, with a line for each method.
+
+    Attributes:
+        metric: what is drawn.
+        summary: which rounds are averaged.
+        lines: the names of the lines.
+        panels: the varied quantities.
+    """
 
     kind: Literal["trend"]
     metric: Metric = ACCURACY

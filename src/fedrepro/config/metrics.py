@@ -125,7 +125,11 @@ class OfMeasure(MetricKind):
 
 
 class OfRounds(OfMeasure):
-    """A measure of every evaluated round, written as its name; or a plug-in's measure of a run."""
+    """A measure of every evaluated round, written as its name; or a plug-in's measure of a run.
+
+    Attributes:
+        name: the measure's name, such as `accuracy` or `loss`.
+    """
 
     kinds = ("round", "run")
     name: Annotated[str, *named("round", "run")]
@@ -166,6 +170,10 @@ class OverClients(OfMeasure):
     ``average``, ``worst`` and ``best`` are in printed units (percent); the latter two average the
     worst or best tenth of clients, but at least one. ``gini`` is the Gini coefficient times 100,
     ``gap`` the mean of the greatest tenth minus that of the least.
+
+    Attributes:
+        of: the measure's name.
+        over_clients: how the clients' values become one number.
     """
 
     kinds = ("client",)
@@ -230,7 +238,11 @@ class OverClients(OfMeasure):
 
 
 class RoundsTo(MetricKind):
-    """The first evaluated round with a test accuracy of at least ``rounds_to`` percent."""
+    """The first evaluated round with a test accuracy of at least ``rounds_to`` percent.
+
+    Attributes:
+        rounds_to: the accuracy to reach, in percent.
+    """
 
     key = "rounds_to"
     rounds_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
@@ -274,7 +286,11 @@ class RoundsTo(MetricKind):
 
 
 class Reached(MetricKind):
-    """The greatest multiple of this many percent that every seed's test accuracy reaches."""
+    """The greatest multiple of this many percent that every seed's test accuracy reaches.
+
+    Attributes:
+        reached_in_steps_of: the step, in percent.
+    """
 
     key = "reached_in_steps_of"
     reached_in_steps_of: Annotated[
@@ -304,7 +320,11 @@ class Reached(MetricKind):
 
 
 class Least(OfMeasure):
-    """The minimum over rounds of the mean over seeds."""
+    """The minimum over rounds of the mean over seeds.
+
+    Attributes:
+        least: the name of a measure that is better when lower, such as `loss`.
+    """
 
     kinds = ("round",)
     key = "least"
@@ -347,6 +367,9 @@ class Quality(MetricKind):
     (item 41). ``one_epoch`` and ``one_epoch_std`` are the same after one epoch; ``test_accuracy``
     and ``test_one_epoch`` use the data set's test samples. ``stand_in`` is a Fréchet distance in
     the features of a classifier trained here, which is not the FID.
+
+    Attributes:
+        quality: which measure; the text above says what each one is.
     """
 
     key = "quality"

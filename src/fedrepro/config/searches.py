@@ -43,7 +43,11 @@ class Candidate:
 
 
 class Searched(Typed):
-    """A method of a search, and the values to try."""
+    """A method of a search, and the values to try.
+
+    Attributes:
+        method: a method, or a composition.
+    """
 
     method: Composition
     label: str | None = Field(default=None, description="Default: the method's name.")
@@ -123,7 +127,15 @@ def _written(value: Scalar) -> str:
 
 
 class Search(Typed):
-    """Hyperparameters chosen on validation samples, compared with the published choice."""
+    """Hyperparameters chosen on validation samples, compared with the published choice.
+
+    Attributes:
+        title: its heading.
+        setting: a setting's name.
+        metric: what is maximised (a loss: minimised) on validation samples.
+        summary: which rounds are averaged.
+        methods: the methods, each with its grid.
+    """
 
     title: str
     setting: SettingName

@@ -44,7 +44,13 @@ RELEASED = "@released"
 
 
 class Seeds(Typed):
-    """The seeds of each scale."""
+    """The seeds of each scale.
+
+    Attributes:
+        demo: seeds of runs on small stand-ins of the settings.
+        compact: seeds of the small settings that test claims; paired over all methods.
+        paper: seeds of runs with the papers' settings.
+    """
 
     demo: tuple[Seed, ...] = Field(default=(1,), min_length=1)
     compact: tuple[Seed, ...] = Field(default=(1, 2, 3, 4, 5), min_length=1)
@@ -105,7 +111,9 @@ PartitionName = Annotated[
 class Resources(Typed):
     """What a run requests from a cluster. Not part of the run's identity."""
 
-    partition: PartitionName | None = None
+    partition: PartitionName | None = Field(
+        default=None, description="The cluster's partition. Default: the cluster's own."
+    )
     gpu: NonNegativeWhole | None = Field(
         default=None, description="GPUs if the device is cuda. Default: 1."
     )
@@ -127,17 +135,29 @@ class Resources(Typed):
 class Config(Typed):
     """config/config.yaml."""
 
-    scale: Scale = "demo"
-    seeds: Seeds = Seeds()
-    device: Device = "cpu"
+    scale: Scale = Field(
+        default="demo",
+        description="Which settings and seeds run: demo (minutes), compact (a night), paper (as "
+        "published).",
+    )
+    seeds: Seeds = Field(
+        default=Seeds(), description="The seeds of each scale, unless an experiment has its own."
+    )
+    device: Device = Field(default="cpu", description="Where runs compute: cpu, cuda, or cuda:1.")
     threads: Threads = Field(default=1, description="CPU threads of one run.")
-    executor: Executor = "auto"
+    executor: Executor = Field(
+        default="auto",
+        description="How a round's clients are computed: one by one, in parallel processes, or "
+        "side by side in one batch. auto chooses by model, method and data.",
+    )
     checkpoint_every: PositiveWhole = Field(default=10, description="Rounds between checkpoints.")
     track: Literal["tensorboard", "mlflow"] | None = Field(
         default=None, description="Tracker that receives a run's metrics; not part of the run."
     )
-    data: DataSources = DataSources()
-    plugins: PluginFolders = PluginFolders()
+    data: DataSources = Field(default=DataSources(), description="Where data lie on this machine.")
+    plugins: PluginFolders = Field(
+        default=PluginFolders(), description="Folders of your own methods, models and so on."
+    )
     resources: Resources = Field(
         default=Resources(),
         description="What runs request from a cluster, unless their setting says otherwise.",
@@ -145,7 +165,13 @@ class Config(Typed):
 
 
 class Overrides(Typed):
-    """Values of config.yaml that a command can override."""
+    """Values of config.yaml that a command can override.
+
+    Attributes:
+        scale: demo, compact or paper.
+        device: cpu, cuda or cuda:<number>.
+        executor: auto, sequential, parallel or vectorised.
+    """
 
     scale: Scale | None = None
     device: Device | None = None
@@ -158,10 +184,14 @@ BETAS = (0.9, 0.999)
 class OptimizerSpec(Typed):
     """The clients' optimizer."""
 
-    lr: PositiveReal
-    momentum: Momentum = 0.0
-    weight_decay: NonNegativeReal = 0.0
-    name: Literal["sgd", "adam"] = later("sgd")
+    lr: PositiveReal = Field(description="The learning rate.")
+    momentum: Momentum = Field(
+        default=0.0, description="Of sgd. Clients start every round with a momentum of zero."
+    )
+    weight_decay: NonNegativeReal = Field(
+        default=0.0, description="The factor of the parameters that is added to the gradient."
+    )
+    name: Literal["sgd", "adam"] = later("sgd", "The algorithm.")
     betas: tuple[Momentum, Momentum] = later(BETAS, "Adam's.")
 
     @model_validator(mode="after")
@@ -176,7 +206,7 @@ class OptimizerSpec(Typed):
 class StepDecay(Typed):
     """A learning rate that is multiplied by ``factor`` after every ``every`` rounds."""
 
-    factor: Fraction
+    factor: Fraction = Field(description="What the learning rate is multiplied by.")
     every: PositiveWhole = Field(description="Rounds with the same learning rate.")
 
 
@@ -217,7 +247,7 @@ class Evaluate(Typed):
 class Noise(Typed):
     """Label noise: `pair` replaces a label by the next class, `symmetric` by any other."""
 
-    kind: Literal["pair", "symmetric"]
+    kind: Literal["pair", "symmetric"] = Field(description="Which wrong label replaces a label.")
     rate: Share = Field(description="The probability that a label is wrong.")
     everywhere: bool = Field(
         default=False, description="Also flip clients' test labels, as SuPerFed's code does."
@@ -228,7 +258,7 @@ class ArtifactFromRun(Typed):
     """An artifact of another run."""
 
     setting: SettingName = Field(description="A setting of this file.")
-    method: Composition
+    method: Composition = Field(description="The method of the run that makes the artifact.")
     seed: Seed | None = Field(
         default=None, description="Default: the seed of the run that uses it."
     )
@@ -237,7 +267,7 @@ class ArtifactFromRun(Typed):
 class ArtifactFromFile(Typed):
     """A model.safetensors file of a run, or in the same format."""
 
-    file: Path
+    file: Path = Field(description="Its path, relative to the workbench's root.")
     sha256: (
         Annotated[
             str,
@@ -251,7 +281,7 @@ class ArtifactFromFile(Typed):
 class ArtifactFromData(Typed):
     """Training samples of another data set, without labels."""
 
-    dataset: Name
+    dataset: Name = Field(description="A data set of config/datasets.yaml.")
     share: Fraction = Field(
         default=1.0, description="Fraction of each class, chosen as for a partition's `server`."
     )
@@ -281,8 +311,11 @@ class Cohorts(Typed):
     seeded once. A stream is a file of its paper's package (:mod:`fedrepro.support.papers`).
     """
 
-    stream: str = Field(json_schema_extra={"enum": [*papers.files_of("cohorts")]})
-    seed: Seed
+    stream: str = Field(
+        description="Whose code samples them.",
+        json_schema_extra={"enum": [*papers.files_of("cohorts")]},
+    )
+    seed: Seed = Field(description="Of the generator that samples them.")
 
     @field_validator("stream")
     @classmethod
@@ -303,7 +336,9 @@ class Judge(Typed):
     real_epochs: PositiveWhole = Field(
         default=5, description="Epochs of the classifier that is trained on real data."
     )
-    batch_size: PositiveWhole = 64
+    batch_size: PositiveWhole = Field(
+        default=64, description="Samples in a mini-batch of both classifiers."
+    )
     lr: PositiveReal = Field(default=0.001, description="Learning rate of Adam.")
     fid: bool = Field(
         default=False,
@@ -315,7 +350,18 @@ DecayFrom = Annotated[Literal[0, 1], expected("0 or 1")]
 
 
 class ReleasedOverrides(Typed):
-    """Keys of a setting that differ in the released code."""
+    """Keys of a setting that differ in the released code.
+
+    Attributes:
+        partition: replaces the whole partition.
+        rounds: replaces the number of rounds.
+        optimizer: replaces the clients' optimizer.
+        lr_decay: replaces the decay of the learning rate.
+        decay_from: replaces the exponent of the decay in the first round.
+        cohorts: replaces the sampling of cohorts.
+        noise: replaces the label noise.
+        methods: replaces the setting's hyperparameters.
+    """
 
     partition: PartitionSpec | None = None
     rounds: PositiveWhole | None = None
@@ -333,14 +379,20 @@ class Setting(Typed):
     extends: str | None = Field(
         default=None, description="A setting of this file that supplies all missing keys."
     )
-    dataset: Name
-    partition: PartitionSpec
-    model: Name
-    rounds: PositiveWhole
+    dataset: Name = Field(
+        description="A data set of config/datasets.yaml; `fedrepro datasets` lists them."
+    )
+    partition: PartitionSpec = Field(
+        description="How samples are divided among clients: a scheme and its keys."
+    )
+    model: Name = Field(description="A model; `fedrepro models` lists them.")
+    rounds: PositiveWhole = Field(description="Rounds of communication.")
     participation: Fraction = Field(description="The fraction of clients in a round's cohort.")
     epochs: PositiveWhole = Field(description="Local epochs per round.")
-    batch_size: PositiveWhole
-    optimizer: OptimizerSpec
+    batch_size: PositiveWhole = Field(description="Samples in a client's mini-batch.")
+    optimizer: OptimizerSpec = Field(
+        description="The clients' optimizer. A server optimizer is part of the method's name."
+    )
     lr_decay: Decay = Field(
         default=1.0, description="Factor on the learning rate, each round or every few rounds."
     )
@@ -348,8 +400,10 @@ class Setting(Typed):
         0, "Exponent of the decay in the first round: 1 if a code counts rounds from 1."
     )
     cohorts: Cohorts | None = later(None, "Replaces the cohorts sampled with the run's seed.")
-    evaluate: Evaluate = Evaluate()
-    noise: Noise | None = later(None)
+    evaluate: Evaluate = Field(
+        default=Evaluate(), description="When models are evaluated, and on which samples."
+    )
+    noise: Noise | None = later(None, "Wrong labels among clients' training samples.")
     scaling: Literal["unit", "symmetric"] | None = later(
         None,
         "Scale images to [0, 1] or [-1, 1], not by the data set's mean and standard deviation.",
@@ -393,7 +447,7 @@ class Setting(Typed):
         default={},
         exclude=True,
         description="Keys that differ in the released code, by the number of the discrepancy; "
-        "<name>@released is the setting with them.",
+        "`NAME@released` is the setting with them.",
     )
     _name: str = PrivateAttr(default="")
 

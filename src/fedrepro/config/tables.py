@@ -27,13 +27,22 @@ def full_name(system: str, setting: str) -> str:
 
 
 class PublishedTable(Typed):
-    """The printed table, in the system's paper, that a table reproduces."""
+    """The printed table, in the system's paper, that a table reproduces.
+
+    Attributes:
+        table: its name in `reports/papers/SYSTEM/cells.csv`.
+    """
 
     table: str
 
 
 class Summary(Typed):
-    """How a run's learning curve becomes one number: the mean of its last evaluated rounds."""
+    """How a run's learning curve becomes one number: the mean of its last evaluated rounds.
+
+    Attributes:
+        over: always `last`.
+        rounds: how many evaluated rounds are averaged.
+    """
 
     over: Literal["last"] = "last"
     rounds: PositiveWhole = 1
@@ -41,7 +50,13 @@ class Summary(Typed):
 
 
 class Place(Typed):
-    """One setting of a figure; at scale demo, ``demo`` replaces it."""
+    """One setting of a figure; at scale demo, ``demo`` replaces it.
+
+    Attributes:
+        label: its name on the page.
+        setting: a setting's name.
+        demo: the setting that replaces it at scale demo.
+    """
 
     label: str
     setting: SettingName
@@ -91,7 +106,11 @@ class Row(Place):
 
 
 class RowOfTable(Row):
-    """A row, some of whose cells may have a setting of their own."""
+    """A row, some of whose cells may have a setting of their own.
+
+    Attributes:
+        setting: a setting's name, or SYSTEM/SETTING of another experiment file.
+    """
 
     setting: AnySettingName
     demo: AnySettingName | None = None
@@ -109,7 +128,13 @@ class RowOfTable(Row):
 
 
 class Column(Typed):
-    """One method of a table, or several, of which the best is shown."""
+    """One method of a table, or several, of which the best is shown.
+
+    Attributes:
+        label: its heading.
+        method: a method, or a list of them, of which the best is shown.
+        demo: the method or methods that replace it at scale demo.
+    """
 
     label: str
     method: Composition | Annotated[list[Composition], Field(min_length=1)]
@@ -143,7 +168,16 @@ class ColumnOfTable(Column):
 
 
 class Table(Typed):
-    """A published table: rows of settings, columns of methods."""
+    """A published table: rows of settings, columns of methods.
+
+    Attributes:
+        title: its heading.
+        published: the printed table that it is compared with, if any.
+        metric: what its cells show, unless a row or column says otherwise.
+        summary: which rounds are averaged.
+        rows: settings, and what differs in each.
+        columns: methods.
+    """
 
     title: str
     published: PublishedTable | None = None
@@ -168,6 +202,8 @@ class ComputedSpec(Typed):
     """A table without runs. Papers' packages define its kinds (:mod:`fedrepro.support.papers`).
 
     Attributes:
+        kind: which kind of table.
+        title: its heading.
         study: the study that it is read from, if any (:mod:`fedrepro.analysis.studies`).
         heading: of the single part, with a column for each metric; None: one part for each metric,
             with a column for each method.

@@ -53,7 +53,12 @@ COMPACT = Path("config/compact")
 
 
 class CompactFile(Typed):
-    """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use."""
+    """config/compact/<system>.yaml: a system's tables of scale compact, and what only they use.
+
+    Attributes:
+        settings: the small settings, by name.
+        tables: the tables that test the paper's claims, by name.
+    """
 
     methods: dict[str, Hyperparameters] = Field(
         default={}, description="As in the experiment file, for these tables only."
@@ -63,7 +68,16 @@ class CompactFile(Typed):
 
 
 class Experiment(Typed):
-    """config/experiments/<system>.yaml."""
+    """config/experiments/<system>.yaml.
+
+    Attributes:
+        system: its name, which is the file's name without suffix.
+        title: its heading on pages.
+        paper: the paper's citation; `none` if there is none.
+        settings: data, model and schedule of runs, by name.
+        tables: rows of settings and columns of methods, by name.
+        figures: panels of curves, bars or maps, by name.
+    """
 
     system: Name
     title: str
@@ -82,7 +96,7 @@ class Experiment(Typed):
         default={}, description="Hyperparameters chosen on clients' validation samples."
     )
     compact: dict[Name, Table] = Field(
-        default={}, description="Tables of scale compact, which config/compact/<system>.yaml adds."
+        default={}, description="Tables of scale compact, which `config/compact/SYSTEM.yaml` adds."
     )
 
     _own: Folders = PrivateAttr(default=NONE)  # folders of plug-ins

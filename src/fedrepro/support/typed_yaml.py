@@ -1,5 +1,6 @@
 """Validate YAML files with pydantic models; each error is one line that names file and key."""
 
+import inspect
 import re
 import types
 from collections.abc import Hashable, Iterable, Mapping
@@ -14,13 +15,14 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetJsonSchemaHandler,
     Strict,
     ValidationError,
     WrapValidator,
 )
 from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from fedrepro.support.errors import UserError, bad_value, brief, nearest
 
@@ -32,6 +34,32 @@ class Typed(BaseModel):
     """The base of all models of files: unknown keys are rejected, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The model's schema, in which the docstring's section ``Attributes`` describes keys."""
+        schema = handler(core_schema)
+        found = handler.resolve_ref_schema(schema)
+        found["description"] = _sections(cls)[0]
+        described = {name: text for each in cls.__mro__[::-1] for name, text in _attributes(each)}
+        for name, key in found.get("properties", {}).items():
+            if name in described:
+                key.setdefault("description", described[name])
+        return schema
+
+
+def _sections(cls: type) -> tuple[str, str]:
+    """A class's docstring up to the section ``Attributes``, and that section."""
+    text, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes:\n")
+    return text, attributes
+
+
+def _attributes(cls: type) -> Iterable[tuple[str, str]]:
+    """The attributes that a class's docstring describes, and what it says of each."""
+    for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", _sections(cls)[1], re.MULTILINE):
+        yield name, " ".join(f"{text[:1].upper()}{text[1:]}".split())
 
 
 def later(default: Any, description: str | None = None) -> Any:

@@ -19,7 +19,12 @@ CATALOGUE = Path("config/datasets.yaml")
 
 
 class Catalogue(Typed):
-    """The whole of config/datasets.yaml."""
+    """The whole of config/datasets.yaml.
+
+    Attributes:
+        datasets: all data sets, by name.
+        weights: files of pretrained weights, by name.
+    """
 
     datasets: dict[Name, DatasetSpec]
     weights: dict[Name, Weights] = Field(default={})

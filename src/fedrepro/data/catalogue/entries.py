@@ -49,7 +49,13 @@ Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 
 class Packed(Typed):
-    """The gzipped form of a file that is offered for download."""
+    """The gzipped form of a file that is offered for download.
+
+    Attributes:
+        name: the gzipped file's name.
+        size: its bytes.
+        sha256: its SHA-256.
+    """
 
     name: FileName
     size: Bytes
@@ -60,10 +66,12 @@ class RawFile(Typed):
     """One raw file of a data set.
 
     Attributes:
-        size: uncompressed bytes; None if its authors do not state them.
+        name: the uncompressed file's name.
+        size: uncompressed bytes; left out if its authors do not state them.
         sha256: of the uncompressed file, so that it is the same for every source.
-        md5: instead of it, if its authors publish only that.
+        md5: instead of `sha256`, if its authors publish only that.
         packed: the gzipped form, if `urls` point to that.
+        urls: where its authors offer it; tried in order.
     """
 
     name: FileName
@@ -108,6 +116,7 @@ class Holding(Typed):
         train: training samples, including those that clients hold out.
         test: test samples.
         shape: of one sample.
+        classes: the number of classes.
         numbers: the type of its values: bytes, 16-bit sound, float32 features, int32 words.
         clients: natural clients, if any.
     """
@@ -124,12 +133,18 @@ class Described(Typed):
     """The keys of every entry.
 
     Attributes:
+        kind: how its files are read.
+        title: its name on pages.
+        licence: under which its authors offer it.
+        citation: the paper to cite.
+        homepage: its authors' page.
+        task: what is predicted: one of several classes, one of two, or the next word or character.
         surrogate_for: the data set that this one replaces approximately. Tables show numbers from a
             surrogate next to the printed ones without a verdict. If the user must supply its files
             and they are missing, no table waits for its runs.
         holds: the size that `fedrepro plan` assumes until the data are prepared.
         reader: "module:function" in data/readers that turns its files into arrays.
-        mean: subtracted from each channel of an image, after division by 255; if None, neither
+        mean: subtracted from each channel of an image, after division by 255; if left out, neither
             this nor `std` is applied.
         std: the divisor of each channel after that.
         every_class: whether each class must have training samples.
@@ -158,7 +173,11 @@ class Described(Typed):
 
 
 class Fetched(Described):
-    """An entry whose files are fetched from `urls` or `mirrors`."""
+    """An entry whose files are fetched from `urls` or `mirrors`.
+
+    Attributes:
+        mirrors: packages with the same files, tried after `urls`.
+    """
 
     mirrors: tuple[Mirror, ...] = ()
 

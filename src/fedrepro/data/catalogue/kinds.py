@@ -24,7 +24,14 @@ from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
 
 
 class IdxFiles(Typed):
-    """The four files of MNIST and similar data sets."""
+    """The four files of MNIST and similar data sets.
+
+    Attributes:
+        train_images: the training split's images.
+        train_labels: its labels.
+        test_images: the test split's images.
+        test_labels: its labels.
+    """
 
     train_images: RawFile
     train_labels: RawFile
@@ -36,7 +43,9 @@ class Idx(Fetched):
     """Images and labels in the IDX format of MNIST.
 
     Attributes:
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 28.
+        class_names: of the classes 0, 1, ... in order.
+        files: its four files.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 28.
     """
 
     reader = "images:read_idx_pairs"
@@ -50,7 +59,9 @@ class Cifar10Binary(Fetched):
     """CIFAR-10's binary version, which needs no unpickling.
 
     Attributes:
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        class_names: of the classes 0, 1, ... in order.
+        archive: the tar.gz of the binary version.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
     """
 
     reader = "cifar:read_cifar10"
@@ -64,7 +75,8 @@ class Cifar100Binary(Fetched):
     """CIFAR-100's binary version, with the fine labels and their names.
 
     Attributes:
-        side: images are resized to `side` x `side`, as torchvision's Resize does; None: 32.
+        archive: the tar.gz of the binary version.
+        side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
         superclasses: use the coarse labels as groups, for the partition `pachinko`.
     """
 
@@ -79,6 +91,10 @@ class PixelCsv(Fetched):
     """A row for each grey image: its pixels (0 to 255, row by row), then its label.
 
     Attributes:
+        class_names: of the classes 0, 1, ... in order.
+        file: the CSV file, without a header line.
+        height: of an image, in pixels.
+        width: of an image, in pixels.
         test_fraction: the share of each class that becomes the test split (seed 0).
     """
 
@@ -95,8 +111,10 @@ class JpegParquet(Own):
     """A parquet file with the columns `split` (train, test), `label` (0, 1, ...) and `jpeg`.
 
     Attributes:
+        sha256: of the file; left out: it is not checked.
+        class_names: of the classes 0, 1, ... in order.
         group: a column with each image's natural client.
-        side: images are resized to `side` x `side`; None: they are not resized.
+        side: images are resized to `side` x `side`; left out: they are not resized.
     """
 
     reader = "images:read_jpeg_parquet"
@@ -116,6 +134,7 @@ class ImageFolder(Own):
     Attributes:
         layout: the levels of folders in train and test; those of `client` are the natural clients.
         height: all images are resized (bilinear) to `height` x `width`.
+        width: see `height`.
         channels: 3 (red, green, blue) or 1 (grey).
         test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
             Default: 0 with natural clients, which hold out their own samples, else 0.2.
@@ -170,6 +189,7 @@ class HeartDisease(Fetched):
     Slope, ca and thal, which two hospitals hardly ever recorded, are dropped.
 
     Attributes:
+        file: the CSV file.
         hospitals: the number of rows of each, in the file's order; they are the natural clients.
         missing: `mean`: the hospital's mean of the column (a category's cut to a whole number), as
             in AAggFF's released code, 920 rows; `drop`: rows with a missing value are dropped, as
@@ -187,6 +207,7 @@ class Berka(Fetched):
     """The loans of the PKDD'99 financial data: an archive of tables such as loan.asc.
 
     Attributes:
+        archive: the zip of the tables.
         leave_out: regions that are not used as clients.
     """
 
@@ -200,6 +221,7 @@ class QuestionPairs(Fetched):
     """Medical question pairs: rows of doctor, question, question, label (1: they mean the same).
 
     Attributes:
+        file: the CSV file.
         tokenizer: a folder with the vocab.txt of an uncased BERT model.
         length: tokens of a pair, padded or cut.
     """
@@ -212,7 +234,13 @@ class QuestionPairs(Fetched):
 
 
 class CelebaFiles(Typed):
-    """The files from which LEAF makes its CelebA."""
+    """The files from which LEAF makes its CelebA.
+
+    Attributes:
+        identities: the celebrity of each image.
+        attributes: each image's 40 attributes.
+        images: the archive of the aligned images.
+    """
 
     identities: RawFile
     attributes: RawFile
@@ -223,6 +251,7 @@ class Celeba(Fetched):
     """CelebA as in LEAF: predict who smiles; each celebrity is a client.
 
     Attributes:
+        files: its three files.
         attribute: what is predicted.
         minimum: celebrities with fewer images are dropped.
         side: images are resized to `side` x `side`.
@@ -242,6 +271,8 @@ class SpeechCommands(Fetched):
     The clips of validation_list.txt and testing_list.txt are left out (torchaudio's `training`).
 
     Attributes:
+        class_names: of the classes 0, 1, ... in order.
+        archive: the tar.gz of the clips.
         samples: of a clip, padded with silence.
     """
 
@@ -253,7 +284,14 @@ class SpeechCommands(Fetched):
 
 
 class IsicFiles(Typed):
-    """ISIC 2019's three files, and HAM10000's table, which identifies its hospitals."""
+    """ISIC 2019's three files, and HAM10000's table, which identifies its hospitals.
+
+    Attributes:
+        images: the archive of the images.
+        labels: each image's class.
+        metadata: each image's origin.
+        ham: HAM10000's table.
+    """
 
     images: RawFile
     labels: RawFile
@@ -265,6 +303,10 @@ class Isic(Fetched):
     """ISIC 2019: skin lesions of 8 kinds from FLamby's 6 centres.
 
     Attributes:
+        class_names: of the classes 0, 1, ... in order.
+        files: its four files.
+        centres: the centres' names; they are the natural clients.
+        shorter: to which the shorter side of an image is resized.
         side: of the square in the middle of an image whose shorter side is `shorter`.
         leave_out: images that are not used.
     """
@@ -285,6 +327,8 @@ class MedMnist(Fetched):
     Its validation images are left out: neither FedEvg's text nor its code uses them.
 
     Attributes:
+        class_names: of the classes 0, 1, ... in order.
+        file: the npz file.
         side: the images' size.
     """
 
@@ -323,7 +367,12 @@ class DigitFive(Own):
 
 
 class DigitStylesFiles(Typed):
-    """Rows of grey pixels, the label last: MNIST's digits, 28 x 28, and optical digits, 8 x 8."""
+    """Rows of grey pixels, the label last: MNIST's digits, 28 x 28, and optical digits, 8 x 8.
+
+    Attributes:
+        mnist: the rows of MNIST's digits.
+        optical: the rows of optical digits.
+    """
 
     mnist: RawFile
     optical: RawFile
@@ -333,6 +382,7 @@ class DigitStyles(Fetched):
     """Digits of five domains, in place of Digit-Five: MNIST's in four styles, and optical digits.
 
     Attributes:
+        files: its two files.
         test_fraction: the share of each class that each domain's test split has (seed 0).
     """
 
@@ -353,7 +403,12 @@ class Pacs(Own):
 
 
 class TinyImageNet(Fetched):
-    """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt."""
+    """TinyImageNet's archive: train/WORDNET/images and val with val_annotations.txt.
+
+    Attributes:
+        archive: the zip of the images.
+        side: images are resized to `side` x `side`.
+    """
 
     reader = "tiny_imagenet:read_tiny_imagenet"
     kind: Literal["tiny_imagenet"]
@@ -367,7 +422,7 @@ class DownsampledImageNet(Own):
     Its `path` is a folder with these, unpacked or not. ImageNet's site requires an account.
 
     Attributes:
-        classes: WordNet ids of the classes to use; (): all 1,000.
+        classes: WordNet ids of the classes to use; left out: all 1,000.
         side: the images' size.
     """
 
@@ -417,7 +472,7 @@ class Plays(Fetched):
         archive: a zip, such as a wheel.
         folder: the folder of the plays in it.
         length: characters of a sample before the one to predict.
-        most: the maximum of samples per role, spread evenly over its text; None: all.
+        most: the maximum of samples per role, spread evenly over its text; left out: all.
     """
 
     reader = "plays:read_plays"

@@ -20,8 +20,13 @@ class Weights(Typed):
     """One file of pretrained weights.
 
     Attributes:
-        sha256: of the file, or its first digits if its authors publish only those; if None, you
+        title: what it is.
+        licence: under which its authors offer it.
+        name: the file's name.
+        size: its bytes; left out if its authors do not state them.
+        sha256: of the file, or its first digits if its authors publish only those; if left out, you
             must add it before the file is read.
+        urls: where its authors offer it; tried in order.
         path: where you can put the file yourself.
     """
 

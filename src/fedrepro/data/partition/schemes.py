@@ -37,7 +37,7 @@ class Scheme(Typed):
 
     Attributes:
         scheme: the scheme's name.
-        clients: the number of clients; None: one for each group.
+        clients: the number of clients.
         test_fraction: the share of its samples that each client holds out for testing, rounded, but
             at least one sample and not all of them: a client with a single sample is an error.
             (SuPerFed's code rounds down, so a client with four samples tests on none.)
@@ -135,6 +135,9 @@ class Shards(Scheme):
 
     The published "#C=2" of FMNIST and CIFAR-10 in IMA (discrepancy B8). A shard may straddle two
     classes and two shards may be of one class, so a client can hold one to four classes.
+
+    Attributes:
+        classes_per_client: how many shards each client gets.
     """
 
     scheme: Literal["shards"]
@@ -183,6 +186,10 @@ class Dirichlet(Scheme):
     repeating the draw. It needs no separate scheme: in 200 draws for each of its settings
     (CIFAR-100, K = 100; TinyImageNet, K = 200; MNIST, K = 100; alpha 1 and 10) every client had at
     least 125 samples, so that no client is dropped and no draw is repeated.
+
+    Attributes:
+        alpha: the concentration: the smaller, the fewer classes a client mostly has.
+        minimum: of samples that every client must have.
     """
 
     scheme: Literal["dirichlet"]
@@ -206,6 +213,9 @@ class GroupedDirichlet(Scheme):
 
     Within a group, no client has less than half of the mean size, so client sizes vary little. It
     terminates where `dirichlet` with small alpha does not (discrepancies A7 and B17).
+
+    Attributes:
+        alpha: the concentration: the smaller, the fewer classes a client mostly has.
     """
 
     scheme: Literal["grouped_dirichlet"]
@@ -217,7 +227,11 @@ class GroupedDirichlet(Scheme):
 
 
 class Labels(Scheme):
-    """Each client holds exactly `classes_per_client` classes (NIID-Bench's "#label=k")."""
+    """Each client holds exactly `classes_per_client` classes (NIID-Bench's "#label=k").
+
+    Attributes:
+        classes_per_client: how many classes each client holds.
+    """
 
     scheme: Literal["labels"]
     clients: Count
@@ -238,6 +252,9 @@ class ClientDirichlet(Scheme):
     The Dirichlet's mean is the class frequencies and `alpha` its concentration; with 0.01 a client
     has one or two classes. No client is empty and, unlike in AAggFF's released code, no sample is
     used twice. Exhausted classes are removed from later clients' draws.
+
+    Attributes:
+        alpha: the concentration: the smaller, the fewer classes a client mostly has.
     """
 
     scheme: Literal["client_dirichlet"]
@@ -253,6 +270,9 @@ class ReusingDirichlet(Scheme):
 
     It assigns samples several times, to different clients and to the same one, which may then test
     on samples that it trains on. For comparison only; using it prints a warning.
+
+    Attributes:
+        alpha: the concentration: the smaller, the fewer classes a client mostly has.
     """
 
     scheme: Literal["reusing_dirichlet"]
@@ -276,6 +296,7 @@ class Natural(Scheme):
     """One client for each value of the data's group column, or for `clients` random ones.
 
     Attributes:
+        clients: how many of the groups are used, drawn at random; left out: all.
         minimum: groups with fewer samples are not used.
         given_test: clients hold out the test samples that the data set marks.
     """
@@ -308,7 +329,12 @@ class Natural(Scheme):
 
 
 class AtServer(Scheme):
-    """One client, the server, with the samples that ``server: share`` reserves in other schemes."""
+    """One client, the server, with the samples that ``server: share`` reserves in other schemes.
+
+    Attributes:
+        share: of each class.
+        clients: always 1.
+    """
 
     scheme: Literal["at_server"]
     share: Fraction
@@ -413,6 +439,10 @@ class Domains(Scheme):
     """Apply the scheme `within` to each of the data's groups: feature skew as well as label skew.
 
     `within.clients` is the number per group; the first group's clients come first.
+
+    Attributes:
+        clients: follows from `within` and the number of groups; do not give it.
+        within: the scheme for each group, with its own keys.
     """
 
     scheme: Literal["domains"]

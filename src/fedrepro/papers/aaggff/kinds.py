@@ -11,7 +11,12 @@ from fedrepro.config.values import Composition, Scale, SettingName
 
 
 class Regret(FigureSpec):
-    """A panel per setting: the regret of a method's decisions, and its proven bound."""
+    """A panel per setting: the regret of a method's decisions, and its proven bound.
+
+    Attributes:
+        method: the method whose decisions are judged.
+        panels: the settings.
+    """
 
     kind: Literal["regret"]
     analysis = "regrets"
@@ -30,6 +35,10 @@ class Objective(FigureSpec):
 
     The objective of a round is the sum over its clients of their entry in the decision with which
     the round begins, times their loss.
+
+    Attributes:
+        panels: the settings.
+        columns: the methods.
     """
 
     kind: Literal["objective"]

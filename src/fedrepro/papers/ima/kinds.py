@@ -16,7 +16,13 @@ Term = Literal[
 
 
 class OfKeptModels(FigureSpec):
-    """The base of figures of a decomposition after the rounds whose models runs kept."""
+    """The base of figures of a decomposition after the rounds whose models runs kept.
+
+    Attributes:
+        method: the method whose runs kept models.
+        samples: of the test set that are used, at most.
+        panels: the settings.
+    """
 
     analysis = "decompositions"
     joins_seeds = True
@@ -38,6 +44,9 @@ class Decomposition(OfKeptModels):
     """Terms of the expected loss by round: a panel for each group of them.
 
     Every setting has these panels; the terms of a group share an axis.
+
+    Attributes:
+        show: groups of terms; those of a group share a panel.
     """
 
     kind: Literal["decomposition"]

@@ -11,7 +11,12 @@ from fedrepro.config.values import Scale
 
 
 class Mixtures(FigureSpec):
-    """A panel per setting: accuracy of the clients' interpolated models by weight."""
+    """A panel per setting: accuracy of the clients' interpolated models by weight.
+
+    Attributes:
+        panels: the settings.
+        columns: the methods.
+    """
 
     kind: Literal["mixtures"]
     panels: list[Place] = Field(min_length=1)

@@ -1,0 +1,110 @@
+"""Links of the documentation lead somewhere, and the site has every page and every key."""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from fedrepro.cli.schema import SCHEMAS
+from support.places import ROOT
+
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.ipynb")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "config/README.md")),
+    ROOT / "reports/papers/README.md",
+]
+# Where a page may mean a file to lie that it names with a shorter path.
+FOLDERS = ("", "src/fedrepro", "src/fedrepro/report", "tests", "workflow/skeleton")
+
+
+def text_of(page: Path) -> str:
+    """A page's text without its blocks of code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
+    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    words = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in headings)
+    return {re.sub(r"[-\s]+", "-", each) for each in words}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_and_paths_lead_to_what_is_there(page: Path) -> None:
+    text = text_of(page)
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+    for path in re.findall(
+        r"`((?!results/|clinic/)[\w.-]+/[\w./*-]+\.(?:md|py|smk|yaml|yml))`", text
+    ):
+        assert any([*(ROOT / folder).glob(path)] for folder in FOLDERS), path
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        return importlib.import_module("docs")
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+def leaves(nav: Any) -> Iterator[str]:
+    if isinstance(nav, str):
+        yield nav
+    for each in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from leaves(each)
+
+
+def test_every_page_is_in_the_navigation_once(script: ModuleType) -> None:
+    nav = yaml.safe_load((ROOT / "docs/mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    copied = [path.name for path in (ROOT / "docs").glob("*.md")]
+    generated = [path for path, _ in script.generated()]
+    assert sorted(leaves(nav)) == sorted(["changelog.md", "contributing.md", *copied, *generated])
+
+
+@pytest.mark.parametrize("name", ["config", "experiment", "datasets"])
+def test_the_reference_has_every_key_with_its_meaning(script: ModuleType, name: str) -> None:
+    page = script.config_reference.page(name)
+    for anchor in re.findall(r"\]\(#(\w+)\)", page):
+        assert f"{{#{anchor}}}" in page
+    schema = SCHEMAS[f"{name}.json"].model_json_schema()
+    for model in (schema, *schema["$defs"].values()):
+        for key, value in model.get("properties", {}).items():
+            meaning = script.config_reference.as_markdown(value["description"])
+            assert re.search(rf"^`{key}`: .+\n:   {re.escape(meaning)}$", page, re.MULTILINE), key
+
+
+def test_the_reference_says_what_a_key_may_be(script: ModuleType) -> None:
+    page = script.config_reference.page("experiment")
+    said = dict(
+        re.findall(r"^`(\w+)`: (.*)$", page[page.index("## `settings.NAME`") :], re.M)[::-1]
+    )
+    assert said["model"] == "text, required"
+    assert said["rounds"] == "a whole number of at least 1, required"
+    assert said["participation"] == "a number above 0 and at most 1, required"
+    assert said["precision"] == "`float32` or `bfloat16`, default `float32`"
+    assert said["lr_decay"] == "a number above 0 and at most 1 or [keys](#stepdecay), default `1.0`"
+    assert said["keep"] == "for each name: a list of: a whole number of at least 1"
+    assert said["partition"].startswith("[`scheme: at_server`](#atserver), ")
+
+
+def test_ci_builds_it() -> None:
+    text = (ROOT / ".github/workflows/docs.yml").read_text(encoding="utf-8")
+    steps = yaml.safe_load(text)["jobs"]["docs"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make docs TORCH=cpu"]
+    assert re.search("^docs: ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
