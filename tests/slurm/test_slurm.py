@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cluster
 import pytest
 
+from fedrepro.cli.main import main
 from support.project import Project
 
 PROFILE = ("--workflow-profile", "profiles/slurm")
@@ -259,3 +261,14 @@ def test_a_controller_that_goes_away_and_comes_back_stops_nothing(
     assert process.returncode == 0, said
     assert ("SLURM no longer lists job" in said) == (away == "has forgotten")
     assert manifest(project, "slow")["status"] == "finished"
+
+
+@pytest.mark.usefixtures("project")  # for its cluster
+def test_a_new_workbench_brings_the_profile(tmp_path: Path) -> None:
+    mine = Project(tmp_path / "mine")
+    assert main(["init", str(mine.root)]) == 0
+    target = "results/runs/mine/skewed/my_prox/seed1/manifest.json"
+    called = mine.snakemake(*arguments(target))
+    assert called.returncode == 0, called.stdout
+    assert (mine.root / target).exists()
+    assert {job.state for job in jobs(mine)} == {"COMPLETED"}
