@@ -6,6 +6,7 @@ versions of PyTorch, because an internal could change its meaning in another.
 """
 
 import inspect
+import shutil
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, ParamSpec, TypeVar
@@ -133,4 +134,6 @@ def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
     else:  # versions without that argument have one limit for everything compiled
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, limit)
+    if shutil.which("openssl") is None:  # PyTorch calls it for precompiled headers, unasked
+        options["options"] = {"cpp_cache_precompile_headers": False}
     return torch.compile(function, **options)

@@ -1,11 +1,13 @@
 """What PyTorch's internals do, its public functions do where a version has no such internals."""
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch._inductor import config
 from torch.func import vmap
 
 from fedrepro.check.world import federation, play
@@ -120,6 +122,19 @@ def test_the_compiler_is_asked_for_as_many_kernels(monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(torch, "compile", compiler)
             assert internals.compiled(abs, 40)(-1) == 1
     assert asked == [40, 40]
+
+
+def test_a_machine_without_openssl_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch calls it to hash precompiled headers: without it the first kernel was a traceback."""
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "openssl" else which(name))
+    asked: list[object] = []
+    monkeypatch.setattr(torch, "compile", lambda function, **options: asked.append(options))
+    internals.compiled(abs, 1)
+    (options,) = asked
+    assert isinstance(options, dict)
+    assert options["options"] == {"cpp_cache_precompile_headers": False}
+    assert hasattr(config, "cpp_cache_precompile_headers")  # this version has it
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "apfl"])
