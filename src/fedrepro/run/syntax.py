@@ -71,9 +71,15 @@ def _written(node: object) -> str:
         return f"[{','.join(map(_written, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty texts between an f-string's parts
+        node = ast.JoinedStr([part for part in node.values if not _is_empty(part)])
     fields = ((name, getattr(node, name, None)) for name in node._fields if name not in UNSAID)
     said = (f"{name}={_written(value)}" for name, value in fields if value not in (None, []))
     return f"{type(node).__name__}({','.join(said)})"
+
+
+def _is_empty(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value == ""
 
 
 def remember() -> None:
