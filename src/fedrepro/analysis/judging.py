@@ -79,7 +79,9 @@ def _epoch(
     step: Callable[[Tensor, Tensor], float], samples: TensorSamples, batches: Sequence[Tensor]
 ) -> float:
     """Train for one epoch on mini-batches, given as row indices. Returns the mean loss."""
-    total = sum(step(*samples.at(rows)) * len(rows) for rows in batches)
+    total = 0.0  # not by sum(), which rounds in another way since Python 3.12
+    for rows in batches:
+        total += step(*samples.at(rows)) * len(rows)
     return total / sum(map(len, batches))
 
 

@@ -25,7 +25,7 @@ from fedrepro.papers.ima.decomposition import (
     error_of,
     errors_by_number,
 )
-from fedrepro.papers.ima.similarity import mean_cka
+from fedrepro.papers.ima.similarity import mean, mean_cka
 from fedrepro.run.results import made_of
 from fedrepro.support.errors import UserError
 
@@ -162,10 +162,10 @@ def _after(number: int, runs: Sequence[KeptModels], x: Tensor, y: Tensor) -> dic
         "total": terms.total,
         "loss": loss,
         "ensemble_loss": loss - terms.locality,
-        "error": sum(errors) / len(errors),
+        "error": mean(errors),
         "errors_by_number": by_number,
-        "distance": sum(away) / len(away),
+        "distance": mean(away),
         "gap": gap.gaps[0],
         "slope": near.slope if math.isfinite(near.slope) else None,
-        "cka": sum(alike) / len(alike) if math.isfinite(sum(alike)) else None,
+        "cka": cka if math.isfinite(cka := mean(alike)) else None,
     }

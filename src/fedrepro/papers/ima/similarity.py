@@ -1,7 +1,9 @@
 """Similarity of two networks' features: linear CKA (Kornblith et al., ICML 2019)."""
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import combinations
+from operator import add
 
 import torch
 from torch import Tensor
@@ -33,5 +35,9 @@ def mean_cka(features: Sequence[Tensor]) -> float:
     """
     if len(features) < 2:
         raise UserError(f"CKA: {len(features)} models: expected at least two, for a pair")
-    pairs = [linear_cka(one, other) for one, other in combinations(features, 2)]
-    return sum(pairs) / len(pairs)
+    return mean([linear_cka(one, other) for one, other in combinations(features, 2)])
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, with the same bits in every Python: sum() rounds in another way since 3.12."""
+    return reduce(add, values) / len(values)

@@ -1,5 +1,6 @@
 """Lines of equal value on a grid, by marching squares."""
 
+import math
 from collections.abc import Sequence
 
 Point = tuple[float, float]
@@ -34,7 +35,7 @@ def _in_square(corners: Sequence[tuple[Point, float]], level: float) -> list[Seg
     if len(crossings) < 4:
         return [tuple(crossings.values())] if crossings else []  # type: ignore[list-item]
     # A saddle: the value in the middle decides which corners to join.
-    middle = sum(value for _, value in corners) / 4
+    middle = math.fsum(value for _, value in corners) / 4
     joined = (middle < level) == (corners[0][1] < level)
     pairs = ((0, 1), (2, 3)) if joined else ((3, 0), (1, 2))
     return [(crossings[first], crossings[second]) for first, second in pairs]  # type: ignore[misc]

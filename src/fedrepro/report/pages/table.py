@@ -1,5 +1,6 @@
 """The page of a table: its cells, the figures of its rows, and the text about it."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -284,7 +285,7 @@ def _tested(cells: Iterable[TableCell]) -> dict[str, float]:
     """How many verdicts a test gave, and how many false ones to expect of them at most."""
     bases = (cell.verdict.basis for cell in cells if cell.verdict)
     rates = [ERRORS[basis] for basis in bases if basis in ERRORS]
-    differs, agrees = (sum(each) for each in zip(*rates, strict=True)) if rates else (0.0, 0.0)
+    differs, agrees = map(math.fsum, zip(*rates, strict=True)) if rates else (0.0, 0.0)
     return {"verdicts": len(rates), "differs": differs, "agrees": agrees}
 
 

@@ -99,8 +99,8 @@ def judge_printed(
         key=lambda pair: pair.lead,
     )
     ties = sum(claim.by == 0 and abs(pair.lead) < 1e-9 for pair in against)
-    mean = sum(pair.lead for pair in pairs) / len(pairs)
-    rounding = sum(pair.rounding for pair in pairs) / len(pairs)
+    mean = math.fsum(pair.lead for pair in pairs) / len(pairs)
+    rounding = math.fsum(pair.rounding for pair in pairs) / len(pairs)
     every = claim.over == "each"
     beyond: list[bool] | None = None
     if spread and all(_has_spread(pair, spread) for pair in pairs):
