@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless chaos fuzz mutants bench bench-peers picture docs lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers picture docs lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -77,6 +77,9 @@ replay: setup ## compare the code that made each reference result with today's, 
 bless: setup ## show that changed code gives the same numbers, bit by bit; writes run/numerics.json
 	@python scripts/bless.py
 
+pythons: ## compare every bit of the golden micro-runs under the Pythons of this machine
+	@TORCH=$(TORCH) scripts/pythons
+
 bench: setup ## measure the engine against a bare PyTorch loop; writes docs/benchmarks.md
 	@pytest tests/benchmarks -p benchmark -p no:xdist
 	@python scripts/render_benchmarks.py
@@ -96,7 +99,7 @@ lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.to
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .pythons .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted step is repeated.
@@ -119,7 +122,7 @@ clean: ## remove the environment and all caches; results and the site stay
 # (PYTHONDONTWRITEBYTECODE, as in many containers), every process would otherwise spend 2 s on
 # compiling PyTorch's sources.
 .venv/packages.stamp: requirements.lock .tools/uv.stamp
-	@echo "Setting up .venv (on Linux the first call downloads 2.7 GB, most of it PyTorch)"
+	@echo "Setting up .venv (on Linux the first call downloads 3.3 GB, most of it PyTorch and CUDA)"
 	@python=$$(scripts/find-python "$(PYTHON)") && \
 		{ test -x .venv/bin/python || $(UV) venv -q --python "$$python" .venv; }
 ifeq ($(TORCH),)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from packaging.version import Version
 import fedrepro
 from support.places import ROOT
 
-PYTHON = "3.11"
+FIRST, *_, LAST = PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = [
-    {"python_full_version": "3.11.9", "python_version": PYTHON, **platform}
+    {"python_full_version": f"{python}.1", "python_version": python, **platform}
+    for python in PYTHONS
     for platform in (
         {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"},
         {"sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64"},
@@ -47,7 +49,9 @@ def lock() -> list[tuple[Requirement, list[str]]]:
     return locked(ROOT / "requirements.lock")
 
 
-@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform["sys_platform"])
+@pytest.mark.parametrize(
+    "platform", PLATFORMS, ids=lambda each: f"{each['sys_platform']}-{each['python_version']}"
+)
 def test_the_lock_satisfies_every_dependency(project, lock, platform):
     pins = {canonicalize_name(pin.name): pin for pin, _ in lock if applies(pin, platform)}
     for text in project["project"]["dependencies"] + project["dependency-groups"]["dev"]:
@@ -111,21 +115,85 @@ def test_no_host_is_named(name):
     )
 
 
-def test_the_lock_was_made_for_this_python_and_all_platforms():
+def test_what_makes_numbers_has_one_version_for_every_python(lock):
+    """NumPy 2.5 draws another Dirichlet distribution than 2.4: partitions and runs would differ."""
+    names = [pin.name for pin, _ in lock]
+    made_by = ("daqp", "numpy", "pandas", "pillow", "scikit-learn", "scipy", "torch", "torchvision")
+    assert [names.count(each) for each in made_by] == [1] * len(made_by)
+
+
+def test_the_lock_was_made_for_the_first_python_and_all_platforms():
     header = (ROOT / "requirements.lock").read_text().split("\n", 3)[1]
-    assert f"--python-version {PYTHON}" in header
+    assert f"--python-version {FIRST}" in header
     assert "--universal" in header
     assert "--generate-hashes" in header
 
 
-def test_one_python_everywhere(project):
+def test_the_same_pythons_everywhere(project):
     wanted = SpecifierSet(project["project"]["requires-python"])
-    minor = int(PYTHON.split(".")[1])
-    assert wanted.contains(f"{PYTHON}.0")
-    assert not wanted.contains(f"3.{minor - 1}.0")
-    assert not wanted.contains(f"3.{minor + 1}.0")
-    assert f"--python-version {PYTHON} " in (ROOT / "Makefile").read_text()
-    assert f"!= (3, {minor})" in (ROOT / "scripts/find-python").read_text()
+    assert [f"3.{minor}" for minor in range(30) if wanted.contains(f"3.{minor}.0")] == [*PYTHONS]
+    assert f"--python-version {FIRST} " in (ROOT / "Makefile").read_text()
+    assert " ".join(PYTHONS) in (ROOT / "scripts/pythons").read_text()
+    assert project["tool"]["ruff"]["target-version"] == f"py{FIRST.replace('.', '')}"
+    classifiers = project["project"]["classifiers"]
+    assert [f"Programming Language :: Python :: {each}" for each in PYTHONS] == classifiers
+    checks = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())["jobs"]
+    assert checks["check"]["strategy"]["matrix"]["python"] == [*PYTHONS]
+    for name in ("README.md", "CONTRIBUTING.md", "Makefile", "scripts/find-python"):
+        assert f"{FIRST} to {LAST}" in (ROOT / name).read_text(), name
+
+
+def a_python(path: Path, minor: int, *, makes_environments: bool = True) -> str:
+    """A file that answers like a Python 3 of this minor version."""
+    without = "" if makes_environments else "sys.modules['ensurepip'] = None; "
+    code = f"import sys; sys.version_info = (3, {minor}, 0); {without}exec(sys.argv[1])"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$2"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def find_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the script finds where PATH has nothing but these."""
+    script = ["/bin/sh", str(ROOT / "scripts/find-python"), *arguments]
+    environment = {"PATH": str(folder)}
+    return subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        ({"python3.11": 11, "python3.13": 13, "python3": 12}, "python3.13"),
+        ({"python3": 12}, "python3"),
+        ({"python3": 10, "python": 14}, "python"),
+        ({"python3.14": 14, "python3.11": 11}, "python3.11"),  # 3.14 needs a compiler
+    ],
+)
+def test_any_supported_python_will_do(tmp_path: Path, there: dict[str, int], found: str) -> None:
+    for name, minor in there.items():
+        a_python(tmp_path / name, minor)
+    assert find_python(tmp_path).stdout == f"{tmp_path / found}\n"
+
+
+def test_without_a_supported_python_one_line_says_so(tmp_path: Path) -> None:
+    old = a_python(tmp_path / "python3", 10)
+    done = find_python(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"fedrepro needs Python {FIRST} to {LAST}, which was not found.")
+    assert done.stderr.count("\n") == 1
+    done = find_python(tmp_path, old)
+    assert done.stderr == f"fedrepro needs Python {FIRST} to {LAST}, and {old} is none of them.\n"
+
+
+def test_a_python_that_cannot_make_environments_is_the_last_choice(tmp_path: Path) -> None:
+    bare = a_python(tmp_path / "python3.13", 13, makes_environments=False)
+    done = find_python(tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{bare} cannot create a virtual environment. Debian, Ubuntu: sudo apt-get install"
+        " python3.13-venv\n"
+    )
+    whole = a_python(tmp_path / "python3.12", 12)
+    assert find_python(tmp_path).stdout == f"{whole}\n"
 
 
 @pytest.mark.parametrize(
