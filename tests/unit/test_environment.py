@@ -116,7 +116,7 @@ def test_no_host_is_named(name):
 
 
 def test_what_makes_numbers_has_one_version_for_every_python(lock):
-    """NumPy 2.5 draws another Dirichlet distribution than 2.4: partitions and runs would differ."""
+    """`multinomial` of NumPy 2.5 leaves its stream elsewhere than 2.4: partitions would differ."""
     names = [pin.name for pin, _ in lock]
     made_by = ("daqp", "numpy", "pandas", "pillow", "scikit-learn", "scipy", "torch", "torchvision")
     assert [names.count(each) for each in made_by] == [1] * len(made_by)
