@@ -79,9 +79,16 @@ class Net:
             _seeded(seed, next(iter(self._bound.values())).device) if self.draws else nullcontext()
         )
 
+    def _holds(self, params: Tree) -> bool:
+        """Whether the module itself has these parameters; never in compiled code.
+
+        PyTorch 2.9 cannot compile ``is`` between dictionaries.
+        """
+        return not torch.compiler.is_compiling() and params is self._bound
+
     def __call__(self, params: Tree, x: Tensor) -> Tensor:
         """The module's output [n, outputs] at parameters ``params`` for inputs ``x`` [n, ...]."""
-        if params is self._bound and self.precision is None:
+        if self._holds(params) and self.precision is None:
             return self.module(x)  # type: ignore[no-any-return]
         return self._call(self.module, params, x)
 
@@ -89,7 +96,7 @@ class Net:
         """The output of the module or a part of it; ``params`` has the names of that part."""
         low = self.precision if part.training else None
         with torch.autocast(x.device.type, low) if low else nullcontext():
-            if params is self._bound:
+            if self._holds(params):
                 found: Tensor = part(x)
             else:
                 found = functional_call(part, params, (x,))
@@ -101,7 +108,7 @@ class Net:
         For clients that run alone and for the server; mapped or compiled models have neither layer.
         """
         with self.testing():
-            return self(params if params is self._bound else self._laid_out(params), x)
+            return self(params if self._holds(params) else self._laid_out(params), x)
 
     @contextmanager
     def testing(self) -> Iterator[None]:
