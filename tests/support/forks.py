@@ -31,6 +31,8 @@ IMPORTED = ("torch.func", "pandas", "pydantic", "safetensors.torch", "smart_open
 HIDDEN = ("torch", "torchgen", "functorch")
 MOST_FILES = 4096  # that a process has open
 
+_OF_PARENT: list[list[object]] = []
+
 
 def run(module: str, root: Path, environment: dict[str, str], output: Path, *words: str) -> int:
     """Run a module in a folder. Returns its exit status; ``output`` gets stdout and stderr."""
@@ -158,6 +160,9 @@ def _instead(
     """What happens in the child instead of starting Python; its stdin and the like are set."""
     for last, first in pairwise((2, *sorted(kept), MOST_FILES)):
         os.closerange(last + 1, first)
+    # Neither its exit nor the end of an object lets go of what its parent holds, such as locks.
+    _OF_PARENT.append(gc.get_objects())
+    atexit._clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "fedrepro"]:
         del sys.modules[name]
     gc.enable()  # off before a fork
