@@ -82,8 +82,10 @@ def test_a_wrapper_goes_on_from_the_method_that_it_begins_as(name: str) -> None:
     inner, rounds = world.method.shared_prefix(world.context.rounds)
     assert rounds == 2
     server, client_states, _ = play(world)
+    theirs_alone = replace(world, method=inner)
+    before = play(theirs_alone, until=0)
     for until in (1, rounds, rounds + 2):
-        theirs, known, done = play(replace(world, method=inner), until=until)
+        before = theirs, known, done = play(theirs_alone, until=until, state=before)
         begun = world.method.from_parent(context_of(world, 0, [0]), theirs)
         resumed, resumed_states, _ = play(world, state=(begun, known, done))
         if until > rounds:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from fedrepro.run.syntax import REMEMBERED
-from support import snakemake_forks
+from support import forks
 from support.places import ROOT
 from support.report_world import copy_inputs
 
@@ -126,25 +126,20 @@ class Project:
 
     def snakemake(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call Snakemake; stderr is in stdout."""
-        environment = {**os.environ, "PYTHONPATH": self.path, **variables}
-        with NamedTemporaryFile(suffix=".txt") as said:
-            output, command = Path(said.name), ("--cores", "2", *arguments)
-            status = snakemake_forks.snakemake(self.root, environment, output, *command)
-            text = output.read_text(encoding="utf-8")
-        return subprocess.CompletedProcess(command, status, text)
+        return self._run("snakemake", "--cores", "2", *arguments, **variables)
 
     def fedrepro(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Call the command; stderr is in stdout."""
+        return self._run("fedrepro", *arguments, **variables)
+
+    def _run(self, *command: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "PYTHONPATH": self.path, **variables}
-        return subprocess.run(
-            [sys.executable, "-m", "fedrepro", *arguments],
-            cwd=self.root,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        module, *words = command
+        with NamedTemporaryFile(suffix=".txt") as said:
+            output = Path(said.name)
+            status = forks.run(module, self.root, environment, output, *words)
+            text = output.read_text(encoding="utf-8")
+        return subprocess.CompletedProcess(command, status, text)
 
     def due(self, *arguments: str, **variables: str) -> set[str]:
         """The first output of every job that Snakemake would run."""

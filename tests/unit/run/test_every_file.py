@@ -371,7 +371,8 @@ def whole(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[object,
     with pytest.MonkeyPatch.context() as patch:
         shutil.copytree(world, root, dirs_exist_ok=True)
         every_file.stand_in(root, patch)
-        return {read: read() for kind in (*KINDS.values(), *FOLDERS) for read in kind.read}
+        reads = dict.fromkeys(read for kind in (*KINDS.values(), *FOLDERS) for read in kind.read)
+        return {read: read() for read in reads}
 
 
 def refuse_use(read: Callable[[], str], right: str) -> None:

@@ -67,8 +67,8 @@ class Borrowed:
         return student_t(self.degrees) * self.std * math.sqrt(2)
 
 
-def _farthest(values: Sequence[float], others: Sequence[float]) -> float:
-    return max(abs(one - other) for one, other in zip(values, others, strict=True))
+def _are_apart(values: Sequence[float], others: Sequence[float], by: float) -> bool:
+    return any(abs(one - other) > by for one, other in zip(values, others, strict=True))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Paired:
         """
         distinct: list[Sequence[float]] = [own]
         for values in others:
-            if all(_farthest(values, each) > twins for each in distinct):
+            if all(_are_apart(values, each, twins) for each in distinct):
                 distinct.append(values)
         if len(own) < 2 or len(distinct) < 2:
             return None
