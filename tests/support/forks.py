@@ -69,7 +69,7 @@ def _main() -> None:
         for name in sys.argv[1:]:
             importlib.import_module(name)
         sys.meta_path.insert(0, _Hidden())
-        subprocess.Popen = _Forked  # type: ignore[assignment]
+        subprocess.Popen = _Forked  # type: ignore[assignment, misc]
     assert not any(name.partition(".")[0] == "fedrepro" for name in sys.modules)
     gc.freeze()
     for line in sys.stdin:
