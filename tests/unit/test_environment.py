@@ -180,8 +180,10 @@ def test_without_a_supported_python_one_line_says_so(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"fedrepro needs Python {FIRST} to {LAST}, which was not found.")
     assert done.stderr.count("\n") == 1
+    a_python(tmp_path / "python3.13", 13)  # nothing else stands in for the one that is named
     done = find_python(tmp_path, old)
     assert done.stderr == f"fedrepro needs Python {FIRST} to {LAST}, and {old} is none of them.\n"
+    assert find_python(tmp_path, "python3.12").returncode == 1
 
 
 def test_a_python_that_cannot_make_environments_is_the_last_choice(tmp_path: Path) -> None:
