@@ -3,7 +3,7 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:
 .DEFAULT_GOAL := help
-.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers picture docs lock clean
+.PHONY: help setup slurm reproduce reference compact test test-slurm check lint replay bless pythons chaos fuzz mutants bench bench-peers picture site docs lock clean
 
 PYTHON ?=
 # The build of PyTorch: by default the locked one, with CUDA. TORCH=cpu selects the CPU build of the
@@ -91,6 +91,9 @@ bench-peers: setup ## measure other simulators on the same workloads, in tempora
 picture: setup ## render the README's picture, claims with their evidence (needs chromium)
 	@python scripts/picture.py
 
+site: setup ## render the site of committed results in .site: under a minute, without training
+	@python scripts/whole_site.py
+
 docs: setup .tools/docs.stamp ## build the documentation as a site (.docs/site)
 	@python scripts/docs.py
 
@@ -99,7 +102,7 @@ lock: .tools/uv.stamp ## update requirements.lock after a change in pyproject.to
 		--python-version 3.11 --group dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and all caches; results and the site stay
-	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .pythons .mutants.jsonl
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .peers .chaos .docs .site .pythons .mutants.jsonl
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted step is repeated.

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image, PngImagePlugin
+from whole_site import ROOT, with_committed_files
 
 from fedrepro.config.loading import load
 from fedrepro.report.cells import tables
@@ -21,7 +22,6 @@ from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.support.files import write_atomically
 
-ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs/site.png"
 SYSTEM = "aaggff"
 WIDTH, HEIGHT = 1280, 960
@@ -30,10 +30,7 @@ KEY = "made-from"
 
 def write_page(folder: Path) -> Path:
     """Render the page in an empty folder, from landed compact runs of one paper."""
-    (folder / "reports").mkdir()
-    for name in ("config", "reports/papers", "reports/templates"):
-        (folder / name).symlink_to(ROOT / name)
-    workbench, papers = load(folder), published.load(folder)
+    workbench, papers = load(with_committed_files(folder)), published.load(folder)
     found = {}
     for item in workbench.experiments[SYSTEM].compact:
         target = workbench.table(SYSTEM, item, "compact")

@@ -103,8 +103,13 @@ def test_the_reference_says_what_a_key_may_be(script: ModuleType) -> None:
     assert said["partition"].startswith("[`scheme: at_server`](#atserver), ")
 
 
-def test_ci_builds_it() -> None:
+def test_ci_builds_it_with_the_site_of_results_inside() -> None:
     text = (ROOT / ".github/workflows/docs.yml").read_text(encoding="utf-8")
     steps = yaml.safe_load(text)["jobs"]["docs"]["steps"]
-    assert [step["run"] for step in steps if "run" in step] == ["make docs TORCH=cpu"]
-    assert re.search("^docs: ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = [step["run"] for step in steps if "run" in step]
+    assert commands[:2] == ["make docs TORCH=cpu", "make site TORCH=cpu"]
+    assert commands[2].startswith("mv .site/reports/site .docs/site/")
+    assert steps[-1]["with"]["path"] == ".docs/site"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("docs", "site"):
+        assert re.search(f"^{target}: ", makefile, re.MULTILINE)

@@ -1,18 +1,19 @@
 """The README's picture says what today's page says."""
 
-import importlib.util
+import importlib
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from support.places import ROOT
 
 
-def test_the_picture_in_the_readme_is_todays(tmp_path: Path) -> None:
-    found = importlib.util.spec_from_file_location("picture", ROOT / "scripts/picture.py")
-    assert found is not None and found.loader is not None
-    picture = importlib.util.module_from_spec(found)
-    found.loader.exec_module(picture)
+def test_the_picture_in_the_readme_is_todays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    picture = importlib.import_module("picture")
     assert "(docs/site.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
     with Image.open(picture.PICTURE) as image:
         of = image.info[picture.KEY]

@@ -232,10 +232,17 @@ class Workbench:
 
         They do not if its data set is a surrogate that the user must supply, and is missing.
         """
-        spec = self.datasets[self.setting(setting).dataset]
-        if spec.surrogate_for is None or not isinstance(spec, Own):
-            return True
-        return find_own(spec.path, self.config.data.archives) is not None
+        return self.setting(setting).dataset not in self._absent
+
+    @property
+    def _absent(self) -> frozenset[str]:
+        """The surrogate data sets that the user must supply, and that are missing now."""
+        archives = self.config.data.archives
+        return frozenset(
+            name
+            for name, spec in self.datasets.items()
+            if spec.surrogate_for and isinstance(spec, Own) and not find_own(spec.path, archives)
+        )
 
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale; ``own`` replaces them."""
@@ -509,7 +516,21 @@ class Workbench:
             run.setting, "+".join(filter(None, (f"{parent}{at}{fidelity}", rest))), run.seed
         )
 
+    @cached_property
+    def _made(self) -> dict[tuple[object, ...], TableTarget]:
+        """The targets of tables that were asked for: a process that renders pages asks often."""
+        return {}
+
     def _target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
+        absent = self._absent
+        key = system, item, asked, absent
+        if key not in self._made:
+            self._made[key] = self._make_target(system, item, table, asked, absent)
+        return self._made[key]
+
+    def _make_target(
+        self, system: str, item: str, table: Table, asked: Scale, absent: frozenset[str]
+    ) -> TableTarget:
         own: Scale = "paper" if asked == "compact" else asked
         scale: Scale = "compact" if item in self.experiments[system].compact else own
         seeds, cells = self.seeds(scale, system, table.seeds), []
@@ -525,7 +546,7 @@ class Workbench:
                         wrapped(row.around, alone),
                         seeds,
                         alone if metric.of_both else (),
-                        self.is_required(setting),
+                        self.setting(setting).dataset not in absent,
                     )
                 )
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)

@@ -9,12 +9,13 @@ from typing import Any
 from fedrepro.config.targets import (
     ComputedTarget,
     FigureTarget,
+    RunKey,
     SearchTarget,
     TableTarget,
     Target,
 )
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import computed, coverage
+from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
 from fedrepro.report.cells.league import league_of
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
@@ -55,6 +56,16 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         UserError: if a table has not been computed yet or a file is damaged.
     """
     renderer = Renderer(workbench.root)
+    page, records = _write_page(workbench, target, published, renderer)
+    renderer.write_assets()
+    write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
+    return page
+
+
+def _write_page(
+    workbench: Workbench, target: Target, published: Published, renderer: Renderer
+) -> tuple[Path, list[RunRecord]]:
+    """The page of a target alone, with its downloads, and the runs that it shows."""
     page = target.page.relative_to(SITE)
     if isinstance(target, TableTarget):
         table = read_table(workbench.root, target)
@@ -82,10 +93,32 @@ def write_page(workbench: Workbench, target: Target, published: Published) -> Pa
         ]
         content = computed_page(cells, words, parts, target, published)
         records, template = [], "computed.html.j2"
-    renderer.write_assets()
     _write_bibliography(renderer, published, target.system)
-    write_runs(workbench, published, renderer, [*records, *_given(workbench, records)])
-    return renderer.write(page, template, content)
+    return renderer.write(page, template, content), records
+
+
+def write_whole_site(
+    workbench: Workbench, published: Published, methods: Sequence[MethodText], scale: str
+) -> Path:
+    """Every page, and the tables behind them, from the results that there are; nothing is trained.
+
+    Results must not change meanwhile.
+
+    Returns:
+        The start page.
+    """
+    renderer, records = Renderer(workbench.root), dict[RunKey, RunRecord]()
+    targets = workbench.targets(scale)
+    with tables.computed_once():
+        for target in targets.values():
+            if isinstance(target, TableTarget):
+                tables.write(workbench, target, published)
+        for target in targets.values():
+            _, shown = _write_page(workbench, target, published, renderer)
+            records |= {record.run: record for record in shown}
+        shown = [*records.values()]
+        write_runs(workbench, published, renderer, [*shown, *_given(workbench, shown)])
+        return write_site(workbench, published, methods, scale)
 
 
 def _write_downloads(
@@ -188,12 +221,12 @@ def write_site(
     renderer = Renderer(workbench.root)
     renderer.write_assets()
     targets = workbench.targets(scale)
-    tables = {
+    found = {
         key: table
         for key, target in targets.items()
         if isinstance(target, TableTarget) and (table := read_table(workbench.root, target))
     }
-    counts = coverage.count(workbench, published, tables)
+    counts = coverage.count(workbench, published, found)
     for system, item in published.tables:
         if (system, item) not in targets:
             content = printed_page(published, system, item)
@@ -210,8 +243,8 @@ def write_site(
     renderer.write(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
     )
-    views = views_of(workbench, published, tables)
-    league = league_of(workbench, tables)
+    views = views_of(workbench, published, found)
+    league = league_of(workbench, found)
     claims = {
         **claims_page(published, views),
         "findings": findings_of(views),
@@ -220,7 +253,7 @@ def write_site(
     if league.played:
         write_league(renderer, league)
     renderer.write(Path("claims.html"), "claims.html.j2", claims)
-    compared = compare_pages(workbench, tables)
+    compared = compare_pages(workbench, found)
     for file, content in compared.items():
         renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
     renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
@@ -229,7 +262,7 @@ def write_site(
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
     renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
     # The workflow waits for the start page, so write it last.
-    content = overview.start_page(workbench, published, targets, tables, counts, claims)
+    content = overview.start_page(workbench, published, targets, found, counts, claims)
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
 

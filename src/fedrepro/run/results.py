@@ -178,8 +178,11 @@ class RunRecord:
 
         try:
             # `read_table` would import pandas, which takes half a second.
-            columns: dict[str, list[Any]] = pyarrow.parquet.ParquetFile(path).read().to_pydict()
-            return _as_numbers(columns)
+            table = pyarrow.parquet.ParquetFile(path).read()
+            return {
+                name: column.cast("float64").to_numpy(zero_copy_only=False).tolist()
+                for name, column in zip(table.column_names, table.columns, strict=True)
+            }
         except Exception as error:  # pyarrow raises many exception types
             first_line = str(error).partition("\n")[0] or type(error).__name__
             raise UserError(f"{self.folder}/{name}: damaged: {first_line}") from None

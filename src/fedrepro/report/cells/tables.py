@@ -1,6 +1,8 @@
 """A table's cells, computed from its run directories."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +35,37 @@ from fedrepro.support import sealed
 NOT_RUN = "not run"
 
 
+# While a process renders the whole site: tables by system, item and scale.
+_computed: ContextVar[dict[tuple[str, str, str], ComputedTable] | None] = ContextVar(
+    "_computed", default=None
+)
+
+
+@contextmanager
+def computed_once() -> Iterator[None]:
+    """Compute each table of a workbench once within this block, in which no result changes."""
+    token = _computed.set({})
+    try:
+        yield
+    finally:
+        _computed.reset(token)
+
+
 def compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
     """Compute all cells of a table at a scale. Runs that are missing are holes, not errors.
 
     Raises:
         UserError: if a run's files are damaged or a printed cell is named ambiguously.
     """
+    kept, key = _computed.get(), (target.system, target.item, target.scale)
+    if kept is None:
+        return _compute(workbench, target, published)
+    if key not in kept:
+        kept[key] = _compute(workbench, target, published)
+    return kept[key]
+
+
+def _compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
     table = target.table
     paper = workbench.table(target.system, target.item, "paper")
     rows = []
