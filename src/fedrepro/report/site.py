@@ -22,7 +22,7 @@ from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
 from fedrepro.report.pages.claims import claims_page, findings_of, views_of
-from fedrepro.report.pages.compare import compare_pages
+from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.downloads import (
     as_bibtex,
     as_csv,
@@ -256,6 +256,8 @@ def write_site(
     compared = compare_pages(workbench, found)
     for file, content in compared.items():
         renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
+    for address, content in pairs_of(compared).items():
+        renderer.write(Path("compare", address), "pair.html.j2", content)
     renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
     runs = [*reference, *own]
     listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)

@@ -10,7 +10,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import read_table
 from fedrepro.report.drawing import forest
-from fedrepro.report.pages.compare import compare_pages
+from fedrepro.report.pages.compare import compare_pages, pairs_of
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -41,14 +41,22 @@ def test_differences_are_paired_and_wins_follow_the_metric(tmp_path: Path) -> No
     assert (meeting.ours, meeting.theirs) == (pytest.approx(84), pytest.approx(81))
     assert meeting.difference.mean == pytest.approx(3) and meeting.difference.n == 3
     assert meeting.difference.half_width == pytest.approx(2.484, abs=1e-3)  # 4.303 / sqrt(3)
-    assert (rivalry.won(False), rivalry.met(False), rivalry.met(True)) == (1, 1, 0)
+    counts = [rivalry.won("paper"), *(rivalry.met(each) for each in ("paper", "compact", "demo"))]
+    assert counts == [1, 1, 0, 0]
     (other,) = pages["fedavg"]["rivalries"]
-    assert other.won(False) == 0 and other.meetings[0].lead == pytest.approx(-3)
-    pages["fedavg-ima"]["rivalries"][0].name = "<b>x"  # a label is data
-    written = Renderer(tmp_path).write(Path("x.html"), "compare.html.j2", pages["fedavg-ima"])
+    assert other.won("paper") == 0 and other.meetings[0].lead == pytest.approx(-3)
+    # One page for both directions.
+    ((address, content),) = pairs_of(pages).items()
+    assert address == rivalry.page == other.page == "fedavg/fedavg-ima.html"
+    other.other = "<b>x"  # a label is data
+    written = Renderer(tmp_path).write(Path("compare") / address, "pair.html.j2", content)
     text = (tmp_path / written).read_text(encoding="utf-8")
-    assert "+3.00" in text and "± 2.48" in text and "<b>" not in text
-    assert 'href="../ima/table_1.html#row-1"' in text
+    assert "−3.00" in text and "± 2.48" in text and "<b>" not in text
+    assert 'href="../../ima/table_1.html#row-1"' in text
+    assert f'scope="row">{meeting.data}<' in text and meeting.data == "Fashion-MNIST"
+    written = Renderer(tmp_path).write(Path("compare/x.html"), "compare.html.j2", pages["fedavg"])
+    text = (tmp_path / written).read_text(encoding="utf-8")
+    assert 'href="fedavg/fedavg-ima.html"' in text and "<b>" not in text
 
 
 def test_means_are_over_the_seeds_that_both_have(tmp_path: Path) -> None:
@@ -66,6 +74,10 @@ def test_strips_share_one_scale_about_zero() -> None:
     # 188 px from -4 to 4, behind a margin of 6: 2 is at 147, 0 to 4 reach from 100 to 194.
     assert 'd="M147.0,9m' in first and 'd="M100.0,9H194.0"' in first
     assert 'd="M76.5,9m' in second
+    axis = forest.strips_axis([(2.0, 2.0), (-1.0, 0.0)])
+    assert 'x="53.0"' in axis and ">−2<" in axis  # half of the way from the middle to 6
+    assert 'x="147.0"' in axis and ">+2<" in axis and 'x="100.0"' in axis
+    assert forest.strips_axis([(0.0, 0.0)]).count("<text") == 3
 
 
 def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
@@ -83,7 +95,12 @@ def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
     title = bench.datasets[bench.setting(demo).dataset].title
     (rivalry,) = compare_pages(bench, {("ima", "table_1"): table})["fedavg-ima"]["rivalries"]
     (meeting,) = rivalry.meetings
-    assert meeting.demo and meeting.place == f"{title}, {rows[0].demo}"
+    assert (meeting.scale, meeting.data, meeting.place) == ("demo", title, rows[0].demo)
+    assert [rivalry.met(scale) for scale in ("paper", "compact", "demo")] == [0, 0, 1]
+    content = compare_pages(bench, {("ima", "table_1"): table})["fedavg-ima"]
+    written = Renderer(tmp_path).write(Path("compare/x.html"), "compare.html.j2", content)
+    text = (tmp_path / written).read_text(encoding="utf-8")
+    assert ">Better" not in text and "Compared, <span" in text  # a demo decides nothing
     page = table_page(bench, target, table, papers)
     shown, missing = page["demo_rows"]
     assert (shown.data, shown.setting, shown.labels) == (title, rows[0].demo, same)

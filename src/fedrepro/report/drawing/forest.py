@@ -1,6 +1,7 @@
 """Forest plots: marks with their intervals, as strips for a table's rows or in one picture."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from html import escape
 
 from fedrepro.report.drawing.frame import Axis
@@ -14,13 +15,9 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 
     Screen readers skip them, as the table has the numbers.
     """
-    reach = max(abs(mean) + half for mean, half in estimates) or 1.0
-    scale = Axis(-reach, reach, (), ())
+    _, x = _scale_of(estimates)
     colour = SERIES_COLOURS[0]
     middle, half = HEIGHT / 2, WIDTH / 2
-
-    def x(value: float) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * scale.place(value)
 
     return [
         f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">'
@@ -31,6 +28,31 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
         f'<path d="M{x(mean):.1f},{middle:.0f}{MARK_PATHS[2]}" fill="{colour}"/></svg>'
         for mean, width in estimates
     ]
+
+
+def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
+    """The axis of :func:`strips`: zero, and a round number on each side."""
+    reach, x = _scale_of(estimates)
+    tick = 10 ** math.floor(math.log10(reach))
+    tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
+    parts = [f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">']
+    for value in (-tick, 0.0, tick):
+        text = f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
+        parts.append(
+            f'<path d="M{x(value):.1f},{HEIGHT - 4}v4" stroke="{INK}"/>'
+            f'<text x="{x(value):.1f}" y="{HEIGHT - 6}" font-size="10" fill="{INK}" '
+            f'text-anchor="middle">{text}</text>'
+        )
+    return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{WIDTH}" stroke="{INK}"/></svg>'])
+
+
+def _scale_of(
+    estimates: Sequence[tuple[float, float]],
+) -> tuple[float, Callable[[float], float]]:
+    """How far strips reach on each side of zero, and the place of a value in pixels."""
+    reach = max(abs(mean) + half for mean, half in estimates) or 1.0
+    scale = Axis(-reach, reach, (), ())
+    return reach, lambda value: MARGIN + (WIDTH - 2 * MARGIN) * scale.place(value)
 
 
 Interval = tuple[float, float, float]  # low, mean, high

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from fedrepro.report.pages.templates import Renderer
 from fedrepro.run.results import LOGS, RunRecord
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import ORIGIN, PACKAGE
 from fedrepro.support.printing import publishable
+
+if TYPE_CHECKING:  # which shows the repository on every page
+    from fedrepro.report.pages.templates import Renderer
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 WORDS = {
@@ -61,7 +63,7 @@ class Commit:
     href: str | None
 
 
-def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
+def write_files(renderer: "Renderer", record: RunRecord) -> list[RunFile]:
     """Copy a run's files beside its page, and remove those of an earlier run of the same name."""
     folder, found = record.page.with_suffix(""), []
     for name, source in _files(renderer.root, record):

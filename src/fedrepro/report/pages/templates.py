@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from fedrepro.report.pages.foot import software
 from fedrepro.support.files import write_atomically
 from fedrepro.support.packaged import own_or_packaged
 
@@ -32,7 +33,7 @@ class Renderer:
         """Render ``page``, relative to the site."""
         up = "../" * (len(page.parts) - 1)
         text = self.environment.get_template(template).render(
-            up=up, page=page.as_posix(), **content
+            up=up, page=page.as_posix(), software=software(), **content
         )
         path = self.root / SITE / page
         with write_atomically(path) as temporary:
