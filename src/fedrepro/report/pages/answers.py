@@ -111,8 +111,9 @@ def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]
     """The numbers that cells take from a run; published settings come first."""
     groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
     for use in uses:
-        words = use.metric.reading.words
-        key = use.demo, use.page, words, use.rounds, use.up_to or 0, use.seeds
+        # Not its words alone: mixtures of one measure share them.
+        metric = f"{use.metric.reading.words} {use.metric!r}"
+        key = use.demo, use.page, metric, use.rounds, use.up_to or 0, use.seeds
         groups.setdefault(key, []).append(use)
     found = []
     for (demo, page, _, rounds, up_to, seeds), same in sorted(
