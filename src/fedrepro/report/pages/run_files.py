@@ -23,7 +23,7 @@ from fedrepro.support.printing import publishable
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 WORDS = {
     "manifest.json": "manifest",
-    "setting.yaml": "its setting, fully resolved",
+    "setting.yaml": "YAML, its setting fully resolved",
     "log.txt": "log",
 }
 CITATION = "CITATION.cff"
