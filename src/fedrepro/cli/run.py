@@ -185,7 +185,7 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
     uses = cells_of_runs(workbench, Published(), {run}, only=system).get(run, [])
     found = headline(answers_of(read_run(workbench.root, run), uses))
     numbers = (
-        f"{each.table}: {each.measure.words} {each.value:.2f} {each.measure.unit}".rstrip()
+        f"{each.table}: {each.words} {each.value:.2f} {each.unit}".rstrip()
         for each in found[:MOST_NUMBERS]
     )
     return "".join(f"; {each}" for each in numbers)

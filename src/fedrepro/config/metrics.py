@@ -96,6 +96,11 @@ class MetricKind(Typed):
         """Whether it is computed as in a released code."""
         return False
 
+    @property
+    def mixture(self) -> str:
+        """At which mixture of clients' two models it is read, in words; "" for the method's own."""
+        return ""
+
     def at_mix(self, mix: Mix) -> Self:
         """The metric at another mixture of clients' two models, where there are two."""
         return self
@@ -232,6 +237,13 @@ class OverClients(OfMeasure):
     @property
     def as_released(self) -> bool:
         return self.mix == "released" or self.measure.as_released
+
+    @property
+    def mixture(self) -> str:
+        if self.mix == "released" and self.of != self.measure.guide:
+            return "highest over the mixtures that clients choose"
+        words = {"best": "at the mixture that is best on average"}
+        return {**words, "released": "at each client's best mixture"}.get(self.mix, "")
 
     def at_mix(self, mix: Mix) -> Self:
         return self.model_copy(update={"mix": mix})

@@ -40,7 +40,7 @@ from fedrepro.report.pages.league_files import write_league
 from fedrepro.report.pages.method import MethodText, by_kind, method_page
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.run_files import write_files
+from fedrepro.report.pages.run_files import write_files, write_settings
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
@@ -132,9 +132,11 @@ def _write_downloads(
     system = published.systems.get(table.system)
     columns = [*content["shown"], *content["folded"]]
     renderer.write_text(page.with_suffix(".csv"), as_csv(table))
-    latex = as_latex(table, columns, system.paper if system else "")
+    best = [row.best for row in content["rows"]]
+    latex = as_latex(table, columns, system.paper if system else "", content["own"], best)
     renderer.write_text(page.with_suffix(".tex"), latex)
     renderer.write_text(page.with_suffix(".json"), table.to_json())
+    write_settings(renderer, table)
 
 
 def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:

@@ -32,7 +32,7 @@ def test_a_number_of_earlier_rounds_is_a_number_of_its_own(tmp_path: Path) -> No
     write_run(bench, RUN, [0.25, 0.5, 0.75])
     uses = cells_of_runs(bench, published.Published(), {RUN})[RUN]
     found = headline(answers_of(read_run(bench.root, RUN), uses))
-    assert [(each.value, each.up_to) for each in found] == [(50.0, 2), (75.0, None)]
+    assert [(each.value, each.summary.up_to) for each in found] == [(50.0, 2), (75.0, None)]
     target = bench.table("own", "table_1", "demo")
     tables.write(bench, target, published.load(bench.root))
     site.write_page(bench, target, published.load(bench.root))

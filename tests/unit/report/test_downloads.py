@@ -13,6 +13,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report import site
 from fedrepro.report.cells import tables
+from fedrepro.report.cells.best import Best
 from fedrepro.report.cells.cell import ComputedTable, TableColumn, read_table
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
@@ -134,18 +135,23 @@ def test_a_negative_number_stays_a_number() -> None:
     assert rows_as_csv(("x",), [("-0.50",), ("+1e-3",), ("–",)]) == "x\n-0.50\n+1e-3\n–\n"
 
 
+NONE = Best(frozenset(), frozenset())
+
+
 def test_latex_has_the_printed_number_and_ours(table: ComputedTable) -> None:
-    text = as_latex(table, [1, 0], "Zhou et al.")
-    assert r"FMNIST, \#C=2 & 84.68 & 81.17 \\" in text
+    text = as_latex(table, [1, 0], "Zhou et al.", {1}, [Best(frozenset({1}), frozenset({0}))])
+    assert r"Setting & FedAvg + IMA$^\star$ & FedAvg \\" in text
+    assert r"FMNIST, \#C=2, \% & \textbf{84.68} & 81.17 \\" in text
     assert r" &  & \textbf{81.00} $\sim$ \\" in text
+    assert r" &  & 81.00 $\sim$ \\" in as_latex(table, [1, 0], "", (), [NONE])  # nothing is best
     assert text.count("\\toprule") == text.count("\\bottomrule") == 1
 
 
 def test_what_latex_and_spreadsheets_would_take_for_a_command(table: ComputedTable) -> None:
-    row = replace(table.rows[0], label="=1+1 \\input{x} 5 % α_1")
+    row = replace(table.rows[0], label="=1+1 \\input{x} 5 % α_1", unit="")
     hostile = replace(table, rows=(row,), title="a\n\\input{y}")
     assert "'=1+1" in as_csv(hostile)
-    text = as_latex(hostile, [0], "")
+    text = as_latex(hostile, [0], "", (), [NONE])
     assert r"=1+1 \textbackslash{}input\{x\} 5 \% $\alpha$\_1 & 81.17" in text
     assert text.splitlines()[-1].startswith("% a \\input")  # still a comment
 

@@ -63,24 +63,25 @@ def test_a_figure_has_sheets_a_strip_and_pairs_of_each_run_once(world: Path) -> 
     assert titles == [
         "Painter, round 1",
         "Painter, round 2",
+        "Painter, training images",
         "Painter, rounds 1 to 2",
         "Painter, nearest training images",
     ]
     sizes = [pictures(panel.svg)[0].size for panel in found.panels]
-    assert sizes == [(5 * 30 - 2, 10 * 30 - 2)] * 2 + [(10 * 30 - 2, 28), (10 * 30 - 2, 58)]
+    assert sizes == [(5 * 30 - 2, 10 * 30 - 2)] * 3 + [(10 * 30 - 2, 28), (10 * 30 - 2, 58)]
     numbers = json.loads((world / RESULT).read_text())["numbers"]
     (row,) = found.rows
     assert row[:3] == ("Digits", "Painter", f"{100 * numbers['test_accuracy']:.1f} %")
     assert row[3] == f"{numbers['stand_in']:.2f}"
     assert main(["page", "fedevg", "figure_4_1"]) == 0
     page = (world / "reports/site/fedevg/figure_4_1.html").read_text(encoding="utf-8")
-    assert page.count('<img class="sheet"') == 4 and "<picture>" in page
+    assert page.count('<img class="sheet"') == 5 and "<picture>" in page
 
 
 def test_what_is_missing_is_not_drawn(world: Path) -> None:
     pairs = world / RESULT.with_suffix(".pairs.safetensors")
     pairs.unlink()
-    assert len(drawn(world).panels) == 3
+    assert len(drawn(world).panels) == 4
     (world / RESULT).unlink()
     found = drawn(world)
     assert not found.panels and not found.rows

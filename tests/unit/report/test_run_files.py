@@ -23,6 +23,8 @@ from support.report_world import make_system, write_run
 RUN = RunKey("fedgo/digits-demo", "fedavg", 1)
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
+YAML = "YAML, its setting fully resolved"
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
@@ -60,12 +62,12 @@ def test_a_page_links_to_copies_inside_of_the_site(bench: Workbench) -> None:
     folder = write_run(bench, RUN, [0.5, 0.75])
     write_log(bench, "round 1 of 2\n")
     found = linked(*page_of(bench))
-    assert [*found] == ["manifest", "its setting, fully resolved", "rounds.parquet", "log"]
+    assert [*found] == ["manifest", YAML, "rounds.parquet", "log"]
     assert all((bench.root / SITE) in path.resolve().parents for path in found.values())
     for words in ("manifest", "rounds.parquet"):
         name = "manifest.json" if words == "manifest" else words
         assert found[words].read_bytes() == (folder / name).read_bytes()
-    setting = yaml.safe_load(found["its setting, fully resolved"].read_text(encoding="utf-8"))
+    setting = yaml.safe_load(found[YAML].read_text(encoding="utf-8"))
     assert setting == bench.run_spec(RUN.setting, RUN.method, 1).description()
     assert found["log"].read_text(encoding="utf-8") == "round 1 of 2\n"
 
@@ -74,7 +76,7 @@ def test_a_reference_result_links_to_its_own(bench: Workbench) -> None:
     write_run(bench, RUN, [0.5, 0.75], reference=True)
     write_log(bench, "of another run\n")
     path, text = page_of(bench, reference=True)
-    assert [*linked(path, text)] == ["manifest", "its setting, fully resolved", "rounds.parquet"]
+    assert [*linked(path, text)] == ["manifest", YAML, "rounds.parquet"]
     assert "Its commit was not recorded." in text
 
 

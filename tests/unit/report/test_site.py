@@ -142,8 +142,8 @@ def test_every_linked_run_page_has_what_its_cell_takes_from_it(bench: Workbench)
             for run in result.runs:
                 if run.page and run.value is not None:
                     text = page(bench, run.page)
-                    answers = text[text.index('class="answers"') : text.index('id="curves-title"')]
-                    assert f"<strong>{run.value:.2f} %" in answers
+                    answers = text[text.index('id="answers-title"') : text.index('id="again"')]
+                    assert f"{run.value:.2f} %<span" in answers
                     assert address in answers
                     assert f"<dd>{run.value:.2f} <small>%</small></dd>" in text
                     assert ('class="tag demo"' in answers) == (result is cell.demo)
@@ -159,7 +159,7 @@ def test_a_run_page_has_its_manifest(bench: Workbench) -> None:
     assert "274 026".replace(" ", templates.THIN) in text
     reference = page(bench, "reference/ima/fmnist-shards2/fedavg/seed1.html")
     assert "A reference result" in reference
-    assert "Accuracy ends at 81.00 %" in reference  # its curves, told to who can't see them
+    assert "fedavg ends at 81.00 %" in reference  # its curves, told to who can't see them
     assert "Loss ends at " in reference
 
 

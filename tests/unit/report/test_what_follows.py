@@ -83,7 +83,7 @@ def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
     assert "is not computed" in group.what and group.items == ("22", "46")
     three_seeds(bench, f"{SETTING}@released", 0.9801)
     found = follows(bench)
-    assert found["sentences"] == ["96.43 for 97.94: −1.51; 1.58 more as released, 3 seeds."]
+    assert found["sentences"] == ["96.43 for 97.94: −1.51; +1.58 more as released, 3 seeds."]
     assert [reading.computed for reading in found["readings"]] == [1, 1]
     (group,) = found["differences"]
     assert group.what.endswith("do not in the released code's")
@@ -101,16 +101,19 @@ def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:
     assert found["readings"][0].words["agrees"] == 1 and not found["differences"]
 
 
-def test_a_sentence_that_its_numbers_do_not_bear_out_is_left_out(bench: Workbench) -> None:
-    clients_run(bench, RunKey(SETTING, "fedrep", 1), 0.97)
-    for bounds, there in (
-        ({"above": 0.5}, []),
-        ({"below": 0.5}, ["So it is."]),
-        ({"below": -99.0}, []),
-        ({"above": -99.0, "below": 0.5}, ["So it is."]),
-    ):
-        write(bench.root, "So it is.", only_if={"a.difference": bounds})
-        assert follows(bench)["sentences"] == there
+@pytest.mark.parametrize(("accuracy", "shown"), [(0.99, "+1.06"), (0.97, "−0.94")])
+def test_a_sentence_is_shown_whichever_way_it_turns_out(
+    bench: Workbench, accuracy: float, shown: str
+) -> None:
+    clients_run(bench, RunKey(SETTING, "fedrep", 1), accuracy)  # printed 97.94
+    write(bench.root, "It changes by {a - a.printed}: {a.difference}.")
+    assert follows(bench)["sentences"] == [f"It changes by {shown}: {shown}."]
+
+
+def test_no_sentence_depends_on_the_sign_of_its_finding(bench: Workbench) -> None:
+    write(bench.root, "It is {a}.", only_if={"a.difference": {"above": 0}})
+    with pytest.raises(UserError, match=r"superfed/what_follows\.yaml: .*only_if"):
+        published.load(bench.root)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_every_sentence_of_the_papers_names_cells() -> None:
     for insight in papers.insights:
         names = {
             term.partition(".")[0]
-            for text in (*PLACEHOLDER.findall(insight.says), *insight.only_if)
+            for text in PLACEHOLDER.findall(insight.says)
             for term in text.split(" - ")
         }
         assert names == {*insight.numbers}, insight.says

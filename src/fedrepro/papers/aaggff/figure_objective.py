@@ -7,6 +7,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.papers.aaggff.kinds import Objective
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Points
+from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, distinct_settings, key_of
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made
@@ -22,6 +23,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
         ("Setting", "Function", "Rounds", "Cumulative objective", "Lowest", "Highest", "Seeds"),
         key=key_of(names),
     )
+    last: list[tuple[str, dict[str, float]]] = []
     for label, setting in distinct_settings(figure.panels, target):
         lines = []
         for column in figure.columns:
@@ -44,6 +46,8 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Objective) -> Drawn
             words = f"Cumulative objective by round, {label}, setting {setting}: {ended}."
             svg = curves.draw(lines, description=words, names=names, unit="")
             drawn.panels.append(Panel(label, svg))
+            last.append((label, {line.name: line.points[-1][1] for line in lines}))
+    drawn.sees = leaders(last, rising=False)
     return drawn
 
 

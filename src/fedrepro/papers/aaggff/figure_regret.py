@@ -67,6 +67,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Regret) -> Drawn:
         words = f"{label}, setting {setting}: after the last round {shown}."
         svg = curves.draw(lines, description=words, names=names, unit="")
         drawn.panels.append(Panel(f"{label}, {clients} clients", svg))
+        if len(ends) == 2 and ends[1]:
+            drawn.say(
+                f"{label}: at the end, the regret is "
+                f"{100 * ends[0] / ends[1]:.3g} % of its bound; it was above it in {above} rounds."
+            )
         last = f"{lines[0].points[-1][0]:.0f}"
         numbers = [f"{end:.4g}" for end in ends] + [""] * (2 - len(ends))
         drawn.rows.append((setting, str(clients), last, *numbers, str(above)))

@@ -33,15 +33,17 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Shares) -> Drawn:
 
 def _add(drawn: Drawn, name: str, case: dict[str, Any]) -> None:
     """A panel, and a row for each client."""
-    bars = []
+    bars, off = [], 0.0
     for client, weight in enumerate(case["weights"]):
         sampled = [100 * shares[client] for shares in case["sampled"]]
         mean, ends = statistics.fmean(sampled), (min(sampled), max(sampled))
         label = f"client {client + 1}"
+        off = max(off, abs(mean - 100 * weight))
         bars.append(Bar(f"{label}, weight", 100 * weight, 100 * weight, 100 * weight))
         bars.append(Bar(f"{label}, sampled", mean, *ends))
         followed = f"{100 * case['followed'][client]:.1f}"
         drawn.rows.append((name, label, f"{100 * weight:.1f}", followed, f"{mean:.1f}"))
+    drawn.say(f"With {name} constants, sampled shares are up to {off:.1f} points from the weights.")
     words = "; ".join(f"{bar.name} {bar.value:.1f} %" for bar in bars)
     svg = charts.bars(bars, description=f"{name} normalising constants: {words}.", decimals=1)
     likely = ", ".join(f"{float(p):.2f}" for p in case["p"])

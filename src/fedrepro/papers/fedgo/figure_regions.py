@@ -75,8 +75,8 @@ def _add(drawn: Drawn, found: dict[str, Any]) -> None:
         seeds = str(len(found["seeds"]))
         drawn.rows.append((name, *(_spread(values) for values in shares), seeds))
     means = [100 * statistics.fmean(values) for values in found["accuracy"].values()]
-    drawn.caption += (
-        f" From the worst to the best aggregation, the mean accuracy goes from {min(means):.1f} to "
+    drawn.sees = (
+        f"From the worst to the best aggregation, the mean accuracy goes from {min(means):.1f} to "
         f"{max(means):.1f} %."
     )
 

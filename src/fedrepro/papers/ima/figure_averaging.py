@@ -53,6 +53,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Averaging) -> Drawn
             cka = "–" if each.cka is None else f"{each.cka:.3f}"
             errors = (f"{each.by_number[0]:.2f}", f"{each.error:.2f}")
             drawn.rows.append((titled(place.label, place, target), str(each.round), cka, *errors))
+        drawn.say(
+            f"{place.label}: after round {rounds[-1].round}, one client has "
+            f"an error of {rounds[-1].by_number[0]:.2f} %, the average of all "
+            f"{rounds[-1].error:.2f} %."
+        )
     for number in _shown(list(found.values())):
         by_number = [
             Line(name, list(enumerate(each.by_number, 1)))

@@ -58,6 +58,14 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Decomposition) -> D
             svg = curves.draw(shown, description=words, names=names, unit="")
             apart = f": {title}" if len(figure.show) > 1 else ""
             drawn.panels.append(Panel(f"{label}{apart}", svg))
+            moved = ", ".join(
+                f"{line.name} from {line.points[0][1]:.3g} to {line.points[-1][1]:.3g}"
+                for line in shown
+            )
+            drawn.say(
+                f"{label}: from round {shown[0].points[0][0]:.0f} to "
+                f"{shown[0].points[-1][0]:.0f}, {moved}."
+            )
         for index, number in enumerate(rounds):
             numbers = (_number(values[index]) for values in series)
             drawn.rows.append((label, f"{number:.0f}", *numbers))

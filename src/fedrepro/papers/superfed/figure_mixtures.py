@@ -35,6 +35,11 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Mixtures) -> Drawn:
             ends = (line.points[0][1], best, weight, line.points[-1][1])
             shown = (f"{value:.{1 if number == 2 else 2}f}" for number, value in enumerate(ends))
             drawn.rows.append((label, setting, column.label, *shown))
+            drawn.say(
+                f"{label}, {column.label}: best at weight {weight:.1f} "
+                f"with {best:.2f} %, {best - ends[0]:.2f} above weight 0 and "
+                f"{best - ends[3]:.2f} above 1."
+            )
         if lines:
             words = "; ".join(
                 f"{line.name} from {line.points[0][1]:.2f} to {line.points[-1][1]:.2f}"

@@ -19,7 +19,7 @@ Find = Callable[[str], tuple[TableTarget, ComputedTable]]
 
 
 def sentence(insight: Insight, find: Find) -> str | None:
-    """The sentence, or None if a number is missing or one of its assumptions does not hold.
+    """The sentence, or None if a number is missing.
 
     A cell that the experiment file does not have counts as missing, so that a row can be removed
     without editing the sentences about it.
@@ -28,8 +28,7 @@ def sentence(insight: Insight, find: Find) -> str | None:
         UserError: if a placeholder names an unknown number.
     """
     where = PAPERS / insight.system / INSIGHTS
-    asked = [*PLACEHOLDER.findall(insight.says), *insight.only_if]
-    terms = {text: _terms(where, insight, text) for text in asked}
+    terms = {text: _terms(where, insight, text) for text in PLACEHOLDER.findall(insight.says)}
     cells: dict[str, TableCell] = {}
     for name, address in insight.numbers.items():
         found = _cell(address, address.table or insight.tables[0], find)
@@ -38,9 +37,6 @@ def sentence(insight: Insight, find: Find) -> str | None:
         cells[name] = found
     if not all(_is_there(cells[name], of) for pair in terms.values() for name, of in pair):
         return None
-    for text, bounds in insight.only_if.items():
-        if not bounds.above < _value(terms[text], cells) < bounds.below:
-            return None
     return PLACEHOLDER.sub(lambda found: _written(terms[found[1]], cells), insight.says)
 
 
@@ -106,5 +102,5 @@ def _written(terms: Terms, cells: Mapping[str, TableCell]) -> str:
     value = _value(terms, cells)
     if of == "seeds":
         return "one seed" if value == 1 else f"{value:.0f} seeds"
-    sign = "+" if of == "difference" and len(terms) == 1 else ""
+    sign = "+" if of == "difference" or len(terms) > 1 else ""
     return f"{value:{sign}.{cell.printed.decimals}f}".replace("-", MINUS)

@@ -144,9 +144,9 @@ def _results(
 ) -> tuple[Result, Result | None]:
     """The results of the published setting and of its demo setting."""
     if (cell.setting, cell.methods) != (paper_cell.setting, paper_cell.methods):
-        return _result(workbench, target, paper_cell), _result(workbench, target, cell)
+        return result_in(workbench, target, paper_cell), result_in(workbench, target, cell)
     seeds = tuple(sorted({*cell.seeds, *paper_cell.seeds}))
-    return _result(workbench, target, replace(paper_cell, seeds=seeds)), None
+    return result_in(workbench, target, replace(paper_cell, seeds=seeds)), None
 
 
 def _cell(
@@ -181,7 +181,8 @@ def _selection(target: TableTarget, cell: Cell) -> str:
     return "; ".join(found)
 
 
-def _result(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
+def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
+    """The number of a cell over its seeds, in the setting of the target's scale."""
     metric, summary = target.table.metric_of(cell.row, cell.column), target.table.summary
 
     def of(methods: Sequence[str], metric: MetricKind) -> Result:

@@ -10,6 +10,7 @@ from fedrepro.report.drawing.frame import CHARACTER, TEXT, Frame, axis, counting
 from fedrepro.report.drawing.style import DASHES, MARK_PATHS, SERIES_COLOURS, STRONG, style_of
 
 Points = Sequence[tuple[float, float]]
+SIZE = (222, 140)  # of a panel among others, in pixels
 KEY_ROW = 20  # pixels from name to name
 MARKS = 7  # per line, so that lines can be told apart without colour
 
@@ -45,13 +46,15 @@ def draw(
     across: str = "round",
     beside: str = "",
     starts: bool = False,
+    size: tuple[int, int] = SIZE,
 ) -> str:
     """Learning curves of one panel, as SVG.
 
     ``description`` is the figure's text for screen readers; ``names`` has the names of all lines in
     the order of their styles (default: these lines); ``limits`` are the vertical axis's, if several
     panels share it; ``across`` names the horizontal axis, ``beside`` labels the vertical one;
-    ``starts`` says that lines begin at IMA's t_s, and labels it.
+    ``starts`` says that lines begin at IMA's t_s, and labels it; ``size`` is the plot's width and
+    height in pixels, without the margins.
     """
     if limits:
         lines = [cut(line, limits[0]) for line in lines]
@@ -63,6 +66,7 @@ def draw(
         horizontal(min(0.0, *ends), max(ends)),
         axis(low, high, unit=unit, nice=not limits),
         across,
+        *size,
         beside=beside,
     )
     styles = {line.name: order.index(line.name) % len(SERIES_COLOURS) for line in lines}
@@ -177,6 +181,7 @@ def bounds(panels: Sequence[Sequence[Line]]) -> tuple[float, float] | None:
     for line in (line for lines in panels for line in lines):
         settled = [index for index, (number, _) in enumerate(line.points) if late(line, number)]
         values += [line.points[index][1] for index in settled]
+        values += [value for number, value in line.raw if late(line, number)]
         values += [ends[index] for ends in (line.low, line.high) if ends for index in settled]
         values += [line.level] if line.level is not None else []
     if not values:
@@ -198,6 +203,7 @@ def cut(line: Line, low: float) -> Line:
         points=[line.points[index] for index in kept],
         low=[max(line.low[index], low) for index in kept] if line.low else (),
         high=[line.high[index] for index in kept] if line.high else (),
+        raw=[point for point in line.raw if point[1] >= low],
     )
 
 

@@ -1,18 +1,21 @@
 """Which number each table cell takes from a run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache, partial
 
 from fedrepro.config.metrics import Metric
 from fedrepro.config.tables import Summary
-from fedrepro.config.targets import RunKey, TableTarget
+from fedrepro.config.targets import Cell, RunKey, TableTarget
 from fedrepro.config.values import SCALES
 from fedrepro.config.workbench import Workbench
-from fedrepro.measures.base import Reading
-from fedrepro.report.cells.tables import value_of
-from fedrepro.report.papers.published import Published, label_of
+from fedrepro.report.cells.cell import Result
+from fedrepro.report.cells.tables import printed_cell, result_in, value_of
+from fedrepro.report.papers.published import PrintedCell, Published, label_of
 from fedrepro.run.results import RunRecord
+
+OWN = "at the method's own mixture"
 
 
 def anchor_of(row: int, column: int) -> str:
@@ -27,10 +30,11 @@ class CellUse:
     Attributes:
         table, page: the table's name, and its page's address relative to the site's root.
         place, address: the cell in words, and its address.
-        metric, rounds: the number that it takes, and over how many last evaluated rounds, up to and
-            including round ``up_to``.
+        metric, summary: the number that it takes, and from which rounds.
         seeds: the seeds in its mean.
         demo: whether the run only has the cell's demo setting.
+        printed: what is printed there, if anything.
+        result: reads the cell's other runs and returns its number over seeds.
     """
 
     table: str
@@ -38,10 +42,11 @@ class CellUse:
     place: str
     address: str
     metric: Metric
-    rounds: int
-    up_to: int | None
+    summary: Summary
     seeds: tuple[int, ...]
     demo: bool
+    printed: PrintedCell | None
+    result: Callable[[], Result]
 
 
 @dataclass(frozen=True)
@@ -49,20 +54,32 @@ class AnsweredCell:
     """A number of a run, and the cells of one table that use it.
 
     Attributes:
-        rounds, up_to: as in :class:`CellUse`.
+        words, unit: of its metric, with the mixture of clients' two models if there are two.
         value: in printed units; None if the run has no such number.
         seed: which of the cells' seeds the run has, in words.
+        whole: the cell's own number, if it is over several seeds; None for a demo.
     """
 
     table: str
     page: str
     places: tuple[tuple[str, str], ...]
-    measure: Reading
-    rounds: int
-    up_to: int | None
+    metric: Metric
+    words: str
+    summary: Summary
     value: float | None
     seed: str
     demo: bool
+    printed: PrintedCell | None
+    whole: Result | None
+
+    @property
+    def unit(self) -> str:
+        return self.metric.reading.unit
+
+    @property
+    def decimals(self) -> int:
+        """As printed, but at least two."""
+        return max(self.printed.decimals, 2) if self.printed else 2
 
 
 def cells_of_runs(
@@ -80,60 +97,94 @@ def cells_of_runs(
     for scale in SCALES:
         for target in workbench.tables(scale, only).values():
             if not wanted.isdisjoint(target.runs):
-                for use, runs in _uses(target, published):
+                for use, runs in _uses(workbench, target, published):
                     for run in wanted & set(runs):
                         found.setdefault(run, {})[use.address, use.demo] = use
     return {run: list(uses.values()) for run, uses in found.items()}
 
 
-def _uses(target: TableTarget, published: Published) -> Iterable[tuple[CellUse, list[RunKey]]]:
+def _uses(
+    workbench: Workbench, target: TableTarget, published: Published
+) -> Iterable[tuple[CellUse, list[RunKey]]]:
     system = published.systems.get(target.system)
     printed = target.table.published.table if target.table.published else ""
     name = system.name if system else target.system
     page = target.page.relative_to("reports/site").as_posix()
     for index, cell in enumerate(target.cells):
         row, column = divmod(index, len(target.table.columns))
+        demo = target.scale == "demo" and cell.row.demo is not None
         use = CellUse(
             table=f"{name}, {label_of(target.item, printed)}",
             page=page,
             place=f"{cell.row.label}, {cell.column.label}",
             address=f"{page}#{anchor_of(row, column)}",
             metric=target.table.metric_of(cell.row, cell.column),
-            rounds=target.table.summary.rounds,
-            up_to=target.table.summary.up_to,
+            summary=target.table.summary,
             seeds=cell.seeds,
-            demo=target.scale == "demo" and cell.row.demo is not None,
+            demo=demo,
+            printed=None if demo else printed_cell(target, cell, published),
+            result=_once(workbench, target, cell),
         )
         yield use, [run for method in cell.methods for run in cell.runs(method)]
 
 
+def _once(workbench: Workbench, target: TableTarget, cell: Cell) -> Callable[[], Result]:
+    """The cell's result, which is read once for all of its runs' pages."""
+    return cache(partial(result_in, workbench, target, cell))
+
+
 def answers_of(record: RunRecord, uses: Sequence[CellUse]) -> list[AnsweredCell]:
-    """The numbers that cells take from a run; published settings come first."""
-    groups: dict[tuple[bool, str, str, int, int, tuple[int, ...]], list[CellUse]] = {}
+    """The numbers that cells take from a run; published settings come first.
+
+    Cells with a printed number or a mean of their own are listed one by one, others together.
+    """
+    groups: dict[tuple[object, ...], list[CellUse]] = {}
     for use in uses:
-        # Not its words alone: mixtures of one measure share them.
-        metric = f"{use.metric.reading.words} {use.metric!r}"
-        key = use.demo, use.page, metric, use.rounds, use.up_to or 0, use.seeds
-        groups.setdefault(key, []).append(use)
+        own = use.address if not use.demo and (use.printed or len(use.seeds) > 1) else ""
+        summary = use.summary.rounds, use.summary.up_to or 0
+        # Not its words alone: two metrics may share them.
+        metric = f"{_words(record, use.metric)} {use.metric!r}"
+        groups.setdefault((use.demo, use.page, metric, summary, use.seeds, own), []).append(use)
     found = []
-    for (demo, page, _, rounds, up_to, seeds), same in sorted(
-        groups.items(), key=lambda item: item[0]
-    ):
-        measure = same[0].metric.reading
+    for _, (use, *others) in sorted(groups.items(), key=lambda item: item[0][:2]):
+        several = len(use.seeds) > 1 and not use.demo
         found.append(
             AnsweredCell(
-                table=same[0].table,
-                page=page,
-                places=tuple((use.place, use.address) for use in same),
-                measure=measure,
-                rounds=rounds,
-                up_to=up_to or None,
-                value=value_of(record, measure, Summary(rounds=rounds, up_to=up_to or None)),
-                seed=_seed(record.run.seed, seeds),
-                demo=demo,
+                table=use.table,
+                page=use.page,
+                places=tuple((each.place, each.address) for each in (use, *others)),
+                metric=use.metric,
+                words=_words(record, use.metric),
+                summary=use.summary,
+                value=_value(record, use),
+                seed=_seed(record.run.seed, use.seeds),
+                demo=use.demo,
+                printed=use.printed,
+                whole=use.result() if several else None,
             )
         )
     return found
+
+
+def _value(record: RunRecord, use: CellUse) -> float | None:
+    """The run's number in a cell; a ratio takes a second run, too."""
+    if use.metric.of_both is None:
+        return value_of(record, use.metric.reading, use.summary)
+    runs = (run for run in use.result().runs if use.result().run_of(run) == record.run)
+    return next((run.value for run in runs), None)
+
+
+def _words(record: RunRecord, metric: Metric) -> str:
+    """A metric in words, with the mixture of clients' two models if the method has them."""
+    words, mixture = metric.reading.words, metric.mixture
+    if not has_mixtures(record) or metric.at_mix("fixed") == metric.at_mix("best"):
+        return words
+    return f"{words}, {mixture or OWN}"
+
+
+def has_mixtures(record: RunRecord) -> bool:
+    """Whether clients' mixtures of two models were scored after the last round."""
+    return "mixtures.parquet" in record.manifest.get("files", {})
 
 
 def _seed(seed: int, seeds: tuple[int, ...]) -> str:
@@ -147,6 +198,6 @@ def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:
     distinct: dict[tuple[str, int, int | None], AnsweredCell] = {}
     for answer in answers:
         if answer.value is not None:
-            key = answer.measure.words, answer.rounds, answer.up_to
+            key = answer.words, answer.summary.rounds, answer.summary.up_to
             distinct.setdefault(key, answer)
     return list(distinct.values())

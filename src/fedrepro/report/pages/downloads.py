@@ -7,8 +7,9 @@ BibTeX.
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from fedrepro.report.cells.best import Best
 from fedrepro.report.cells.cell import ComputedTable, TableCell
 
 HEADER = (
@@ -24,6 +25,7 @@ SPECIAL = {
     "α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$", "±": r"$\pm$",
     "−": "$-$", "–": "--", "×": r"$\times$",
 }  # fmt: skip
+OWN = r"$^\star$"
 SIGNS = {"agrees": r"$\checkmark$", "undecided": r"$\sim$", "differs": r"$\neq$"}
 
 
@@ -62,17 +64,28 @@ def _harmless(value: object) -> object:
     return text
 
 
-def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
+def as_latex(
+    table: ComputedTable,
+    columns: Sequence[int],
+    source: str,
+    own: Collection[int],
+    best: Sequence[Best],
+) -> str:
     """A self-contained table: in each cell the printed number, below it ours with its sign.
 
     Args:
         columns: the columns to show, in this order.
         source: the paper, in words.
+        own: the columns of the paper's own methods, which have a star.
+        best: for each row, its best numbers, which are bold.
     """
     cells = {(cell.row, cell.column): cell for cell in table.cells}
-    heads = " & ".join(in_latex(table.columns[number].label) for number in columns)
+    heads = " & ".join(
+        in_latex(table.columns[number].label) + (OWN if number in own else "") for number in columns
+    )
     lines = [
         "% needs \\usepackage{amssymb, booktabs}; above the printed number, below it ours",
+        "% bold: the best of a row; star: the paper's own method",
         "\\begin{tabular}{l" + "r" * len(columns) + "}",
         "\\toprule",
         f"Setting & {heads} \\\\",
@@ -80,18 +93,22 @@ def as_latex(table: ComputedTable, columns: Sequence[int], source: str) -> str:
     ]
     for number, row in enumerate(table.rows):
         here = [cells[number, column] for column in columns]
-        lines.append(f"{in_latex(row.label)} & {' & '.join(map(_printed, here))} \\\\")
+        label = in_latex(f"{row.label}, {row.unit}" if row.unit else row.label)
+        printed = (_printed(cell, cell.column in best[number].printed) for cell in here)
+        lines.append(f"{label} & {' & '.join(printed)} \\\\")
         if any(cell.paper.n for cell in here):
-            lines.append(f" & {' & '.join(map(_ours, here))} \\\\")
+            ours = (_ours(cell, cell.column in best[number].ours) for cell in here)
+            lines.append(f" & {' & '.join(ours)} \\\\")
     lines += ["\\bottomrule", "\\end{tabular}", f"% {_one_line(table.title)}; {_one_line(source)}"]
     return "\n".join(lines) + "\n"
 
 
-def _printed(cell: TableCell) -> str:
-    return in_latex(cell.printed.text) if cell.printed else "--"
+def _printed(cell: TableCell, best: bool) -> str:
+    text = in_latex(cell.printed.text) if cell.printed else "--"
+    return f"\\textbf{{{text}}}" if best else text
 
 
-def _ours(cell: TableCell) -> str:
+def _ours(cell: TableCell, best: bool) -> str:
     if cell.paper.mean is None:
         return ""
     decimals = cell.printed.decimals if cell.printed else 2
@@ -99,7 +116,8 @@ def _ours(cell: TableCell) -> str:
     if cell.paper.half_width is not None:
         text += f" $\\pm$ {cell.paper.half_width:.{decimals}f}"
     sign = SIGNS.get(cell.verdict.word, "") if cell.verdict else ""
-    return f"\\textbf{{{text}}} {sign}".rstrip()
+    shown = f"\\textbf{{{text}}}" if best else text
+    return f"{shown} {sign}".rstrip()
 
 
 def in_latex(text: str) -> str:

@@ -1,8 +1,9 @@
 """A row's figures: learning curves side by side, and samples per client and class."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedrepro.config.metrics import MetricKind
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
@@ -74,27 +75,30 @@ def scene_of(
     """A row's figures, or None if nothing was run at this scale."""
     both = {cell.column: cell.paper if scale == "paper" else cell.demo for cell in cells}
     results = {column: result for column, result in both.items() if result}
-    if not any(run.page for result in results.values() for run in result.runs):
+    if not any(run.page or run.value is not None for each in results.values() for run in each.runs):
         return None
     setting = next(iter(results.values())).setting
-    metric = target.table.metric_of(target.table.rows[cells[0].row])
+    row = target.table.rows[cells[0].row]
+    metric = target.table.metric_of(row)
     measure = metric.curve.reading
     panels: list[tuple[str, list[Line]]] = []
     seeds = 0
     for pair in pairs:
         lines = []
         for column, name in pair:
-            runs = curves_of(workbench.root, results.get(column), measure)
-            seeds = max(seeds, len(runs))
             printed = next((cell.printed for cell in cells if cell.column == column), None)
             has_level = printed and scale == "paper" and not metric.of_a_run
             level = printed.mean if printed and has_level else None
-            line = curves.average(name, runs, level) if runs else None
-            if line:
-                lines.append(line)
-        if lines:
+            own = target.table.metric_of(row, target.table.columns[column]).curve
+            runs, found = _lines(workbench, results.get(column), own, name, level)
+            seeds = max(seeds, runs)
+            lines += found
+        # Landed results of scale compact have clients' scores of the last round only.
+        if any(len(line.points) > 1 for line in lines):
             panels.append((columns[_titled(pair)], lines))
     names = list(dict.fromkeys(name for pair in pairs for _, name in pair))
+    marked = {line.name for _, lines in panels for line in lines} - {*names}
+    names += sorted(marked)
     limits = curves.bounds([lines for _, lines in panels]) if metric.curve.same_axes else None
     drawn = tuple(
         Panel(
@@ -113,6 +117,23 @@ def scene_of(
     levels = any(line.level is not None for _, lines in panels for line in lines)
     shown = Curves(drawn, key, seeds, levels) if drawn else None
     return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
+
+
+def _lines(
+    workbench: Workbench, result: Result | None, metric: MetricKind, name: str, level: float | None
+) -> tuple[int, list[Line]]:
+    """The number of runs, and the curve of a cell's metric.
+
+    A mixture of clients' models that was chosen after the last round has one number, not a curve:
+    it is a mark beside the curve at the method's own mixture.
+    """
+    runs = curves_of(workbench.root, result, metric.reading)
+    fixed = metric.at_mix("fixed")
+    line = curves.average(name, runs, level) if runs else None
+    if line is None or len(line.points) > 1 or fixed == metric:
+        return len(runs), [line] if line else []
+    own = curves.average(name, curves_of(workbench.root, result, fixed.reading))
+    return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {metric.mixture}")]
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:

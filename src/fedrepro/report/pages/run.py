@@ -11,6 +11,7 @@ from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
 from fedrepro.report.pages.answers import CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
+from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
 from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.arithmetic import of_manifest
@@ -30,7 +31,7 @@ def run_page(
     uses: Sequence[Mapping[str, str]],
     cells: Sequence[CellUse],
     given: Mapping[str, RunRecord],
-    beside: Sequence[RunFile] = (),
+    files: Sequence[RunFile] = (),
     folders: Folders = NONE,
 ) -> dict[str, Any]:
     """The content of a run's page: numbers that cells use, curves, manifest, cost.
@@ -39,18 +40,16 @@ def run_page(
         uses: pages of the tables and figures that need it.
         cells: the table cells that use it.
         given: the runs that it took as inputs, by requirement.
-        beside: the files that the page links to.
+        files: those that the page links to.
         folders: the folders of plug-in measures.
     """
     manifest = record.manifest
     answers = answers_of(record, cells)
     composition = manifest.get("run", {}).get("composition", record.run.method)
     headlines = headline(answers)
-    # A chart takes a tenth of a second, and there are hundreds of runs: only the first gets one.
-    charts = [_chart(record, answer.measure) for answer in headlines[:1]]
-    asked = {answer.measure.words for answer in headlines[:1]}
-    others = [metric.reading for metric in BY_PRODUCTS]
-    by_products = [_chart(record, measure) for measure in others if measure.words not in asked]
+    drawn = {answer.metric.reading.words for answer in headlines}
+    readings = (metric.reading for metric in BY_PRODUCTS)
+    by_products = [_chart(record, each) for each in readings if each.words not in drawn]
     # A run without a classifier has a column without numbers.
     last = {
         name: values[-1]
@@ -63,7 +62,7 @@ def run_page(
         "answers": answers,
         "headlines": headlines,
         "methods": [part.partition("@")[0] for part in composition.split("+")],
-        "charts": [panel for panel in charts if panel],
+        "charts": charts_of(record, headlines),
         "by_products": [panel for panel in by_products if panel],
         "further": _further(record, folders),
         "words": [
@@ -85,13 +84,13 @@ def run_page(
         ],
         "commits": commits_of(manifest),
         "version": manifest.get("packages", {}).get("fedrepro"),
-        "beside": beside,
-        "files": list(manifest.get("files", {}).items()),
+        "files": files,
+        "hashes": list(manifest.get("files", {}).items()),
     }
 
 
 def _chart(record: RunRecord, measure: Reading) -> Panel | None:
-    """A measure's curve, or None."""
+    """The curve of a measure that no cell uses, or None."""
     title = measure.words[0].upper() + measure.words[1:]
     line = curves.average(title, [measure.series(record)])
     if not line or len(line.points) < 2:

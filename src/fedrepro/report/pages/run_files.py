@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from fedrepro.run.results import LOGS, RunRecord
+from fedrepro.config.targets import RunKey
+from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.run.results import LOGS, RunRecord, read_run
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import ORIGIN, PACKAGE
 from fedrepro.support.printing import publishable
@@ -23,9 +25,10 @@ if TYPE_CHECKING:  # which shows the repository on every page
     from fedrepro.report.pages.templates import Renderer
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
+SETTING = "setting.yaml"
 WORDS = {
     "manifest.json": "manifest",
-    "setting.yaml": "its setting, fully resolved",
+    SETTING: "YAML, its setting fully resolved",
     "log.txt": "log",
 }
 CITATION = "CITATION.cff"
@@ -83,9 +86,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
     folder = root / record.folder
     if (folder / "manifest.json").is_file():
         yield "manifest.json", folder / "manifest.json"
-    described = record.manifest.get("run", {})
-    text = yaml.safe_dump(described, sort_keys=False, allow_unicode=True)
-    yield "setting.yaml", text.encode(errors="replace")
+    yield SETTING, setting_of(record)
     # Files that its manifest does not list are not the run's.
     for name in sorted(record.manifest.get("files", {})):
         if re.fullmatch(r"[\w-]+\.parquet", name) and (folder / name).is_file():
@@ -94,6 +95,33 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
     if not record.reference and log.is_file():
         text = log.read_text(encoding="utf-8", errors="replace")
         yield "log.txt", publishable(text, root).encode()
+
+
+def setting_of(record: RunRecord) -> bytes:
+    """A run's setting as YAML, fully resolved."""
+    described = record.manifest.get("run", {})
+    return yaml.safe_dump(described, sort_keys=False, allow_unicode=True).encode(errors="replace")
+
+
+def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str:
+    """Where a run's setting is in the site: beside its page or, without one, beside its table's."""
+    if page:
+        return f"{page.removesuffix('.html')}/{SETTING}"
+    return f"{system}/{item}/{run.setting.partition('/')[2]}/{run.method}.yaml"
+
+
+def write_settings(renderer: Renderer, table: ComputedTable) -> None:
+    """The settings of runs that have no page, one for each setting and method of a table."""
+    done = set()
+    for cell in table.cells:
+        for run in cell.paper.runs:
+            place = cell.paper.setting, run.method
+            if run.page is None and run.value is not None and place not in done:
+                done.add(place)
+                key = cell.paper.run_of(run)
+                record = read_run(renderer.root, key, reference=run.reference)
+                path = Path(setting_beside(table.system, table.item, key, None))
+                renderer.write_changed(path, setting_of(record))
 
 
 def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 from fedrepro.report.drawing import sheet
+from fedrepro.report.drawing.training_images import training_images
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import RunRecord
 
 SHEETS = 6  # over time; more would make the page too large
 SHOWN, WIDE = 16, 4  # per round, in rows of this length
 LAST, LAST_WIDE = 64, 8
+CLASSES = 8  # of training images beside them, the first ones
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class SampleSheets:
     """The last round's images, and the first few of them over time.
 
     Attributes:
+        real: training images, a row of each class; None if the data are not prepared here.
         over_time: the earliest first; empty if only one round left images.
         shown: images in each of these.
         size: of an image in pixels, such as "28 x 28".
@@ -24,6 +27,7 @@ class SampleSheets:
     number: int
     last: str
     over_time: tuple[Panel, ...]
+    real: str | None
     shown: int
     size: str
 
@@ -57,7 +61,12 @@ def sheets_of(record: RunRecord) -> SampleSheets | None:
         for number in spread(rounds, SHEETS)
     ]
     shown = tuple(over_time) if len(rounds) > 1 else ()
-    return SampleSheets(rounds[-1], whole, shown, len(last[:SHOWN]), f"{height} x {width}")
+    real = training_images(record.root, record, CLASSES, LAST_WIDE)
+    beside = real is not None and sheet.draw(
+        real, LAST_WIDE, description=f"{len(real)} training images, {LAST_WIDE} of each class."
+    )
+    size = f"{height} x {width}"
+    return SampleSheets(rounds[-1], whole, shown, beside or None, len(last[:SHOWN]), size)
 
 
 def spread(numbers: list[int], most: int) -> list[int]:

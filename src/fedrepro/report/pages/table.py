@@ -1,6 +1,7 @@
 """The page of a table: its cells, the figures of its rows, and the text about it."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 from fedrepro.config.targets import RunKey, TableTarget
 from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.best import Best, best_of_rows
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about
 from fedrepro.report.pages.follows import what_follows
+from fedrepro.report.pages.run_files import setting_beside
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
@@ -25,11 +28,13 @@ class How:
     Attributes:
         composition: the parts of the chosen or only method.
         hyperparameters: those shown, such as ("ima.window", 5).
+        setting: its YAML, fully resolved, relative to the site; None if nothing was run.
     """
 
     composition: str
     hyperparameters: tuple[tuple[str, object], ...]
     commands: tuple[str, ...]
+    setting: str | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class RowView:
 
     Attributes:
         summary: which rounds count, in words; "" for a number of a whole run.
+        points: the unit of differences.
+        wanted: what its runs would take, in words, if none has a result; or "".
+        best: the columns with the best numbers.
         notes: for each cell, how it differs from its row; or "".
         hows: one for each cell.
         about: its setting, key by key.
@@ -49,6 +57,9 @@ class RowView:
     anchor: str
     metric: str
     unit: str
+    points: str
+    wanted: str
+    best: Best
     summary: str
     notes: tuple[str, ...]
     hows: tuple[How, ...]
@@ -93,9 +104,12 @@ def table_page(
     workbench: Workbench, target: TableTarget, table: ComputedTable, published: Published
 ) -> dict[str, Any]:
     """The content of a table's page, from its JSON and its runs."""
+    system = published.systems.get(target.system)
     columns = [column.label for column in table.columns]
     pairs = row_figures.pairs_of(target)
     rows = []
+    own, shown, folded = _order(table, system.proposes if system else ())
+    best = best_of_rows(target, table, [*shown, *folded])
     drawn: list[tuple[set[RunKey], tuple[str, str]]] = []  # runs -> the row that shows them
     stages: list[tuple[set[RunKey], Stage]] = []
     for index, row in enumerate(table.rows):
@@ -121,9 +135,12 @@ def table_page(
                 anchor,
                 row.metric,
                 row.unit,
+                "points" if row.unit == "%" else row.unit,
+                _wanted(workbench, cells),
+                best[index],
                 _summary(target, index),
                 tuple(_note(target, row, cell) for cell in cells),
-                tuple(_how(workbench, cell.paper) for cell in cells),
+                tuple(_how(workbench, table, cell.paper) for cell in cells),
                 tuple(about_setting(workbench, row.setting)),
                 row.setting,
                 cells,
@@ -131,10 +148,9 @@ def table_page(
                 above,
             )
         )
-    system = published.systems.get(target.system)
     counts = _counts(table.cells)
     stand_ins = (row.demo for row in table.rows if row.demo and table.scale == "demo")
-    own, shown, folded = _order(table, system.proposes if system else ())
+    units = {row.unit for row in rows}
     return {
         "table": table,
         "compact": table.scale == "compact",
@@ -145,6 +161,8 @@ def table_page(
         "folded": folded,
         "methods": _methods(workbench, target),
         "counts": counts,
+        "further": _further(table.cells),
+        "unit": units.pop() if len(units) == 1 else None,
         "rule": rule_in_words(system.spread) if system else (),
         "tested": _tested(table.cells),
         "seeds": {
@@ -205,7 +223,7 @@ def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], lis
     plug_ins = tuple(name for name in proposes if name.startswith("+"))
     own, whole, folded, seen = set[int](), [], [], set[tuple[str, str, str, str]]()
     for number, (column, cells) in enumerate(zip(table.columns, printed, strict=True)):
-        name = cells[0].method if cells else column.label
+        name = cells[0].method if cells else column.label.replace(" + ", "+")
         if name in proposes or (plug_ins and name.endswith(plug_ins)):
             own.add(number)
         if name in proposes:
@@ -217,7 +235,17 @@ def _order(table: ComputedTable, proposes: Sequence[str]) -> tuple[set[int], lis
     return own, [*(number for number in whole if number not in folded), *rest], folded
 
 
-def _how(workbench: Workbench, result: Result) -> How:
+def _wanted(workbench: Workbench, cells: Sequence[TableCell]) -> str:
+    """The runs that a row without any result takes, in words; "" if something has run."""
+    runs = {cell.paper.run_of(run) for cell in cells for run in cell.paper.runs}
+    if any(run.state != "not run" for cell in cells for run in cell.paper.runs):
+        return ""
+    rounds = sorted({workbench.setting(run.setting).rounds for run in runs})
+    each = f"{rounds[0]:,}" if len(rounds) == 1 else f"{rounds[0]:,} to {rounds[-1]:,}"
+    return f"{len(runs)} run{'s' * (len(runs) > 1)} of {each} rounds"
+
+
+def _how(workbench: Workbench, table: ComputedTable, result: Result) -> How:
     method = result.chosen or result.methods[0]
     composition, values = workbench.compose(workbench.setting(result.setting), method)
     seeds = sorted({run.seed for run in result.runs if run.method == method})
@@ -225,6 +253,14 @@ def _how(workbench: Workbench, result: Result) -> How:
         composition,
         tuple(flatten(values)),
         tuple(f"fedrepro run {result.setting} {method} --seed {seed}" for seed in seeds),
+        next(
+            (
+                setting_beside(table.system, table.item, result.run_of(run), run.page)
+                for run in result.runs
+                if run.method == method and (run.page or run.value is not None)
+            ),
+            None,
+        ),
     )
 
 
@@ -248,7 +284,7 @@ def _summary(target: TableTarget, row: int) -> str:
 def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
     """How a cell differs from the others in its row."""
     metric = target.table.columns[cell.column].metric
-    notes = [metric.reading.words] if metric else []
+    notes = [", ".join(filter(None, (metric.reading.words, metric.mixture)))] if metric else []
     if cell.paper.setting != row.setting:
         notes.append(f"in {cell.paper.setting}")
     if cell.demo and cell.demo.setting != row.demo:
@@ -279,6 +315,17 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
         "differ": words.count("differs"),
         "not_comparable": words.count("not comparable"),
     }
+
+
+def _further(cells: Iterable[TableCell]) -> Counter[str]:
+    """The verdicts of further readings of printed cells, which :func:`_counts` leaves out."""
+    cells = list(cells)
+    first = {(cell.row, cell.column) for cell in _answers(cells)}
+    return Counter(
+        cell.verdict.word
+        for cell in cells
+        if cell.verdict and cell.answered and (cell.row, cell.column) not in first
+    )
 
 
 def _tested(cells: Iterable[TableCell]) -> dict[str, float]:

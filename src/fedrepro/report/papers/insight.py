@@ -15,25 +15,16 @@ class Address(Typed):
     column: str
 
 
-class Bounds(Typed):
-    """Lower and upper bound of a number."""
-
-    above: float = float("-inf")
-    below: float = float("inf")
-
-
 class Insight(Typed):
     """An entry of what_follows.yaml; ``system`` is its folder's name.
 
     A placeholder in ``says`` is a key of ``numbers``: ``{name}`` is our number, ``{name.printed}``
     the printed one, ``{name.difference}`` ours - printed, ``{name.seeds}`` our number of seeds, and
-    ``{name - other}`` a difference. If one of them is missing, the sentence is left out.
+    ``{name - other}`` a difference. Differences have a sign. If a number is missing, the sentence
+    is left out; otherwise it is shown, whichever way the numbers turn out.
     """
 
     system: str
     tables: list[str] = Field(min_length=1, description="The tables whose pages show it.")
     says: str
     numbers: dict[str, Address]
-    only_if: dict[str, Bounds] = Field(
-        default={}, description="By expression: the bounds that the sentence assumes."
-    )

@@ -5,6 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.charts import Bar
+from fedrepro.report.drawing.seen import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, result_at, titled, values_of
 from fedrepro.report.pages.figures.panel import Panel
 
@@ -14,6 +15,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         "Bars are means over seeds; thin lines span the lowest to the highest seed.",
         ("Panel", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
     )
+    means = []
     for row in figure.rows:
         metric, found = row.metric or figure.metric, list[Bar]()
         measure = metric.reading
@@ -32,5 +34,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             words = f"{measure.words} in {row.setting_at(target.scale)}: {shown}."
             unit = f", {measure.unit}" if measure.unit else ""
             svg = charts.bars(found, description=words)
+            means.append((row.label, {bar.name: bar.value for bar in found}, measure))
             drawn.panels.append(Panel(f"{titled(row.label, row, target)}{unit}", svg))
+    drawn.sees = leaders_by_measure(means)
     return drawn

@@ -21,6 +21,7 @@ class Drawn:
 
     Attributes:
         caption: what the figure shows.
+        sees: what one sees, in a sentence with numbers; "" without numbers.
         key: the lines' names and styles, if the panels share them.
         header, rows: the numbers behind it.
     """
@@ -30,6 +31,11 @@ class Drawn:
     panels: list[Panel] = field(default_factory=list)
     rows: list[tuple[str, ...]] = field(default_factory=list)
     key: tuple[tuple[str, Style], ...] = ()
+    sees: str = ""
+
+    def say(self, sentence: str) -> None:
+        """Add a sentence to what one sees."""
+        self.sees = f"{self.sees} {sentence}".lstrip()
 
 
 def damaged(path: Path, why: object) -> UserError:

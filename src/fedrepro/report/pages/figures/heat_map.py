@@ -4,6 +4,7 @@ from fedrepro.config.figures import HeatMap
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import charts
+from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
 
@@ -39,6 +40,14 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
         framed = charts.best_places(whole, measure.rising)
         svg = charts.matrix(values, x=x, y=y, titles=titles, framed=framed, description=words)
         drawn.panels.append(Panel(panel.label, svg))
+        named = {
+            f"{titles[1]} {down}, {titles[0]} {across}": value
+            for down, row in zip(y, values, strict=True)
+            for across, value in zip(x, row, strict=True)
+            if value is not None
+        }
+        if said := leaders([(panel.label, named)], measure.rising, measure.unit):
+            drawn.say(f"{panel.label}: {said}")
         for name, row in zip(y, values, strict=True):
             cells = ("–" if value is None else f"{value:.2f}" for value in row)
             drawn.rows.append((panel.label, name, *cells))

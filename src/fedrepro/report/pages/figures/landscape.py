@@ -1,7 +1,7 @@
 """Landscapes: the loss around the final models of runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedrepro.config.figures import Landscape
@@ -17,35 +17,54 @@ from fedrepro.run.made import read_made
 def draw(workbench: Workbench, target: FigureTarget, figure: Landscape) -> Drawn:
     drawn = Drawn(
         "The loss of models around a run's final model, which is marked in the "
-        "middle; darker is higher, on a logarithmic scale per panel.",
+        "middle; darker is higher, on one logarithmic scale for all panels.",
         ("Method", "Directions", "Loss in the middle", "Least", "Greatest"),
     )
     setting = figure.demo if target.scale == "demo" and figure.demo else figure.setting
+    found = []
     for column in figure.columns:
         for method in column.methods_at(target.scale):
             run = RunKey(f"{target.system}/{setting}", method, target.seeds[0])
-            found = _read_landscape(workbench.root, run.analysis("landscapes"))
-            if found is None:
-                continue
-            x, y, loss, directions = found
-            known = [value for row in loss for value in row if math.isfinite(value)]
-            middle = loss[_nearest_to_zero(y)][_nearest_to_zero(x)]
-            numbers = (middle, min(known), max(known))
-            words = f"{column.label}: loss {numbers[0]:.3g} in the middle, {numbers[1]:.3g} to "
-            svg = planes.draw(
-                x,
-                y,
-                loss,
-                [Mark("", 0.0, 0.0, corner=True)],
-                planes.range_of([loss], logarithmic=True),
-                title="loss",
-                description=f"{words}{numbers[2]:.3g} around it.",
-                titles=("first direction", "second direction"),
-            )
-            drawn.panels.append(Panel(column.label, svg))
-            shown = (f"{value:.4g}" for value in numbers)
-            drawn.rows.append((column.label, directions, *shown))
+            if surface := _read_landscape(workbench.root, run.analysis("landscapes")):
+                found.append((column.label, surface))
+    if not found:
+        return drawn
+    shared = planes.range_of([loss for _, (_, _, loss, _) in found], logarithmic=True)
+    middles, greatest = {}, {}
+    for label, (x, y, loss, directions) in found:
+        known = [value for row in loss for value in row if math.isfinite(value)]
+        middle = loss[_nearest_to_zero(y)][_nearest_to_zero(x)]
+        numbers = (middle, min(known), max(known))
+        middles[label], greatest[label] = middle, numbers[2]
+        words = f"{label}: loss {numbers[0]:.3g} in the middle, {numbers[1]:.3g} to "
+        svg = planes.draw(
+            x,
+            y,
+            loss,
+            [Mark("", 0.0, 0.0, corner=True)],
+            shared,
+            title="loss",
+            description=f"{words}{numbers[2]:.3g} around it.",
+            titles=("first direction", "second direction"),
+        )
+        drawn.panels.append(Panel(label, svg))
+        shown = (f"{value:.4g}" for value in numbers)
+        drawn.rows.append((label, directions, *shown))
+    drawn.sees = _in_words(middles, greatest)
     return drawn
+
+
+def _in_words(middles: Mapping[str, float], greatest: Mapping[str, float]) -> str:
+    """The lowest middle, and how far the loss rises around the models."""
+    low = min(middles, key=lambda name: middles[name])
+    flat, steep = (each(greatest, key=lambda name: greatest[name]) for each in (min, max))
+    found = f"The loss in the middle is least with {low}, {middles[low]:.3g}"
+    if len(middles) > 1:
+        high = max(middles, key=lambda name: middles[name])
+        found += f", and greatest with {high}, {middles[high]:.3g}"
+        found += f". Around it, the loss reaches {greatest[steep]:.3g} with {steep}"
+        return f"{found} and no more than {greatest[flat]:.3g} with {flat}."
+    return f"{found}; around it, the loss reaches {greatest[steep]:.3g}."
 
 
 def _nearest_to_zero(values: Sequence[float]) -> int:

@@ -7,6 +7,7 @@ from fedrepro.config.figures import Charts
 from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.seen import leaders_by_measure
 from fedrepro.report.pages.figures.base import Drawn, distinct_rows, key_of, result_at
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
@@ -20,7 +21,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
         "themselves; the mean over seeds.",
         ("Panel", "Setting", "Method", "Last value"),
     )
-    marked = False
+    marked, ends = False, []
     names = [column.label for column in figure.columns]
     for title, row, metric in distinct_rows(figure.rows, target, figure.metric):
         measure, lines = metric.reading, []
@@ -38,7 +39,9 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Charts) -> Drawn:
             words = description_of(row.label, lines, measure, row.setting_at(target.scale))
             svg = curves.draw(lines, description=words, names=names, unit=measure.unit, starts=True)
             drawn.panels.append(Panel(title, svg))
+            ends.append((title, {line.name: line.points[-1][1] for line in lines}, measure))
     drawn.key = key_of(names)
+    drawn.sees = leaders_by_measure(ends, "At the end, by ")
     if marked:
         drawn.caption += (
             " A vertical line marks t_s, the round at which averaging of models begins."

@@ -23,5 +23,6 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Partitions) -> Draw
         if (workbench.root / path).exists():
             found = draw_partition(workbench.root, path, WIDTH)
             drawn.panels.append(Panel(label, found.svg))
+            drawn.say(f"{label}: {found.summary}")
             drawn.rows.append((name, str(found.seed), str(found.most), found.summary))
     return drawn

@@ -11,6 +11,7 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import planes
 from fedrepro.report.drawing.planes import Mark
+from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made
@@ -50,6 +51,18 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
         if not found:
             break
         shared = planes.range_of([each.heights[kind] for _, each in found], kind == "loss")
+        heights = [
+            (
+                label,
+                {
+                    _short(mark["name"], each.marks): value
+                    for mark, value in zip(each.marks, each.of_marks(kind), strict=True)
+                },
+            )
+            for label, each in found
+        ]
+        if said := leaders(heights, rising=False, unit="%" if kind == "error" else ""):
+            drawn.say(f"By {kind} of the marked models: {said}")
         for label, each in found:
             values = each.heights[kind]
             marks = [

@@ -32,6 +32,12 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Planes) -> Drawn:
             first, second = (mark["name"] for mark in each.marks[:2])
             lines = [Line(kind, points, begins=(0.0, 1.0))]
             ends = each.of_marks(kind)
+            top = max((value for at, value in points if 0 <= at <= 1), default=math.nan)
+            rise = top - max(ends[:2])
+            drawn.say(
+                f"{label}: between the models, the {kind} rises to "
+                f"{top:.3g}, {abs(rise):.2g} {'above' if rise > 0 else 'below'} the higher end."
+            )
             words = f"{label}: {kind} {ends[0]:.3g} at {first}, {ends[1]:.3g} at {second}."
             unit = "%" if kind == "error" else ""
             svg = curves.draw(

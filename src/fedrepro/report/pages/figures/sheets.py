@@ -13,6 +13,8 @@ from fedrepro.config.targets import FigureTarget, RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet, strip
+from fedrepro.report.drawing.seen import leaders
+from fedrepro.report.drawing.training_images import training_images
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.results import PAIRS, RunRecord, find_run
@@ -31,12 +33,13 @@ NUMBERS = {
 def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
     drawn = Drawn(
         "A row of images per class, after the first, a middle and the last round with "
-        "images, for the first seed. Then the first image of each class over the rounds: this "
-        "animation plays once and stops at the last round. Then the generated images "
-        "nearest to a training image, above these training images.",
+        "images, for the first seed, beside them training images. Then the first image of each "
+        "class over the rounds: this animation plays once and stops at the last round. Then the "
+        "generated images nearest to a training image, above these training images.",
         ("Panel", "Method", *NUMBERS.values()),
     )
     # Of settings with the same demo setting, one.
+    scores: dict[str, dict[str, float]] = {}
     places = {place.setting_at(target.scale): place for place in reversed(figure.panels)}
     for place in reversed(places.values()):
         where = titled(place.label, place, target)
@@ -50,7 +53,15 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Sheets) -> Drawn:
                 if panels:
                     drawn.panels += panels
                     numbers = _shown(record.quality.get("numbers", {}))
+                    score = record.quality.get("numbers", {}).get("test_accuracy")
+                    if score is not None:
+                        scores.setdefault(where, {})[column.label] = 100 * score
                     drawn.rows.append((where, column.label, *numbers))
+    if said := leaders(list(scores.items()), rising=True, unit="%"):
+        drawn.sees = f"Accuracy of a classifier trained on the images: {said}"
+    elif scores:
+        name, accuracy = next(iter(next(iter(scores.values())).items()))
+        drawn.sees = f"A classifier trained on the images of {name} reaches {accuracy:.2f} %."
     return drawn
 
 
@@ -66,6 +77,11 @@ def _panels(root: Path, record: RunRecord, title: str) -> Iterator[Panel]:
         words = f"{title}, after round {number}: {wide} images of each of {classes} classes."
         svg = sheet.draw(images.reshape(-1, *images.shape[2:]), wide, description=words)
         yield Panel(f"{title}, round {number}", svg)
+    shape, wide = images.shape[2:], images.shape[1]
+    trained_on = training_images(root, record, classes, wide)
+    if trained_on is not None and trained_on.shape[1:] == shape:
+        words = f"{title}: {wide} training images of each of {classes} classes."
+        yield Panel(f"{title}, training images", sheet.draw(trained_on, wide, description=words))
     frames = [_by_class(record, number, classes)[:, 0] for number in rounds]
     if len(frames) > 1:
         words = f"{title}: an image of each of {classes} classes after {len(frames)} rounds."

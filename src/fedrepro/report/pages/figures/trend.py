@@ -5,6 +5,7 @@ from fedrepro.config.targets import FigureTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
 from fedrepro.report.pages.figures.panel import Panel
 
@@ -20,6 +21,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
         key=key_of(figure.lines),
     )
+    means: dict[str, dict[str, float]] = {}
     for panel in figure.panels:
         found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in figure.lines}
         for point in panel.points:
@@ -34,6 +36,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 if result.mean is None or not values:
                     continue
                 found[name].append((point.at, [result.mean, min(values), max(values)]))
+                means.setdefault(f"{panel.label}, {point.at:g}", {})[name] = result.mean
                 numbers = (f"{each:.2f}" for each in found[name][-1][1])
                 drawn.rows.append(
                     (panel.label, f"{point.at:g}", setting, method, *numbers, str(len(values)))
@@ -51,6 +54,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
                 across=symbol(panel.x),
             )
             drawn.panels.append(Panel(panel.label, svg))
+    drawn.sees = leaders(list(means.items()), measure.rising, measure.unit)
     return drawn
 
 

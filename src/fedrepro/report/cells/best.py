@@ -1,0 +1,55 @@
+"""The best number of each row: printed, and of ours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedrepro.config.targets import TableTarget
+from fedrepro.report.cells.cell import ComputedTable, TableCell
+
+
+@dataclass(frozen=True)
+class Best:
+    """The columns with the best number of a row; of equal ones all.
+
+    Attributes:
+        printed: as far as printed digits tell.
+        ours: empty if fewer than two columns have a number.
+    """
+
+    printed: frozenset[int]
+    ours: frozenset[int]
+
+
+def best_of_rows(target: TableTarget, table: ComputedTable, columns: Sequence[int]) -> list[Best]:
+    """The best of each row among these columns, whose metric is the row's."""
+    found = []
+    for index, row in enumerate(target.table.rows):
+        reading = target.table.metric_of(row).reading
+        cells = [
+            cell
+            for cell in table.cells
+            if cell.row == index and cell.column in columns
+            if target.table.metric_of(row, target.table.columns[cell.column]).reading.words
+            == reading.words
+        ]
+        printed = {
+            cell.column: cell.printed.mean
+            for cell in cells
+            if cell.printed and cell.printed.mean is not None
+        }
+        ours = {cell.column: _shown(cell) for cell in cells if cell.paper.mean is not None}
+        found.append(Best(_best(printed, reading.rising), _best(ours, reading.rising)))
+    return found
+
+
+def _shown(cell: TableCell) -> float:
+    """Our number as it is shown, so that what looks equal is."""
+    assert cell.paper.mean is not None
+    return round(cell.paper.mean, cell.printed.decimals if cell.printed else 2)
+
+
+def _best(values: dict[int, float], rising: bool) -> frozenset[int]:
+    if len(values) < 2:
+        return frozenset()
+    best = (max if rising else min)(values.values())
+    return frozenset(column for column, value in values.items() if value == best)

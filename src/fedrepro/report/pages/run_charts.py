@@ -1,0 +1,127 @@
+"""The curve of a number on a run's page, with FedAvg's curve and the printed number."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fedrepro.config.metrics import MetricKind
+from fedrepro.config.targets import RunKey
+from fedrepro.measures.base import Reading
+from fedrepro.report.drawing import curves
+from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.style import Style, style_of
+from fedrepro.report.pages.answers import AnsweredCell, has_mixtures
+from fedrepro.report.pages.figures.panel import description_of
+from fedrepro.run.results import RunRecord, find_run
+
+DESK, PHONE = (900, 280), (260, 190)  # pixels of the plot, without its margins
+REFERENCE = "fedavg"
+
+
+@dataclass(frozen=True)
+class RunChart:
+    """A chart of a run's page.
+
+    Attributes:
+        desk, phone: the same as SVG, for wide and for narrow windows.
+        key: the lines' names and styles.
+        notes: sentences that say what its lines are.
+    """
+
+    title: str
+    desk: str
+    phone: str
+    key: tuple[tuple[str, Style], ...]
+    notes: tuple[str, ...]
+
+
+def beside(record: RunRecord) -> list[RunRecord]:
+    """The finished runs to compare with: the method without its wrapper, and FedAvg."""
+    run = record.run
+    names = dict.fromkeys((run.method.partition("+")[2], REFERENCE))
+    wanted = (name for name in names if name not in ("", run.method))
+    found = (find_run(record.root, RunKey(run.setting, name, run.seed)) for name in wanted)
+    return [each for each in found if each.state == "finished"]
+
+
+def charts_of(record: RunRecord, answers: Sequence[AnsweredCell]) -> list[RunChart]:
+    """A chart for each measure that cells take from a run, if it has a curve."""
+    groups: dict[str, list[AnsweredCell]] = {}
+    for answer in answers:
+        groups.setdefault(answer.metric.curve.at_mix("fixed").reading.words, []).append(answer)
+    others = beside(record)
+    charts = (_chart_of(record, others, group) for group in groups.values())
+    return [chart for chart in charts if chart]
+
+
+def _chart_of(
+    record: RunRecord, others: Sequence[RunRecord], answers: Sequence[AnsweredCell]
+) -> RunChart | None:
+    """The curve of a number that cells take; None if it has fewer than two points.
+
+    Where cells take mixtures of clients' models that were chosen after the last round, the curve is
+    at the method's own mixture, and each of these numbers is a mark at the end.
+    """
+    first, rounds, name = answers[0], answers[0].summary.rounds, record.run.method
+    metric = first.metric.curve.at_mix("fixed")
+    mixed = {
+        each.metric.mixture: curves.average(
+            f"{name}, {each.metric.mixture}", [each.metric.reading.series(record)]
+        )
+        for each in answers
+        if each.metric.mixture and has_mixtures(record)
+    }
+    own = curves.average(
+        f"{name}, at its own mixture" if mixed else name, [metric.reading.series(record)]
+    )
+    if own is None or len(own.points) < 2:
+        return None
+    notes = []
+    if mixed:
+        notes.append(
+            "Mixtures were chosen once, after the last round: a mark there is a number that cells "
+            "take. The curve is at the method's own mixture."
+        )
+    lines = [curves.smoothed(own, rounds), *filter(None, mixed.values())]
+    lines += _beside(metric, others, rounds)
+    if any(line.raw for line in lines):
+        notes.append(
+            f"Thick lines are means of the last {rounds} evaluated rounds, as cells take them; "
+            "thin lines are the rounds."
+        )
+    printed = next((each for each in answers if each.printed and not each.metric.of_a_run), None)
+    if printed and printed.printed and printed.printed.mean is not None:
+        lines[0] = replace(lines[0], level=printed.printed.mean)
+        place = f"{printed.table}, {printed.places[0][0]}"
+        notes.append(f"The dotted line is the printed {printed.printed.text} in {place}.")
+    if first.summary.up_to:
+        notes.append(f"Cells take rounds up to {first.summary.up_to} only.")
+    limits = curves.bounds([lines]) if metric.same_axes else None
+    if limits:
+        notes.append("The axis ignores the first fifth of the rounds.")
+    return _drawn(record, metric.reading, lines, tuple(notes), limits)
+
+
+def _beside(metric: MetricKind, others: Sequence[RunRecord], rounds: int) -> list[Line]:
+    lines = []
+    for other in others:
+        line = curves.average(other.run.method, [metric.reading.series(other)])
+        if line and len(line.points) > 1:
+            lines.append(curves.smoothed(line, rounds))
+    return lines
+
+
+def _drawn(
+    record: RunRecord,
+    reading: Reading,
+    lines: Sequence[Line],
+    notes: tuple[str, ...],
+    limits: tuple[float, float] | None,
+) -> RunChart:
+    title = reading.words[0].upper() + reading.words[1:]
+    words = description_of(title, lines, reading, record.run.setting)
+    desk, phone = (
+        curves.draw(lines, description=words, limits=limits, unit=reading.unit, size=size)
+        for size in (DESK, PHONE)
+    )
+    key = tuple((line.name, style_of(number)) for number, line in enumerate(lines))
+    return RunChart(title, desk, phone, key, notes)

@@ -1,0 +1,152 @@
+"""A table's page: what is best, what is missing, what differs, and what a limit is made of."""
+
+import html
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedrepro.config.loading import load
+from fedrepro.config.targets import RunKey, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report import site
+from fedrepro.report.cells import tables
+from fedrepro.report.cells.best import best_of_rows
+from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.pages.table import table_page
+from fedrepro.report.papers import published
+from fedrepro.report.papers.verdict import Verdict
+from support.places import ROOT
+from support.report_world import constant_run, make_world
+
+SETTING = "ima/fmnist-shards2"
+Made = tuple[Workbench, TableTarget, ComputedTable]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Of IMA's Table I two rows and four columns, of which two cells have a run."""
+    bench = load(make_world(tmp_path))
+    for method, end in (("fedavg", 0.8), ("ima+fedavg", 0.85)):
+        constant_run(bench, RunKey(SETTING, method, 1), end)
+    target = bench.table("ima", "table_1", "paper")
+    tables.write(bench, target, published.load(bench.root))
+    return bench, target, tables.compute(bench, target, published.load(bench.root))
+
+
+def text_of(made: Made) -> str:
+    bench, target, _ = made
+    path = site.write_page(bench, target, published.load(bench.root))
+    return (bench.root / path).read_text(encoding="utf-8")
+
+
+def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None:
+    _, target, table = made
+    first, second = best_of_rows(target, table, range(4))
+    printed = [cell.printed.mean for cell in table.cells[:4] if cell.printed]  # type: ignore[misc]
+    assert first.printed == {printed.index(max(printed))}
+    assert first.ours == {1} and second.ours == frozenset()
+    assert best_of_rows(target, table, [0])[0].ours == frozenset()  # of one there is no best
+    same = replace(table.cells[1], paper=replace(table.cells[1].paper, mean=80.001))
+    tied = replace(table, cells=(table.cells[0], same, *table.cells[2:]))
+    assert best_of_rows(target, tied, range(4))[0].ours == {0, 1}  # as far as digits show
+
+
+def test_of_a_loss_the_least_is_best() -> None:
+    bench = load(ROOT)
+    target = bench.table("superfed", "table_2_6", "paper")
+    table = tables.compute(bench, target, published.load(ROOT))
+    for index, best in enumerate(best_of_rows(target, table, range(len(table.columns)))):
+        cells = {cell.column: cell.printed for cell in table.cells if cell.row == index}
+        known = {column: each.mean for column, each in cells.items() if each and each.mean}
+        least = min if "calibration" in table.rows[index].metric else max
+        assert {known[column] for column in best.printed} == {least(known.values())}
+
+
+def test_best_numbers_and_own_methods_are_marked_apart(made: Made) -> None:
+    text = text_of(made)
+    row = re.sub(r"\s+", " ", text[text.index('id="cell-1-1"') : text.index('id="cell-1-3"')])
+    assert re.findall(r'<span class="ours( best)?">(\S+)', row) == [
+        ("", "80.00"),
+        (" best", "85.00"),
+    ]
+    heads = text[text.index('<table class="matrix"') : text.index("<tbody>")]
+    starred = re.findall(r">([^<>]+) <span class=\"star\"", heads)
+    assert starred == ["FedAvg + IMA", "FedProx + IMA"]
+    words = "bold: the best of a row; ★: the paper's own method. Numbers are in %"
+    assert words in html.unescape(text)
+
+
+def test_a_row_without_runs_is_one_line_with_what_it_takes(made: Made) -> None:
+    text = text_of(made)
+    closed = re.findall(r'<details id="(row-\d+)" class="empty">\s*<summary>(.*?)</summary>', text)
+    second = made[2].rows[1]
+    rounds = made[0].setting(second.setting).rounds
+    count = sum(run.setting == second.setting for run in made[1].runs)
+    assert closed == [
+        ("row-2", f"<h2>{second.label}</h2>: nothing computed; {count} runs of {rounds} rounds")
+    ]
+    assert 'id="row-2-1"' in text  # its cells are inside, where links open it
+    assert "fedrepro plan ima/table_1 --scale paper" in text
+
+
+def test_differences_have_a_unit(made: Made) -> None:
+    text = text_of(made)
+    assert "Difference, points</th>" in text and "Ours, %</th>" in text
+
+
+def test_a_limit_says_what_it_is_made_of(made: Made) -> None:
+    """On hover, and when it is opened: the same words."""
+    text = re.sub(r"\s+", " ", text_of(made))
+    why = made[2].cells[0].verdict.why  # type: ignore[union-attr]
+    (found, *_) = re.findall(
+        r'<summary title="([^"]*)"> ?<span class="limit">.*?</summary>(.*?)</d', text
+    )
+    assert found[0].strip() == found[1].strip() == why
+
+
+def test_no_zero_stands_above_cells_that_differ(made: Made) -> None:
+    """A further reading's verdict is counted beside that of the first one."""
+    bench, target, table = made
+    first, second, *rest = table.cells
+    agrees, differs = Verdict("agrees", "a", 1.0, "draw"), Verdict("differs", "b", 1.0, "draw")
+    further = replace(second, printed=first.printed, verdict=differs)
+    cells = (replace(first, verdict=agrees), further, *rest)
+    content = table_page(bench, target, replace(table, cells=cells), published.load(bench.root))
+    assert (content["counts"]["agree"], content["counts"]["differ"]) == (1, 0)
+    assert content["further"] == {"differs": 1}
+
+
+def test_a_cell_links_to_its_exact_setting(made: Made) -> None:
+    text = text_of(made)
+    (link, *_) = re.findall(r'<a href="([^"]*)">YAML</a>', text)
+    bench = made[0]
+    path = bench.root / "reports/site/ima" / link
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert found == bench.run_spec(SETTING, "fedavg", 1).description()
+
+
+def test_further_readings_are_columns_that_can_be_switched_on() -> None:
+    """One table has them all; what follows the switch is a matter of style alone."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    target = bench.table("superfed", "table_2_3", "paper")
+    content = table_page(bench, target, tables.compute(bench, target, papers), papers)
+    assert [content["columns"][number] for number in content["folded"]] == [
+        "SuPerFed-MM, λ = 0.5", "SuPerFed-LM, λ = 0.5"
+    ]  # fmt: skip
+    style = (ROOT / "reports/templates/assets/site.css").read_text(encoding="utf-8")
+    assert ".whole:has(#readings:not(:checked)) .further { display: none; }" in style
+
+
+def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table(tmp_path: Path) -> None:
+    """Such runs have no pages."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    target = bench.table("ima", "compact_accuracy", "compact")
+    content = table_page(bench, target, tables.compute(bench, target, papers), papers)
+    row = content["rows"][0]
+    assert row.scene and row.scene.curves and row.scene.curves.panels
+    assert (
+        row.hows[0].setting == f"ima/compact_accuracy/{row.setting.partition('/')[2]}/fedavg.yaml"
+    )
