@@ -9,7 +9,16 @@ import torch
 from support.by_hand import Array, Model, initial
 from support.oracles.averaging import sum_of_norms
 from support.oracles.federation import LAYERS, WIDTHS, Batch, Clients, Played, classified, mean
-from support.oracles.numeric import SGD, gradient, named, plus, square, under
+from support.oracles.numeric import (
+    SGD,
+    cross_entropy,
+    gradient,
+    linear,
+    named,
+    plus,
+    square,
+    under,
+)
 
 Pull = Callable[[Model, Model], Any]
 
@@ -211,3 +220,48 @@ def superfed_lm(clients: Clients) -> Played:
 
 def superfed_mm_released(clients: Clients) -> Played:
     return superfed(clients, by_layer=False, released=True)
+
+
+# --- nothing is shared, or all but BatchNorm ------------------------------------------------------
+def local(clients: Clients) -> Played:
+    """Every client trains alone, in the rounds in which it takes part."""
+    own: dict[int, Model] = {}
+    for t in range(clients.rounds):
+        for k in clients.cohort(t):
+            own[k] = clients.train(own.get(k, clients.initial()), t, k)
+        yield {"params": clients.initial()}, {k: {"local": each} for k, each in own.items()}
+
+
+NORMED = "body.1."  # the BatchNorm layer
+
+
+def fedbn(clients: Clients) -> Played:
+    """Li et al., Algorithm 1, for a linear layer, BatchNorm, tanh and a linear layer."""
+    scale, shift, of_mean, of_var = (
+        f"{NORMED}{name}" for name in ("weight", "bias", "running_mean", "running_var")
+    )
+    ones, none = np.ones(WIDTHS[1]), np.zeros(WIDTHS[1])
+    first = {scale: ones, shift: none, of_mean: none, of_var: ones}
+    model, own = clients.initial(), {}
+
+    def loss(at: Model, batch: Batch) -> Any:
+        z = linear(at, "body.0", batch.x)
+        z = (z - z.mean(0)) / np.sqrt(((z - z.mean(0)) ** 2).mean(0) + 1e-5)
+        return cross_entropy(linear(at, "head", np.tanh(at[scale] * z + at[shift])), batch.y)
+
+    for t in range(clients.rounds):
+        cohort, ends = clients.cohort(t), []
+        for k in cohort:
+            end, sgd = {**model, **own.get(k, first)}, clients.optimizer()
+            for batch in (each for epoch in clients.batches(t, k)[0] for each in epoch):
+                z = linear(end, "body.0", batch.x)
+                moving = {name: leaf for name, leaf in end.items() if "running" not in name}
+                end = sgd.step(
+                    end, gradient(lambda at, b=batch: loss(at, b), moving), clients.rate(t)
+                )
+                end[of_mean] = 0.9 * end[of_mean] + 0.1 * z.mean(0)
+                end[of_var] = 0.9 * end[of_var] + 0.1 * z.var(0, ddof=1)
+            own[k] = {name: end[name] for name in first}
+            ends.append({name: end[name] for name in model})
+        model = mean(ends, clients.shares(cohort))
+        yield {"params": {**model, **first}}, {k: {"kept": each} for k, each in own.items()}
