@@ -74,6 +74,11 @@ def normalised(name: str, options: Options) -> Federation:
     return replace(made, batch_size=7, context=replace(made.context, net=net))
 
 
+def plain(name: str, options: Options) -> Federation:
+    """SGD without momentum."""
+    return federation(name, {name: dict(options)}, momentum=0.0, weight_decay=1e-2, rounds=3)
+
+
 ADAM = {"rate_of_first": 0.01}
 FEDDF = {"server_epochs": 2, "server_batch": 8}
 EVG = {
@@ -126,6 +131,9 @@ CASES = {
     "fedsam": Case(correcting.fedsam, {"rho": 0.2}),
     "fedspeed": Case(correcting.fedspeed, {"mu": 0.3, "rho": 0.2, "alpha": 0.7}),
     "moon": Case(correcting.moon, {"mu": 2.0, "tau": 0.5}),
+    "scaffnew": Case(correcting.scaffnew, {"p": 0.3}, plain, {"momentum": 0.0}),
+    "per_fedavg": Case(personal.per_fedavg, {"alpha": 0.3, "hessian_free": True, "delta": 1e-3}),
+    "per_fedavg first": Case(personal.per_fedavg, {"alpha": 0.3, "hessian_free": False}),
     "propfair": Case(fair.propfair, {"baseline": 1.5}),
     "qfedavg": Case(fair.qfedavg, {"q": 2.0}),
     "term": Case(fair.term, {"tilt": 1.5}),

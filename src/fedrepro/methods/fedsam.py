@@ -1,7 +1,7 @@
 """FedSAM (Qu et al., ICML 2022, "Generalized federated learning via sharpness aware minimization").
 
 Every local step is a step of SAM (Foret et al., ICLR 2021): the gradient is taken at
-w + rho g / |g|, to first order the worst point of a ball around w (Algorithm 1, eq. 3). Weight
+w + rho g / |g|, to first order the worst point of a ball around w (Algorithm 1). Weight
 decay and momentum act at w. Caldarola et al. (ECCV 2022) propose the same. BatchNorm's running
 statistics move at both points. rho = 0.05 is the default of Foret et al.; the server's rate is 1.
 

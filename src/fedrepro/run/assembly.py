@@ -229,10 +229,6 @@ def make_plan(
     )
     method.check(context)
     scored = method.classifies or method.own_classifier
-    shares_classifier = not (method.classifies and method.own_classifier)
-    if not (shares_classifier or setting.evaluate.clients):
-        where, wanted = f"setting {setting.name}", "true: no model is shared that could be scored"
-        raise bad_value(where, f"evaluate.clients, method {spec.method}", False, wanted)
     federation = Federation(
         method=method,
         context=context,
@@ -244,9 +240,7 @@ def make_plan(
         flips=setting.augment == "flip",
         sample_cohort=_sampler(setting, everyone, cohort),
     )
-    test = None
-    if dataset.test and shares_classifier:
-        test = TensorSamples.of(dataset.test, scaling, device)
+    test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
     return Plan(
         spec,

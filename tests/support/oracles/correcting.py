@@ -1,9 +1,11 @@
-"""Methods that change a client's local steps: FedDyn, FedSAM, FedSpeed, MOON."""
+"""Methods that change a client's local steps: FedDyn, FedSAM, FedSpeed, MOON, Scaffnew."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from support.by_hand import Array, Model
 from support.oracles.averaging import fedavg
@@ -106,3 +108,29 @@ def moon(clients: Clients) -> Played:
             own[k] = ends[-1]
         model = mean(ends, clients.shares(cohort))
         yield {"params": model}, {k: {"previous": each} for k, each in own.items()}
+
+
+def scaffnew(clients: Clients) -> Played:
+    """Mishchenko et al., Algorithm 2, with the coins of its rounds; h_k as after its last round."""
+    p, model = clients.options["p"], clients.initial()
+    everyone = range(len(clients))
+    h = {k: zeros(model) for k in everyone}
+    for t in range(clients.rounds):
+        coin = torch.rand((), dtype=torch.float64, generator=clients.server_stream(t, "coin"))
+        length = 1 + math.floor(math.log(1 - float(coin)) / math.log(1 - p))
+        ends = []
+        for k in everyone:
+            at = model
+            batches = [each for epoch in clients.batches(t, k)[0] for each in epoch]
+            for batch in batches[:length]:
+                g = gradient(lambda at, batch=batch: classified(at, batch), at)
+                g = plus(plus(g, at, clients.weight_decay), h[k], -1)
+                at = plus(at, g, -clients.rate(t))
+            ends.append(at)
+        model = mean(ends, clients.shares(everyone))
+        scale = p / clients.rate(t)
+        yield (
+            {"params": model, "scale": np.array(scale)},
+            {k: {"h": h[k], "sent": ends[k]} for k in everyone},
+        )
+        h = {k: plus(h[k], plus(model, ends[k], -1), scale) for k in everyone}

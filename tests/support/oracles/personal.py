@@ -18,6 +18,7 @@ from support.oracles.numeric import (
     plus,
     square,
     under,
+    zeros,
 )
 
 Pull = Callable[[Model, Model], Any]
@@ -265,3 +266,34 @@ def fedbn(clients: Clients) -> Played:
             ends.append({name: end[name] for name in model})
         model = mean(ends, clients.shares(cohort))
         yield {"params": {**model, **first}}, {k: {"kept": each} for k, each in own.items()}
+
+
+def per_fedavg(clients: Clients) -> Played:
+    """Fallah et al., Algorithm 1: (I - alpha H) of the gradient after a step; FO without H.
+
+    H times v is the derivative of the gradient along v.
+    """
+    options, model, own = clients.options, clients.initial(), {}
+    shares = 3 if options["hessian_free"] else 2
+
+    def gradient_of(batch: Batch, which: int, at: Model) -> Model:
+        x, y = batch.x[which::shares], batch.y[which::shares]
+        part = Batch(x, y, batch.step)
+        return gradient(lambda at: classified(at, part), at) if len(y) else zeros(at)
+
+    def slope(at: Model, batch: Batch) -> Model:
+        inner = gradient_of(batch, 0, at)
+        outer = gradient_of(batch, 1, plus(at, inner, -options["alpha"]))
+        if shares == 2:
+            return outer
+        ends = [gradient_of(batch, 2, plus(at, outer, d * options["delta"])) for d in (1, -1)]
+        return plus(outer, plus(*ends, -1), -options["alpha"] / (2 * options["delta"]))
+
+    for t in range(clients.rounds):
+        cohort = clients.cohort(t)
+        for k in cohort:
+            everything = Batch(clients.x[k], clients.y[k], 0)
+            own[k] = gradient(lambda at, b=everything: classified(at, b), model)
+        ends = [clients.train(model, t, k, slope=slope) for k in cohort]
+        model = mean(ends, clients.shares(cohort))
+        yield {"params": model}, {k: {"gradient": each} for k, each in own.items()}
