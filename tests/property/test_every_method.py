@@ -29,7 +29,8 @@ def compositions() -> Iterator[str]:
             yield f"{before}{part.name}@released"
     for wrapper in wrappers:
         for name in methods:
-            if wrapper.cls.refuses(parts[name].cls()) is None:
+            cls = parts[name].cls
+            if not cls.own_classifier and wrapper.cls.refuses(cls()) is None:
                 yield f"{wrapper.name}+{name}"
         yield f"{wrapper.name}@released+fedadam"
         yield f"{wrapper.name}+scaffold+fedyogi"

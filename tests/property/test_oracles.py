@@ -14,15 +14,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedrepro.check.world import FEATURES, Data, data, federation, play
+from fedrepro.check.world import CLASSES, FEATURES, Data, data, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.method import Method
+from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation
 from fedrepro.methods import registry
 from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.wgan_gp import WganGp
+from fedrepro.models.classifier import Classifier
 from support import image_worlds, pretraining_worlds
-from support.oracles import averaging, distilling, fair, generating, personal
+from support.oracles import averaging, correcting, distilling, fair, generating, personal
 from support.oracles.federation import Clients, Played
 
 Options = Mapping[str, Any]
@@ -62,6 +64,19 @@ def at_server(name: str, options: Options) -> Federation:
     x, y = (torch.cat(parts) for parts in zip(*data().tensors, strict=True))
     context = replace(made.context, clients=1)
     return replace(made, clients=Data([(x, y)]), cohort_size=1, context=context)
+
+
+def normalised(name: str, options: Options) -> Federation:
+    """A network with BatchNorm, and batches of 7: none has a single sample."""
+    made = usual(name, options)
+    body = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Tanh())
+    net = Net(Classifier(body, nn.Linear(8, CLASSES)).double())
+    return replace(made, batch_size=7, context=replace(made.context, net=net))
+
+
+def plain(name: str, options: Options) -> Federation:
+    """SGD without momentum."""
+    return federation(name, {name: dict(options)}, momentum=0.0, weight_decay=1e-2, rounds=3)
 
 
 ADAM = {"rate_of_first": 0.01}
@@ -110,6 +125,15 @@ CASES = {
     "superfed_mm@released": Case(
         personal.superfed_mm_released, {"start": 0.34, "mu": 0.1, "nu": 1.0}
     ),
+    "local": Case(personal.local),
+    "fedbn": Case(personal.fedbn, {}, normalised),
+    "feddyn": Case(correcting.feddyn, {"alpha": 0.3}),
+    "fedsam": Case(correcting.fedsam, {"rho": 0.2}),
+    "fedspeed": Case(correcting.fedspeed, {"mu": 0.3, "rho": 0.2, "alpha": 0.7}),
+    "moon": Case(correcting.moon, {"mu": 2.0, "tau": 0.5}),
+    "scaffnew": Case(correcting.scaffnew, {"p": 0.3}, plain, {"momentum": 0.0}),
+    "per_fedavg": Case(personal.per_fedavg, {"alpha": 0.3, "hessian_free": True, "delta": 1e-3}),
+    "per_fedavg first": Case(personal.per_fedavg, {"alpha": 0.3, "hessian_free": False}),
     "propfair": Case(fair.propfair, {"baseline": 1.5}),
     "qfedavg": Case(fair.qfedavg, {"q": 2.0}),
     "term": Case(fair.term, {"tilt": 1.5}),

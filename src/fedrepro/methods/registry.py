@@ -240,7 +240,8 @@ def compose(
     if method is None:
         method = part_in(part_files(folders)["fedavg"]).cls()
     for name, wrapper in reversed(wrappers):
-        reason = None if method.classifies else "it trains no classifier"
+        reason = "its clients share no model" if method.own_classifier else None
+        reason = reason if method.classifies else "it trains no classifier"
         reason = reason or wrapper.refuses(method)
         if reason:
             inner = type(method).__name__

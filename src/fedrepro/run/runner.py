@@ -41,7 +41,7 @@ from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
 from fedrepro.run.watch import refuse_misfit, watched
 from fedrepro.support import sealed
-from fedrepro.support.errors import Interrupted, UserError, cannot_write
+from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, only_one
@@ -102,6 +102,10 @@ def run(
     keep_freed_memory()
     plan = make_plan(spec, dataset, partition, given)
     refuse_misfit(plan, dataset)
+    method = plan.federation.method
+    if method.classifies and method.own_classifier and not plan.personal:
+        where, wanted = f"setting {spec.setting.name}", "true: the clients share no model to score"
+        raise bad_value(where, "evaluate.clients", False, wanted)
     # By now, all code that counts has been imported, and its fingerprint taken.
     refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))

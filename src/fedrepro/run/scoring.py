@@ -110,7 +110,7 @@ def _record_scores(plan: Plan, state: State, before: Tree, played: Round, finite
     if not classifies:
         row |= {"test_loss": math.nan, "test_accuracy": math.nan}
         row |= {"validation_loss": math.nan, "validation_accuracy": math.nan}
-    elif plan.test is not None:
+    elif plan.test is not None and not federation.method.own_classifier:
         params = federation.method.eval_model(ctx, state.server, {})
         parts = plan.group_tests or [plan.test]
         scores = [evaluate(ctx.net, ctx.task, params, each, len(each)) for each in parts]
@@ -139,7 +139,7 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
     found = {each.name: math.nan for each in plan.of_round}
     reported = {name: _number(method, name, leaf) for name, leaf in played.of_round.items()}
     computed = {each.name: each.checked for each in plan.of_round if each.from_outputs}
-    if computed and test is not None and method.classifies:
+    if computed and test is not None and method.classifies and not method.own_classifier:
         params, task = method.eval_model(ctx, server, {}), ctx.task._replace(measures=computed)
         parts = plan.group_tests or [test]
         scores = [evaluate(ctx.net, task, params, each, len(each), True) for each in parts]

@@ -9,7 +9,17 @@ import torch
 from support.by_hand import Array, Model, initial
 from support.oracles.averaging import sum_of_norms
 from support.oracles.federation import LAYERS, WIDTHS, Batch, Clients, Played, classified, mean
-from support.oracles.numeric import SGD, gradient, named, plus, square, under
+from support.oracles.numeric import (
+    SGD,
+    cross_entropy,
+    gradient,
+    linear,
+    named,
+    plus,
+    square,
+    under,
+    zeros,
+)
 
 Pull = Callable[[Model, Model], Any]
 
@@ -211,3 +221,79 @@ def superfed_lm(clients: Clients) -> Played:
 
 def superfed_mm_released(clients: Clients) -> Played:
     return superfed(clients, by_layer=False, released=True)
+
+
+# --- nothing is shared, or all but BatchNorm ------------------------------------------------------
+def local(clients: Clients) -> Played:
+    """Every client trains alone, in the rounds in which it takes part."""
+    own: dict[int, Model] = {}
+    for t in range(clients.rounds):
+        for k in clients.cohort(t):
+            own[k] = clients.train(own.get(k, clients.initial()), t, k)
+        yield {"params": clients.initial()}, {k: {"local": each} for k, each in own.items()}
+
+
+NORMED = "body.1."  # the BatchNorm layer
+
+
+def fedbn(clients: Clients) -> Played:
+    """Li et al., Algorithm 1, for a linear layer, BatchNorm, tanh and a linear layer."""
+    scale, shift, of_mean, of_var = (
+        f"{NORMED}{name}" for name in ("weight", "bias", "running_mean", "running_var")
+    )
+    ones, none = np.ones(WIDTHS[1]), np.zeros(WIDTHS[1])
+    first = {scale: ones, shift: none, of_mean: none, of_var: ones}
+    model, own = clients.initial(), {}
+
+    def loss(at: Model, batch: Batch) -> Any:
+        z = linear(at, "body.0", batch.x)
+        z = (z - z.mean(0)) / np.sqrt(((z - z.mean(0)) ** 2).mean(0) + 1e-5)
+        return cross_entropy(linear(at, "head", np.tanh(at[scale] * z + at[shift])), batch.y)
+
+    for t in range(clients.rounds):
+        cohort, ends = clients.cohort(t), []
+        for k in cohort:
+            end, sgd = {**model, **own.get(k, first)}, clients.optimizer()
+            for batch in (each for epoch in clients.batches(t, k)[0] for each in epoch):
+                z = linear(end, "body.0", batch.x)
+                moving = {name: leaf for name, leaf in end.items() if "running" not in name}
+                end = sgd.step(
+                    end, gradient(lambda at, b=batch: loss(at, b), moving), clients.rate(t)
+                )
+                end[of_mean] = 0.9 * end[of_mean] + 0.1 * z.mean(0)
+                end[of_var] = 0.9 * end[of_var] + 0.1 * z.var(0, ddof=1)
+            own[k] = {name: end[name] for name in first}
+            ends.append({name: end[name] for name in model})
+        model = mean(ends, clients.shares(cohort))
+        yield {"params": {**model, **first}}, {k: {"kept": each} for k, each in own.items()}
+
+
+def per_fedavg(clients: Clients) -> Played:
+    """Fallah et al., Algorithm 1: (I - alpha H) of the gradient after a step; FO without H.
+
+    H times v is the derivative of the gradient along v.
+    """
+    options, model, own = clients.options, clients.initial(), {}
+    shares = 3 if options["hessian_free"] else 2
+
+    def gradient_of(batch: Batch, which: int, at: Model) -> Model:
+        x, y = batch.x[which::shares], batch.y[which::shares]
+        part = Batch(x, y, batch.step)
+        return gradient(lambda at: classified(at, part), at) if len(y) else zeros(at)
+
+    def slope(at: Model, batch: Batch) -> Model:
+        inner = gradient_of(batch, 0, at)
+        outer = gradient_of(batch, 1, plus(at, inner, -options["alpha"]))
+        if shares == 2:
+            return outer
+        ends = [gradient_of(batch, 2, plus(at, outer, d * options["delta"])) for d in (1, -1)]
+        return plus(outer, plus(*ends, -1), -options["alpha"] / (2 * options["delta"]))
+
+    for t in range(clients.rounds):
+        cohort = clients.cohort(t)
+        for k in cohort:
+            everything = Batch(clients.x[k], clients.y[k], 0)
+            own[k] = gradient(lambda at, b=everything: classified(at, b), model)
+        ends = [clients.train(model, t, k, slope=slope) for k in cohort]
+        model = mean(ends, clients.shares(cohort))
+        yield {"params": model}, {k: {"gradient": each} for k, each in own.items()}

@@ -1,0 +1,1 @@
+"""Shared code of methods whose clients pay for leaving the received model."""

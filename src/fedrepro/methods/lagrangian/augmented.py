@@ -1,0 +1,57 @@
+"""Base of FedDyn and FedSpeed, whose clients minimise an augmented Lagrangian.
+
+The clients' models must agree. F_k(theta) + penalty/2 |theta - w|^2 - <g_k, theta> has a multiplier
+g_k for that, which follows what a client's model is still off: g_k <- g_k - penalty (theta - w). At
+the exact minimum this is the gradient of F_k. Both papers begin with g_k = 0. Here a client keeps
+``h`` = -g_k / penalty, its movements added up, so that no step divides by the penalty.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+
+
+@dataclass(frozen=True)
+class AugmentedLagrangian(Method):
+    """``client_state["h"]`` is the client's multiplier, over trainable parameters."""
+
+    @property
+    def penalty(self) -> float:
+        """What a client pays for leaving the received model."""
+        raise NotImplementedError
+
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"h": tree.zeros(ctx.net.trainable(ctx.initial))}
+
+    def loss_gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        """The gradient of F_k on a mini-batch, over the trainable leaves of ``params``."""
+        return super().gradient(ctx, message, client_state, params, batch)
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        found = self.loss_gradient(ctx, message, client_state, params, batch)
+
+        def added(gradient: Tensor, leaf: Tensor, received: Tensor, h: Tensor) -> Tensor:
+            return gradient + self.penalty * (leaf.detach() - received + h)
+
+        return {
+            name: added(leaf, params[name], message["params"][name], client_state["h"][name])
+            for name, leaf in found.items()
+        }
+
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, client_state = super().client_update(ctx, message, client_state, steps)
+        moved = ctx.net.trainable(update["delta"])
+        return update, {"h": tree.subtract(client_state["h"], moved)}

@@ -1,0 +1,101 @@
+"""Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1), versions HF and FO.
+
+The paper is "Personalized federated learning with theoretical guarantees: a model-agnostic
+meta-learning approach". The shared model is a start from which one gradient step makes every
+client's own: clients descend f_k(w - alpha grad f_k(w)), whose gradient is
+(I - alpha H) grad f_k(w - alpha grad f_k(w)). HF takes the product of the Hessian H and a vector v
+from the gradients at w + delta v and w - delta v; FO leaves it out. The three mini-batches of a
+step (inner gradient, outer gradient, Hessian) are thirds of FedAvg's mini-batch, in FO two halves,
+so that a round uses the same samples.
+
+A client is scored after its step with alpha, as in the paper: the current shared model minus alpha
+times the gradient over all of its samples. That gradient is taken at the model that it received
+when it last took part, because scoring has no training samples. A client that has not taken part
+uses the shared model. Clients are weighted by samples (Algorithm 1: equally). alpha is that of the
+paper's experiments; beta is the clients' learning rate.
+
+https://arxiv.org/abs/2002.07948
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.descent import scan
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Steps, some_epochs
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import at_least, bad_value
+
+
+def with_real(batch: Tree) -> Tree:
+    """A mini-batch that marks its real samples, whether it is padded or not."""
+    return {"real": torch.ones(len(batch["x"]), device=batch["x"].device), **batch}
+
+
+def share(batch: Tree, which: int, shares: int) -> Tree:
+    """Every ``shares``-th sample of a mini-batch, from number ``which`` on."""
+    names = ("x", "y", "real")
+    return {**batch, **{name: with_real(batch)[name][which::shares] for name in names}}
+
+
+@dataclass(frozen=True)
+class PerFedAvg(Method):
+    """Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1)."""
+
+    alpha: float = 0.01
+    hessian_free: bool = True  # HF; False: FO
+    delta: float = 0.001  # of HF's finite differences
+
+    def __post_init__(self) -> None:
+        at_least("per_fedavg", "alpha", self.alpha, 0)
+        if not self.delta > 0:
+            raise bad_value("method per_fedavg", "delta", self.delta, "a number above 0")
+
+    def check(self, ctx: Context) -> None:
+        ctx.net.refuse_running_statistics("per_fedavg")
+
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"gradient": tree.zeros(ctx.initial)}
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        shares = 3 if self.hessian_free else 2
+
+        def gradient_at(along: Tree | None, length: float, which: int) -> Tree:
+            place = params if along is None else tree.add(params, tree.scale(along, length))
+            part = share(batch, which, shares)
+            return super(PerFedAvg, self).gradient(ctx, message, client_state, place, part)
+
+        inner = gradient_at(None, 0.0, 0)
+        outer = gradient_at(inner, -self.alpha, 1)
+        if not self.hessian_free:
+            return outer
+        ahead, behind = (gradient_at(outer, each, 2) for each in (self.delta, -self.delta))
+        curved = tree.scale(tree.subtract(ahead, behind), self.alpha / (2 * self.delta))
+        return tree.subtract(outer, curved)
+
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        update, _ = super().client_update(ctx, message, client_state, steps)
+        of_batch = partial(super().gradient, ctx, message, client_state, message["params"])
+
+        def added(carry: Tree, batch: Tree) -> Tree:
+            number = with_real(batch)["real"].sum()
+            gradients = tree.scale(of_batch(batch), number)
+            return {"sum": tree.add(carry["sum"], gradients), "number": carry["number"] + number}
+
+        start = {"sum": tree.zeros(message["params"]), "number": torch.zeros_like(ctx.sizes[0])}
+        found = scan(added, start, some_epochs(steps, ctx.epochs, 0, 1))
+        return update, {"gradient": tree.scale(found["sum"], 1 / found["number"])}
+
+    def eval_model(self, ctx: Context, server: Tree, client_state: Tree) -> Tree:
+        params: Tree = server["params"]
+        if not client_state:
+            return params
+        return tree.apply(lambda leaf, g: leaf - self.alpha * g, params, client_state["gradient"])

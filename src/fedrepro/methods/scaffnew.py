@@ -1,0 +1,93 @@
+"""Scaffnew (Mishchenko et al., ICML 2022), which is ProxSkip for federated learning, Algorithm 2.
+
+The paper is "ProxSkip: yes! Local gradient steps provably lead to communication acceleration!
+Finally!". A local step descends the gradient minus h_k. After a communication, a client corrects
+h_k by how far the mean x is from its own model: h_k <- h_k + p / gamma (x - x_k), with gamma the
+learning rate of its steps. It gets x in its next round and keeps x_k (``sent``) until then.
+
+Algorithm 2 tosses a coin after each step, one for all clients, and communicates with probability p.
+Here a round is what lies between two communications: the server draws its number of steps, which
+has the mean 1/p. A client stops where the setting's local epochs end, and leaves the mini-batches
+unused that it does not reach. ``p: null`` is one over the mean number of steps of the clients.
+Clients are weighted by samples (Algorithm 2: equally). All take part, SGD is plain and the mean
+exact, or the h_k would not add up to 0.
+
+https://arxiv.org/abs/2202.09357
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.steps import Steps
+from fedrepro.engine.tree import Tree
+from fedrepro.support.errors import UserError, bad_value
+
+
+@dataclass(frozen=True)
+class Scaffnew(Method):
+    """Scaffnew, or ProxSkip (Mishchenko et al., ICML 2022, Algorithm 2)."""
+
+    full_participation: ClassVar[bool] = True
+    sets_weights: ClassVar[bool] = True
+    uses_server_optimizer: ClassVar[bool] = False
+
+    p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.p is not None and not 0 < self.p <= 1:
+            raise bad_value("method scaffnew", "p", self.p, "a number above 0, at most 1, or null")
+
+    def check(self, ctx: Context) -> None:
+        ctx.net.refuse_running_statistics("scaffnew")
+        if ctx.optimizer.init({"any": torch.zeros(1)}):
+            raise UserError("method scaffnew: optimizer: expected SGD without momentum")
+
+    def probability(self, ctx: Context) -> float:
+        """Of a communication after a step."""
+        return self.p or min(1.0, ctx.clients * ctx.batch_size / (ctx.total * ctx.epochs))
+
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "scale": torch.zeros(())}
+
+    def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
+        return {"h": tree.zeros(ctx.initial), "sent": ctx.initial}
+
+    def broadcast(self, ctx: Context, server: Tree) -> Tree:
+        coin = torch.rand((), dtype=torch.float64, generator=ctx.stream("coin"))
+        tails = torch.log1p(-coin) / torch.tensor(-self.probability(ctx)).double().log1p()
+        steps = (1 + tails.floor()).to(server["scale"])
+        return {"params": server["params"], "scale": server["scale"], "steps": steps}
+
+    def sample_steps(self, ctx: Context, rng: torch.Generator, steps: int) -> Tree:
+        return {"number": torch.arange(steps)}
+
+    def gradient(
+        self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
+    ) -> Tree:
+        found = super().gradient(ctx, message, client_state, params, batch)
+        takes, decay = batch["number"] < message["steps"], ctx.optimizer.weight_decay
+
+        def corrected(gradient: Tensor, h: Tensor, leaf: Tensor) -> Tensor:
+            # A step that is not taken cancels the weight decay that the optimizer will add.
+            return torch.where(takes, gradient - h, -decay * leaf.detach())
+
+        return tree.apply(corrected, found, client_state["h"], params)
+
+    def client_update(
+        self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
+    ) -> tuple[Tree, Tree]:
+        away = tree.subtract(message["params"], client_state["sent"])
+        h = tree.add(client_state["h"], tree.scale(away, message["scale"]))
+        update, _ = super().client_update(ctx, message, {"h": h}, steps)
+        return update, {"h": h, "sent": tree.subtract(message["params"], update["delta"])}
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = tree.subtract(server["params"], tree.weighted_sum(updates["delta"], weights))
+        scale = torch.full_like(server["scale"], self.probability(ctx) / ctx.lr)
+        return {**server, "params": moved, "scale": scale}
