@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from support.by_hand import Array, Model
 from support.oracles.federation import Clients, Played, flat, mean
-from support.oracles.numeric import norm, plus
+from support.oracles.numeric import norm, plus, zeros
 
 # (updates w - w_k of a cohort, their shares of samples) -> the server's movement
 Rule = Callable[[list[Model], Array], Model]
@@ -82,3 +83,57 @@ def norm_clip(clients: Clients) -> Played:
         return mean(away, shares * np.array(factors))
 
     return played(clients, rule)
+
+
+def compressed(
+    clients: Clients, compressor: Callable[[Array, int, int], Array], feedback: bool = True
+) -> Played:
+    """Stich et al., Algorithm 1: send C(delta + e), keep the rest. (vector, t, k) -> C(vector)."""
+    model = clients.initial()
+    shapes = {name: leaf.shape for name, leaf in model.items()}
+    error = {k: zeros(model) for k in range(len(clients))}
+    met: set[int] = set()
+    for t in range(clients.rounds):
+        cohort, sent = clients.cohort(t), []
+        for k in cohort:
+            owed = plus(plus(model, clients.train(model, t, k), -1), error[k])
+            vector, first = compressor(flat(owed), t, k), 0
+            parts: Model = {}
+            for name, shape in shapes.items():
+                size = math.prod(shape)
+                parts[name] = vector[first : first + size].reshape(shape)
+                first += size
+            sent.append(parts)
+            if feedback:
+                error[k] = plus(owed, parts, -1)
+        met |= {*cohort}
+        model = plus(model, mean(sent, clients.shares(cohort)), -1)
+        yield {"params": model}, {k: {"error": error[k]} for k in met}
+
+
+def top_k(clients: Clients) -> Played:
+    def largest(vector: Array, t: int, k: int) -> Array:
+        number = math.ceil(clients.options["share"] * len(vector))
+        best = sorted(range(len(vector)), key=lambda place: -abs(vector[place]))[:number]
+        return np.array([value if place in best else 0 for place, value in enumerate(vector)])
+
+    return compressed(clients, largest)
+
+
+def quantised(clients: Clients) -> Played:
+    """Alistarh et al., eq. 4, in buckets of 512; with error feedback over 1 + Lemma 3.1's bound."""
+    s, feedback = 2 ** (clients.options["bits"] - 1) - 1, clients.options["error_feedback"]
+    bound = min(512 / s**2, math.sqrt(512) / s) if feedback else 0
+
+    def rounded(vector: Array, t: int, k: int) -> Array:
+        drawn = torch.rand(len(vector), generator=clients.stream("fresh", t, k)).numpy()
+        found = []
+        for first in range(0, len(vector), 512):
+            bucket = vector[first : first + 512]
+            for value, chance in zip(bucket, drawn[first:], strict=False):
+                exact = abs(value) / norm(bucket) * s
+                level = math.floor(exact) + (chance < exact - math.floor(exact))
+                found.append(math.copysign(level * norm(bucket) / s, value))
+        return np.array(found) / (1 + bound)
+
+    return compressed(clients, rounded, feedback)
