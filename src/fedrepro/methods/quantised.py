@@ -76,7 +76,7 @@ class Quantised(Compressing):
         exact = buckets.abs() / torch.where(norms > 0, norms, 1.0) * self.levels
         lower = exact.floor()
         rounded = lower + (drawn < exact - lower)
-        sent = buckets.sign() * rounded * norms / (self.levels * self.shrinking)
+        sent: Tensor = buckets.sign() * rounded * norms / (self.levels * self.shrinking)
         return sent.flatten()[:entries]
 
     def bytes_of(self, entries: int, each: int) -> int:
