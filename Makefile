@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a machine only has to have Python 3.11 to 3.14, git and make.
+# Every target sets up what it needs: a machine only has to have Python 3.11 to 3.14, git, make and g++.
 SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .SUFFIXES:

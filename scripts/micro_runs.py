@@ -120,6 +120,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mirrored": {**CNN, "augment": "flip"},
     "bfloat16": {**CNN, "model": "mcmahan_cnn", "precision": "bfloat16"},
     "noise": {"noise": {"kind": "symmetric", "rate": 0.3}},
+    "attacked": {"attack": {"kind": "inner_product", "share": 0.34, "scale": 2.0}},
+    "mislabelled": {"attack": {"kind": "label_flip", "share": 0.34}},
+    "unavailable": {
+        "availability": {
+            "dropout": 0.2, "partial": 0.5, "deadline": 1.5, "spread": 0.5, "late": "partial",
+            "day": 4,
+        },
+    },
     "steps": {"lr_decay": {"factor": 0.5, "every": 2}, "decay_from": 1},
     "legacy": {"cohorts": {"stream": "numpy_legacy", "seed": 5}},
     "validation": {"partition": {**LABEL_SKEW, "validation": 0.2}},
@@ -145,7 +153,8 @@ OF_PAPERS = {
 VARIED = (  # setting, method; the setting shows which part of the core it reaches
     *((name, "fedavg") for name in (
         "plain", "everyone", "adam", "convolutional", "mirrored", "bfloat16", "noise", "steps",
-        "legacy", "validation", "seldom", "table", "texts", "distilled",
+        "attacked", "mislabelled", "unavailable", "legacy", "validation", "seldom", "table",
+        "texts", "distilled",
     )),
     ("validation", "superfed_mm"), ("noise", "scaffold"), ("byzantine", "fedgo"),
     ("plain", "central"), ("texts", "ditto"),

@@ -24,7 +24,7 @@ from fedrepro.methods.fedgan import FedGAN
 from fedrepro.methods.wgan_gp import WganGp
 from fedrepro.models.classifier import Classifier
 from support import image_worlds, pretraining_worlds
-from support.oracles import averaging, correcting, distilling, fair, generating, personal
+from support.oracles import averaging, correcting, distilling, fair, generating, personal, wrapping
 from support.oracles.federation import Clients, Played
 
 Options = Mapping[str, Any]
@@ -107,6 +107,14 @@ CASES = {
     "fedfa": Case(averaging.fedfa, {"pull": 0.5, "momentum": 0.8, "calibration": 0.5}),
     "feddisco": Case(averaging.feddisco, {"a": 0.7, "b": 0.05}),
     "feduv": Case(averaging.feduv, {"variance": 2.5, "uniformity": 0.5}),
+    "median+fedavg": Case(wrapping.median),
+    "trimmed_mean+fedavg": Case(wrapping.trimmed_mean, {"share": 0.3}),
+    "krum+fedavg": Case(wrapping.krum, {"share": 0.25}),
+    "multi_krum+fedavg": Case(wrapping.multi_krum, {"share": 0.0, "number": 3}),
+    "norm_clip+fedavg": Case(wrapping.norm_clip, {"bound": 0.3}),
+    "top_k+fedavg": Case(wrapping.top_k, {"share": 0.2}),
+    "quantised+fedavg": Case(wrapping.quantised, {"bits": 4, "error_feedback": True}),
+    "quantised+fedavg unbiased": Case(wrapping.quantised, {"bits": 3, "error_feedback": False}),
     "ditto": Case(personal.ditto, {"mu": 0.7, "personal_epochs": 1}),
     "ditto@released": Case(personal.ditto_released, {"mu": 0.7, "personal_epochs": 2}),
     "apfl": Case(personal.apfl, {"alpha": 0.3}),

@@ -297,6 +297,42 @@ class RoundsTo(MetricKind):
         return self.model_copy(update={"speed_up": False}) if self.speed_up else None
 
 
+class MegabytesTo(MetricKind):
+    """The megabytes that all clients receive and send until a test accuracy is reached.
+
+    The round is the first evaluated one with at least ``megabytes_to`` percent. Rounds that are not
+    evaluated count as the next that is.
+
+    Attributes:
+        megabytes_to: the accuracy to reach, in percent.
+    """
+
+    key = "megabytes_to"
+    megabytes_to: Annotated[Real, Field(gt=0, le=100), expected("a percentage above 0, up to 100")]
+
+    @property
+    def reading(self) -> Reading:
+        target = f"{self.megabytes_to:g} %"
+        words = f"megabytes received and sent until the accuracy is {target}"
+        return Reading(words, "MB", False, self._series, f"never reached {target}")
+
+    def _series(self, record: Record) -> Series:
+        reached = RoundsTo(rounds_to=self.megabytes_to)._series(record)
+        rounds = record.rounds
+        columns = (rounds[name] for name in ("round", "bytes_down", "bytes_up"))
+        sent, last = [], 0.0
+        for number, down, up in zip(*columns, strict=True):
+            sent.append((number - last) * (down + up) / 1e6)
+            last = number
+            if (number, number) in reached:
+                return [(number, math.fsum(sent))]
+        return []
+
+    @property
+    def curve(self) -> MetricKind:
+        return ACCURACY
+
+
 class Reached(MetricKind):
     """The greatest multiple of this many percent that every seed's test accuracy reaches.
 
@@ -405,7 +441,7 @@ class Quality(MetricKind):
         )
 
 
-KINDS: tuple[type[MetricKind], ...] = (RoundsTo, Quality, Reached, Least)
+KINDS: tuple[type[MetricKind], ...] = (RoundsTo, MegabytesTo, Quality, Reached, Least)
 
 
 def _kind_of(value: object) -> str:
@@ -423,6 +459,7 @@ Metric = Annotated[
     Annotated[OfRounds, Tag("OfRounds"), _NAME]
     | Annotated[OverClients, Tag("OverClients")]
     | Annotated[RoundsTo, Tag("RoundsTo")]
+    | Annotated[MegabytesTo, Tag("MegabytesTo")]
     | Annotated[Reached, Tag("Reached")]
     | Annotated[Least, Tag("Least")]
     | Annotated[Quality, Tag("Quality")],

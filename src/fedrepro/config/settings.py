@@ -37,7 +37,7 @@ from fedrepro.measures import registry
 from fedrepro.support import papers
 from fedrepro.support.errors import bad_value, nearest
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import Typed, expected, plain_or
+from fedrepro.support.typed_yaml import Real, Typed, Whole, expected, plain_or
 from fedrepro.support.typed_yaml import later as later
 
 RELEASED = "@released"
@@ -254,6 +254,70 @@ class Noise(Typed):
     )
 
 
+class AttackSpec(Typed):
+    """Clients that attack the training, the same in all rounds, drawn with the run's seed.
+
+    `label_flip` trains on labels y replaced by classes - 1 - y. The others change what a client
+    sends: `sign_flip` to its update times -scale, `gaussian` to normal numbers of standard
+    deviation `scale`, `inner_product` to the mean of the round's honest updates times -scale.
+    """
+
+    kind: Literal["label_flip", "sign_flip", "gaussian", "inner_product"] = Field(
+        description="What attackers do."
+    )
+    share: Share = Field(description="The share of all clients that attack, rounded down.")
+    scale: PositiveReal = Field(
+        default=1.0, description="The factor, or of gaussian the standard deviation."
+    )
+
+    @model_validator(mode="after")
+    def _scaled(self) -> Self:
+        if self.kind == "label_flip" and "scale" in self.model_fields_set:
+            raise ValueError("no `scale` with label_flip, which changes labels only")
+        return self
+
+
+class AvailabilitySpec(Typed):
+    """Which clients can be asked in a round, and how much of their work they get done."""
+
+    dropout: Share = Field(
+        default=0.0, description="The probability that a client drops out after it was asked."
+    )
+    partial: Annotated[
+        Real, Field(ge=0, le=1), expected("a number of at least 0 and at most 1")
+    ] = Field(
+        default=0.0,
+        description="The probability that a client does only part of its steps, a uniform share.",
+    )
+    deadline: PositiveReal | None = Field(
+        default=None,
+        description="How long the server waits; the mean number of steps takes 1 at speed 1.",
+    )
+    spread: NonNegativeReal = Field(
+        default=0.0,
+        description="Standard deviation of the logarithm of clients' speeds, with a deadline.",
+    )
+    late: Literal["dropped", "partial"] = Field(
+        default="dropped",
+        description="Whether a late client is dropped, or sends what it has done by the deadline.",
+    )
+    day: Annotated[Whole, Field(ge=2), expected("a whole number of at least 2")] | None = Field(
+        default=None, description="Rounds in a day; a client can be asked in half of each day."
+    )
+
+    @model_validator(mode="after")
+    def _with_a_deadline(self) -> Self:
+        if self.deadline is None and {"spread", "late"} & self.model_fields_set:
+            raise ValueError("`spread` and `late` with a `deadline` only")
+        return self
+
+    @property
+    def loses(self) -> bool:
+        """Whether a round may lack the update of a client."""
+        late = self.deadline is not None and self.late == "dropped"
+        return self.dropout > 0 or late or self.day is not None
+
+
 class ArtifactFromRun(Typed):
     """An artifact of another run."""
 
@@ -404,6 +468,10 @@ class Setting(Typed):
         default=Evaluate(), description="When models are evaluated, and on which samples."
     )
     noise: Noise | None = later(None, "Wrong labels among clients' training samples.")
+    attack: AttackSpec | None = later(None, "Clients that attack the training.")
+    availability: AvailabilitySpec | None = later(
+        None, "Clients that drop out, are late, do part of their work, or sleep. Default: none."
+    )
     scaling: Literal["unit", "symmetric"] | None = later(
         None,
         "Scale images to [0, 1] or [-1, 1], not by the data set's mean and standard deviation.",

@@ -201,6 +201,10 @@ class Method(Faithful):
         }
         return {**server, "params": moved, "optimizer": state}
 
+    def update_bytes(self, ctx: Context, updates: Tree) -> int:
+        """The bytes that the cohort sends as ``updates``, whose leaves are [cohort, ...]."""
+        return tree.size_in_bytes(updates)
+
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
         """The model of the client at ``place`` of the cohort at the end of its local training.
 
@@ -329,6 +333,9 @@ class Wrapper(Method):
 
     def apply_server_optimizer(self, ctx: Context, server: Tree, delta: Tree) -> Tree:
         return self.inner.apply_server_optimizer(ctx, server, delta)
+
+    def update_bytes(self, ctx: Context, updates: Tree) -> int:
+        return self.inner.update_bytes(ctx, updates)
 
     def client_model(self, ctx: Context, server: Tree, updates: Tree, place: int) -> Tree:
         return self.inner.client_model(ctx, server, updates, place)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.engine import tree
+from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context
 from fedrepro.engine.executors import Executor, sequential
 from fedrepro.engine.method import METRICS, Method
@@ -55,6 +56,8 @@ class Federation:
         seed: seed of all randomness.
         flips: whether clients mirror each image with probability 1/2.
         sample_cohort: round -> its clients, in order; None: sample uniformly, by ``seed``.
+        availability: which clients can be asked, and how much they get done; None: all, everything.
+        attack: (context, updates) -> what arrives at the server; None: the updates.
     """
 
     method: Method
@@ -66,6 +69,8 @@ class Federation:
     execute: Executor = sequential
     flips: bool = False
     sample_cohort: Callable[[int], list[int]] | None = None
+    availability: Availability | None = None
+    attack: Callable[[Context, Tree], Tree] | None = None
 
     @cached_property
     def initial(self) -> Tree:
@@ -104,15 +109,30 @@ def begin(federation: Federation) -> Tree:
 
 
 def choose_cohort(federation: Federation, round: int) -> list[int]:
-    """This round's clients in order of their ids: all of them, or a sample."""
-    everyone = federation.context.clients
+    """The clients whose updates arrive in this round, in order of their ids."""
+    return arriving(federation, round, ask(federation, round))
+
+
+def arriving(federation: Federation, round: int, asked: list[int]) -> list[int]:
+    """Those clients of ``asked`` whose updates arrive."""
+    return federation.availability.arriving(round, asked) if federation.availability else asked
+
+
+def ask(federation: Federation, round: int) -> list[int]:
+    """The clients that receive the model, in order of their ids: all of them, or a sample."""
+    everyone, available = federation.context.clients, federation.availability
     if federation.cohort_size == everyone:
-        return list(range(everyone))
-    if federation.sample_cohort:
-        return federation.sample_cohort(round)
-    rng = stream(federation.seed, "cohort", round)
-    drawn = torch.randperm(everyone, generator=rng)
-    return sorted(drawn[: federation.cohort_size].tolist())
+        drawn = list(range(everyone))
+    elif federation.sample_cohort:
+        drawn = federation.sample_cohort(round)
+    else:
+        order = torch.randperm(everyone, generator=stream(federation.seed, "cohort", round))
+        if available is None:
+            return sorted(order[: federation.cohort_size].tolist())
+        drawn = order.tolist()
+    if available is None:
+        return drawn
+    return sorted(available.awake(round, drawn)[: federation.cohort_size])
 
 
 def context_of(federation: Federation, round: int, cohort: list[int]) -> Context:
@@ -149,14 +169,17 @@ def steps_of(federation: Federation, ctx: Context, client: int) -> Steps:
     rows = federation.clients.rows(client)
     rng = stream(federation.seed, "shuffle", ctx.round, client)
     orders = shuffle(rows, ctx.epochs, rng)
-    total = steps_per_epoch(len(rows), federation.batch_size) * ctx.epochs
+    if federation.availability:
+        done = federation.availability.steps_done(ctx.round, client) * federation.batch_size
+        orders = [order[:done] for order in orders]
+    total = steps_per_epoch(len(orders[0]), federation.batch_size) * ctx.epochs
     drawn = tree.apply(
         lambda leaf: leaf.to(ctx.net.device), federation.method.sample_steps(ctx, rng, total)
     )
     flips: list[Tensor] = []
     if federation.flips:
         coin = stream(federation.seed, "flip", ctx.round, client)
-        flips = [(torch.rand(len(rows), generator=coin) < 0.5).to(rows.device) for _ in orders]
+        flips = [(torch.rand(len(order), generator=coin) < 0.5).to(rows.device) for order in orders]
     return Steps(
         federation.clients.samples,
         orders,
@@ -232,7 +255,8 @@ def play_round(
     The clients' new states are put in ``client_states``.
     """
     method = federation.method
-    cohort = choose_cohort(federation, round)
+    asked = ask(federation, round)
+    cohort = arriving(federation, round, asked)
     ctx = context_of(federation, round, cohort)
     message = method.broadcast(ctx, server)
     before = CohortStates(federation, ctx, client_states, cohort)
@@ -241,6 +265,8 @@ def play_round(
     updates, of_clients = without_metrics(updates)
     for client, client_state in zip(cohort, after, strict=True):
         client_states.put(client, client_state)
+    if federation.attack:
+        updates = federation.attack(ctx, updates)
     layers_seed = number(federation.seed, "layers", round)
     with torch.no_grad(), ctx.net.drawing_from(layers_seed):
         weights, server = method.aggregation_weights(ctx, server, updates)
@@ -251,8 +277,8 @@ def play_round(
         learning_rate=float(ctx.lr),
         updates=updates,
         weights=weights,
-        bytes_down=tree.size_in_bytes(message) * len(cohort),
-        bytes_up=tree.size_in_bytes(updates),
+        bytes_down=tree.size_in_bytes(message) * len(asked),
+        bytes_up=method.update_bytes(ctx, updates),
         of_clients=of_clients,
         of_round=of_round,
     )

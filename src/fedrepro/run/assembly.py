@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fedrepro.config.run_spec import RunSpec
-from fedrepro.config.settings import OptimizerSpec, Setting, StepDecay
+from fedrepro.config.settings import AttackSpec, OptimizerSpec, Setting, StepDecay
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
-from fedrepro.data.tensors.noise import with_noise
+from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
 from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
+from fedrepro.engine.attacks import Attack, attackers
+from fedrepro.engine.availability import Availability
 from fedrepro.engine.context import Context, Inputs, LoadedArtifact
 from fedrepro.engine.executors import EXECUTORS, choose
 from fedrepro.engine.method import SAMPLES, Method
@@ -125,15 +127,20 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
     method, server_optimizer = registry.compose(
         spec.composition, spec.hyperparameters, spec.plugins
     )
-    share = spec.setting.participation
-    if share < 1 and any(each.full_participation for each in method.layers()):
-        raise bad_value(
-            f"method {spec.composition}",
-            "participation",
-            share,
-            "1, as it decides on the losses of all clients in every round; "
-            "aaggff_d learns from a sample of clients",
-        )
+    setting, where = spec.setting, f"method {spec.composition}"
+    if any(each.full_participation for each in method.layers()):
+        why = "as it decides on the losses of all clients in every round; aaggff_d learns from a "
+        if setting.participation < 1:
+            wanted = f"1, {why}sample of clients"
+            raise bad_value(where, "participation", setting.participation, wanted)
+        if setting.availability and setting.availability.loses:
+            wanted = f"one that loses no client, {why}sample of clients"
+            raise bad_value(
+                where,
+                "availability",
+                setting.availability.model_dump(exclude_defaults=True),
+                wanted,
+            )
     return method, server_optimizer
 
 
@@ -179,6 +186,11 @@ def make_plan(
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
     split = standardised(dataset, partition)
     split = with_noise(split, partition, dataset.classes, setting.noise, spec.seed)
+    # Training in one place has no clients that could attack it.
+    wanted = None if method.centralized else setting.attack
+    theirs = attackers(spec.seed, len(partition.train), wanted.share) if wanted else frozenset()
+    if wanted and wanted.kind == "label_flip":
+        split = with_reversed_labels(split, partition, dataset.classes, theirs)
     training = TensorSamples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
@@ -239,6 +251,8 @@ def make_plan(
         execute=EXECUTORS[executor](execution.threads),
         flips=setting.augment == "flip",
         sample_cohort=_sampler(setting, everyone, cohort),
+        availability=_availability(setting, spec.seed, clients) if not method.centralized else None,
+        attack=_attack(wanted, theirs),
     )
     test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
@@ -365,6 +379,30 @@ def _sampler(setting: Setting, clients: int, size: int) -> Callable[[int], list[
         setting.cohorts.seed, clients, size, setting.rounds
     )
     return found
+
+
+def _availability(setting: Setting, seed: int, clients: ClientData) -> Availability | None:
+    """What the setting says of it, with each client's number of steps."""
+    wanted = setting.availability
+    if wanted is None:
+        return None
+    return Availability(
+        seed,
+        tuple(steps_per_epoch(size, setting.batch_size) for size in clients.sizes),
+        wanted.dropout,
+        wanted.partial,
+        wanted.deadline,
+        wanted.spread,
+        wanted.late == "dropped",
+        wanted.day,
+    )
+
+
+def _attack(wanted: AttackSpec | None, clients: frozenset[int]) -> Attack | None:
+    """What ``clients`` do to their updates, if anything."""
+    if wanted is None or wanted.kind == "label_flip":
+        return None
+    return Attack(wanted.kind, wanted.scale, clients)
 
 
 def _weights(spec: RunSpec) -> tuple[models.LearnedWeights | None, str | None]:

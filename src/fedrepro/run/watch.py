@@ -42,8 +42,8 @@ ROUNDS = 2  # in the second, clients and the server have states
 WATCHED = (
     "init_server", "init_client", "sample_round", "learning_rate", "broadcast", "sample_steps",
     "loss", "gradient", "client_update", "aggregation_weights", "server_update",
-    "apply_server_optimizer", "client_model", "eval_model", "artifact", "metrics", "images",
-    "interpolate", "ensemble",
+    "apply_server_optimizer", "update_bytes", "client_model", "eval_model", "artifact", "metrics",
+    "images", "interpolate", "ensemble",
 )  # fmt: skip
 EVERY_STEP = ("loss", "gradient")  # called so often that only their result is checked
 

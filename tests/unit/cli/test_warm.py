@@ -138,8 +138,15 @@ def project(tmp_path: Path) -> Project:
 def under_way(project: Project, warm: str) -> "subprocess.Popen[str]":
     """A run that has left a checkpoint."""
     process = call(*RUN, warm=warm, cwd=project.root)
-    eventually(lambda: any(project.root.glob(f"{FOLDER}.partial/*/checkpoint.safetensors")))
+    until_checkpoint(project, process)
     return process
+
+
+def until_checkpoint(project: Project, process: "subprocess.Popen[str]") -> None:
+    """Wait for a run's first checkpoint; a run that has ended will not leave one."""
+    pattern = f"{FOLDER}.partial/*/checkpoint.safetensors"
+    eventually(lambda: process.poll() is not None or any(project.root.glob(pattern)))
+    assert process.poll() is None, outcome(process)
 
 
 def test_the_client_imports_next_to_nothing() -> None:
@@ -386,7 +393,7 @@ def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> Non
 def test_a_killed_command_is_a_line_in_its_log(warm: str, project: Project) -> None:
     project.edit(project.experiment, "rounds: 200\n", "rounds: 100000\n")
     process = call("--log", "run.log", *RUN, warm=warm, cwd=project.root)
-    eventually(lambda: any(project.root.glob(f"{FOLDER}.partial/*/checkpoint.safetensors")))
+    until_checkpoint(project, process)
     os.kill(servers(warm)[-1], signal.SIGKILL)
     status, _, said = outcome(process)
     assert status == -signal.SIGKILL

@@ -12,7 +12,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Noise
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.partition.partition import PartitionSpec, make_partition
-from fedrepro.data.tensors.noise import flip, with_noise
+from fedrepro.data.tensors.noise import flip, with_noise, with_reversed_labels
 from fedrepro.run import fingerprint
 from fedrepro.run.runner import make_plan
 from fedrepro.support.errors import UserError
@@ -93,8 +93,21 @@ def test_a_run_trains_on_noisy_labels_and_tests_on_clean_ones() -> None:
 def test_texts_are_refused() -> None:
     data = dataset()
     several = replace(data.train, y=np.zeros((150, 4), dtype=np.int64))
-    with pytest.raises(UserError, match="expected data with one label for each sample"):
+    with pytest.raises(UserError, match=r"^noise: expected data with one label for each sample"):
         with_noise(several, partition(), 3, Noise(kind="pair", rate=0.1), 1)
+    with pytest.raises(UserError, match=r"^attack: label_flip: expected data with one label for"):
+        with_reversed_labels(several, partition(), 3, {1})
+
+
+def test_attackers_train_on_reversed_labels_and_nobody_else_does() -> None:
+    data, shares = dataset().train, partition(held_out=True)
+    found = with_reversed_labels(data, shares, CLASSES, {1, 4}).y
+    rows = np.concatenate([shares.train[1], shares.train[4]])
+    assert (found[rows] == 2 - data.y[rows]).all() and (found[rows] != data.y[rows]).any()
+    others = np.setdiff1d(np.arange(len(found)), rows)
+    assert (found[others] == data.y[others]).all()
+    doubled = replace(shares, train=[rows, rows, *shares.train[2:]])
+    assert (with_reversed_labels(data, doubled, CLASSES, {0, 1}).y[rows] == 2 - data.y[rows]).all()
 
 
 NOISY = """\

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedrepro.config.loading import load
-from fedrepro.config.metrics import ACCURACY, Least, OfRounds, Reached, RoundsTo
+from fedrepro.config.metrics import ACCURACY, Least, MegabytesTo, OfRounds, Reached, RoundsTo
 from fedrepro.config.tables import Summary
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
@@ -220,6 +220,28 @@ def test_a_target_is_reached_by_what_equals_it(percent: int) -> None:
     """100 x 0.57 is less than 57 in floats."""
     record: Any = SimpleNamespace(rounds={"round": [1, 2], "test_accuracy": [0.0, percent / 100]})
     assert list(RoundsTo(rounds_to=percent).reading.series(record)) == [(2, 2)]
+
+
+def test_megabytes_to_a_target() -> None:
+    """Two rounds of 3 MB, and two of 5 MB, the second of which has the accuracy."""
+    rounds = {
+        "round": [2, 4, 6], "test_accuracy": [0.3, 0.57, 0.9],
+        "bytes_down": [2e6, 2e6, 2e6], "bytes_up": [1e6, 3e6, 1e6],
+    }  # fmt: skip
+    record: Any = SimpleNamespace(rounds=rounds)
+    assert list(MegabytesTo(megabytes_to=57).reading.series(record)) == [(4, 16.0)]
+    assert list(MegabytesTo(megabytes_to=30).reading.series(record)) == [(2, 6.0)]
+    assert list(MegabytesTo(megabytes_to=91).reading.series(record)) == []
+    assert not MegabytesTo(megabytes_to=57).reading.rising
+
+
+def test_a_table_has_megabytes_to_a_target(bench: Workbench, papers: Published) -> None:
+    bench = with_metric(bench, MegabytesTo(megabytes_to=60))
+    write_run(bench, RunKey(PAPER, "fedavg", 1), [0.5, 0.6, 0.3, *constant(0.7, 297)])
+    write_run(bench, RunKey(PAPER, "ima+fedavg", 1), constant(0.5999))
+    first, second = cells(bench, papers, "paper")[:2]
+    assert first.paper.mean is not None and first.paper.mean > 0
+    assert second.paper.hole == "seed 1 never reached 60 %"
 
 
 def test_the_target_is_what_all_seeds_reach(bench: Workbench, papers: Published) -> None:

@@ -1,5 +1,6 @@
-"""Label noise on training labels, as in SuPerFed (thesis chapter II, 2.4)."""
+"""Wrong training labels: noise, as in SuPerFed (thesis chapter II, 2.4), and attackers' labels."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -55,12 +56,39 @@ def with_noise(
     """
     if noise is None:
         return split
-    if split.y.ndim > 1:
-        raise UserError("noise: expected data with one label for each sample, not texts")
-    clean = np.asarray(split.y)
+    clean = _one_each(split, "noise")
     flipped = flip(clean, classes, noise.kind, noise.rate, numpy_stream(seed, "noise"))
     held = [rows for name, rows, _ in partition.parts if name != "test" or noise.everywhere]
     rows = np.concatenate([each for part in held for each in part])
     noisy = clean.copy()
     noisy[rows] = flipped[rows]
     return replace(split, y=noisy)
+
+
+def with_reversed_labels(
+    split: Split, partition: Partition, classes: int, clients: Collection[int]
+) -> Split:
+    """The training split in which some clients' training labels y are ``classes`` - 1 - y.
+
+    Fang et al., USENIX Security 2020, "Local model poisoning attacks to Byzantine-robust federated
+    learning", label flipping attack (https://arxiv.org/abs/1911.11815). A
+    sample that several clients hold is wrong for all of them.
+
+    Raises:
+        UserError: if samples have several labels.
+    """
+    labels = _one_each(split, "attack: label_flip").copy()
+    for rows in (partition.train[client] for client in clients):
+        labels[rows] = classes - 1 - split.y[rows]
+    return replace(split, y=labels)
+
+
+def _one_each(split: Split, key: str) -> Labels:
+    """The labels [n].
+
+    Raises:
+        UserError: if samples have several.
+    """
+    if split.y.ndim > 1:
+        raise UserError(f"{key}: expected data with one label for each sample, not texts")
+    return np.asarray(split.y)

@@ -1,0 +1,30 @@
+"""Multi-Krum (Blanchard et al., NeurIPS 2017, section 4, "Multi-Krum"). A wrapper.
+
+The server moves by the mean of the ``number`` updates with the lowest scores of
+:mod:`fedrepro.methods.krum`. The default, n - f - 2 but at least 1, is the largest number for which
+resilience is proven (Damaskinos et al., MLSys 2019, "AggregaThor").
+
+https://arxiv.org/abs/1703.02757
+"""
+
+from dataclasses import dataclass
+
+from fedrepro.methods._combining import check_share
+from fedrepro.methods.krum import Krum
+from fedrepro.support.errors import bad_value
+
+
+@dataclass(frozen=True)
+class MultiKrum(Krum):
+    """Multi-Krum (Blanchard et al., NeurIPS 2017, section 4)."""
+
+    number: int | None = None  # m, the updates that the server averages; None: n - f - 2
+
+    def __post_init__(self) -> None:
+        check_share("multi_krum", self.share)
+        if self.number is not None and not (isinstance(self.number, int) and self.number >= 1):
+            expected = "a whole number of at least 1, or null"
+            raise bad_value("method multi_krum", "number", self.number, expected)
+
+    def selected(self, cohort: int, attackers: int) -> int:
+        return min(self.number or max(cohort - attackers - 2, 1), cohort)

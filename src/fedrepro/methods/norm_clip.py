@@ -1,0 +1,56 @@
+"""Norm clipping (Sun et al., 2019, "Can you really backdoor federated learning?"). A wrapper.
+
+The server scales every update whose Euclidean norm exceeds ``bound`` down to that norm:
+delta / max(1, |delta| / M) (section 4, "Norm thresholding of updates"). The norm is that of all
+that a client sends as ``delta``, running statistics included. Everything after that is the inner
+method's. The weak noise that the paper also tries is not part of this wrapper.
+
+https://arxiv.org/abs/1911.07963
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.tree import Tree
+from fedrepro.methods._combining import needs_more_than_delta
+from fedrepro.support.errors import bad_value
+
+
+def clipped(deltas: Tree, bound: float) -> Tree:
+    """``deltas``, leaves [cohort, ...], each client's scaled to a norm of at most ``bound``."""
+    squares = [leaf.flatten(1).double().square().sum(1) for leaf in tree.leaves(deltas)]
+    norms = torch.stack(squares).sum(0).sqrt()
+    factors = torch.where(norms > bound, bound / norms, 1.0)
+    return tree.apply(
+        lambda leaf: leaf * factors.to(leaf.dtype).view(-1, *[1] * (leaf.dim() - 1)), deltas
+    )
+
+
+@dataclass(frozen=True)
+class NormClip(Wrapper):
+    """Norm clipping (Sun et al., 2019, section 4)."""
+
+    bound: float = 1.0  # M
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bound < float("inf"):
+            raise bad_value("method norm_clip", "bound", self.bound, "a finite number above 0")
+
+    @classmethod
+    def refuses(cls, inner: Method) -> str | None:
+        if any(isinstance(layer, cls) for layer in inner.layers()):
+            return "its updates are clipped already"
+        return needs_more_than_delta(inner)
+
+    def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
+        clipped_updates = {**updates, "delta": clipped(updates["delta"], self.bound)}
+        return self.inner.aggregation_weights(ctx, server, clipped_updates)
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        clipped_updates = {**updates, "delta": clipped(updates["delta"], self.bound)}
+        return self.inner.server_update(ctx, server, clipped_updates, weights)

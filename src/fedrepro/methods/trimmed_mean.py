@@ -1,0 +1,29 @@
+"""The coordinate-wise trimmed mean (Yin et al., ICML 2018, Definition 2). A wrapper.
+
+The paper is "Byzantine-robust distributed learning: towards optimal statistical rates" (Algorithm
+1, option II). For every parameter by itself, the server leaves out the largest and the smallest
+``share`` of the clients' updates (beta, rounded down to whole clients) and moves by the mean of the
+others. It withstands attackers up to that share of a cohort. NaN counts as the largest value.
+
+https://arxiv.org/abs/1803.01498
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedrepro.methods._combining import Combining, check_share, whole_clients
+
+
+@dataclass(frozen=True)
+class TrimmedMean(Combining):
+    """Coordinate-wise trimmed mean (Yin et al., ICML 2018, Algorithm 1, option II)."""
+
+    share: float = 0.2  # beta, of a cohort at each end
+
+    def __post_init__(self) -> None:
+        check_share("trimmed_mean", self.share)
+
+    def combined(self, deltas: Tensor) -> Tensor:
+        cut = whole_clients(self.share, len(deltas))
+        return deltas.sort(0).values[cut : len(deltas) - cut].mean(0)

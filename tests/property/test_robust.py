@@ -1,0 +1,138 @@
+"""Robust wrappers: degenerate cases, closed forms, and what they withstand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedrepro.check.world import Memory, federation, play
+from fedrepro.engine import tree
+from fedrepro.engine.attacks import Attack
+from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.round import begin, context_of, play_round
+from fedrepro.methods import registry
+from fedrepro.methods.fedavg import FedAvg
+from fedrepro.methods.krum import Krum, scores
+from fedrepro.methods.median import Median
+from fedrepro.methods.multi_krum import MultiKrum
+from fedrepro.methods.norm_clip import NormClip, clipped
+from fedrepro.methods.trimmed_mean import TrimmedMean
+from fedrepro.support.errors import UserError
+from support.closeness import assert_close
+
+EQUAL = FedAvg(sample_weighted=False)  # the plain mean of a cohort that is a sample
+ROBUST = (Median(), TrimmedMean(share=0.3), Krum(), MultiKrum())
+
+
+def played(method: Method, cohort: int = 4, until: int = 3) -> tree.Tree:
+    server, _, _ = play(federation(method=method, cohort=cohort), until=until)
+    params: tree.Tree = server["params"]
+    return params
+
+
+@pytest.mark.parametrize("rule", ROBUST, ids=str)
+def test_of_one_client_every_rule_is_fedavg_to_the_bit(rule: Wrapper) -> None:
+    assert_close(played(replace(rule, inner=FedAvg()), 1), played(FedAvg(), 1), 0)
+
+
+@pytest.mark.parametrize(
+    "rule", [TrimmedMean(EQUAL, share=0.0), MultiKrum(EQUAL, number=4)], ids=str
+)
+def test_without_anyone_left_out_a_rule_is_the_mean(rule: Method) -> None:
+    assert_close(played(rule), played(EQUAL), 1e-12)
+
+
+def test_multi_krum_of_one_is_krum() -> None:
+    assert_close(played(MultiKrum(number=1)), played(Krum()), 0)
+
+
+def test_a_clip_that_nobody_reaches_is_the_inner_method_to_the_bit() -> None:
+    assert_close(played(NormClip(FedAvg(), bound=1e9)), played(FedAvg()), 0)
+
+
+def test_rules_by_hand() -> None:
+    """Of 0, 1, 2, 10 and 100: the median is 2, and without one at each end the mean is 13/3."""
+    values = torch.tensor([[100.0], [0.0], [2.0], [1.0], [10.0]])
+    assert Median().combined(values).tolist() == [2.0]
+    assert Median().combined(values[1:]).tolist() == [1.5]
+    assert TrimmedMean(share=0.2).combined(values).tolist() == pytest.approx([13 / 3])
+    # n - f - 2 = 2 closest: of 100, 90^2 + 98^2; of 0, 1 + 4; of 2, 1 + 4; of 1, 1 + 1.
+    assert scores([values.double()], 1).tolist() == [90**2 + 98**2, 5, 5, 2, 8**2 + 9**2]
+
+
+def test_clipped_keeps_directions_and_bounds_norms() -> None:
+    deltas = {"a": torch.tensor([[3.0, 0.0], [0.3, 0.0]]), "b": torch.tensor([[4.0], [0.4]])}
+    found = clipped(deltas, 1.0)
+    torch.testing.assert_close(found["a"], torch.tensor([[0.6, 0.0], [0.3, 0.0]]))
+    torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30], ids=str)
+@pytest.mark.parametrize("rule", ROBUST, ids=str)
+def test_one_client_that_sends_nonsense_cannot_harm(rule: Wrapper, bad: float) -> None:
+    """The model stays among those of the honest clients; NaN is what FedAvg would become."""
+
+    def attack(ctx: object, updates: tree.Tree) -> tree.Tree:
+        def spoilt(leaf: Tensor) -> Tensor:
+            return torch.cat([torch.full_like(leaf[:1], bad), leaf[1:]])
+
+        return tree.apply(spoilt, updates)
+
+    world = federation(method=replace(rule, inner=FedAvg()), cohort=5)
+    before = begin(world)
+    after, seen = play_round(replace(world, attack=attack), before, Memory(), 0)
+    ctx = context_of(world, 0, seen.cohort)
+    models = [world.method.client_model(ctx, before, seen.updates, at) for at in range(1, 5)]
+    for name, leaf in after["params"].items():
+        each = torch.stack([model[name] for model in models])
+        assert bool((each.min(0).values - 1e-12 <= leaf).all()), name
+        assert bool((leaf <= each.max(0).values + 1e-12).all()), name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("median+scaffold", "its server uses more of an update than the mean of `delta`"),
+        ("norm_clip+fednova", "its server uses more of an update than the mean of `delta`"),
+        ("krum+afl", "its mixing coefficients are its own"),
+        ("median+krum+fedavg", "its mixing coefficients are its own"),
+        ("aaggff_d+trimmed_mean+fedavg", "its mixing coefficients are its own"),
+        ("norm_clip+central", "it trains one model in one place"),
+        ("multi_krum+feddf", "its server uses more of an update than the mean of `delta`"),
+    ],
+)
+def test_what_a_rule_does_not_protect_is_refused(name: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        registry.compose(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "line"),
+    [
+        ("trimmed_mean", {"share": 0.5}, "method trimmed_mean: share: 0.5: expected a number from"),
+        ("krum", {"share": -0.1}, "method krum: share: -0.1: expected a number from 0 and below"),
+        ("multi_krum", {"number": 0}, "method multi_krum: number: 0: expected a whole number"),
+        ("norm_clip", {"bound": 0.0}, "method norm_clip: bound: 0.0: expected a finite number"),
+    ],
+)
+def test_bad_hyperparameters_are_one_line(name: str, values: dict[str, float], line: str) -> None:
+    with pytest.raises(UserError) as caught:
+        registry.compose(name, {name: values})
+    assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize("rule", ["median", "trimmed_mean", "krum", "multi_krum"])
+def test_under_sign_flips_fedavg_fails_and_a_rule_learns(rule: str) -> None:
+    """One of six clients sends ten times its update, turned round."""
+    attack = Attack("sign_flip", 10.0, frozenset({3}))
+
+    def accuracy(name: str) -> float:
+        values = {"share": 0.2} if rule != "median" else {}
+        world = federation(name, {rule: dict(values)}, cohort=6, rounds=10, momentum=0.0)
+        server, _, _ = play(replace(world, attack=attack))
+        x, y = world.clients.samples.at(torch.arange(sum(world.clients.sizes)))
+        hits = world.context.net(server["params"], x).argmax(1) == y
+        return float(hits.double().mean())
+
+    assert accuracy("fedavg") < 0.5 < 0.75 < accuracy(f"{rule}+fedavg")
