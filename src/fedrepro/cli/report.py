@@ -94,6 +94,7 @@ def described_methods(own: "Folders") -> "list[MethodText]":
             part.documentation,
             part.file.read_text(encoding="utf-8"),
             part.shown_file,
+            registry.code_of_hooks(part),
         )
         for part in registry.parts(own).values()
     ]

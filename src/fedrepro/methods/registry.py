@@ -4,6 +4,7 @@ import importlib
 import inspect
 import math
 import sys
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
@@ -126,6 +127,27 @@ def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
     return {each.name: each.default for each in fields(cls) if each.name != "inner"}
 
 
+def code_of_hooks(part: Part) -> dict[str, str]:
+    """The code of each hook that a part overrides, wherever its class has it from."""
+    from fedrepro.engine.method import Method
+    from fedrepro.methods.server.base import ServerOptimizer
+
+    base = Method if issubclass(part.cls, Method) else ServerOptimizer
+    bookkeeping = {"layers", "check"}
+    hooks = [
+        name
+        for name, value in vars(base).items()
+        if inspect.isfunction(value) and not name.startswith("_") and name not in bookkeeping
+    ]
+    theirs = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
+    owners = {name: next((cls for cls in theirs if name in vars(cls)), None) for name in hooks}
+    return {
+        name: textwrap.dedent(inspect.getsource(vars(cls)[name]))
+        for name, cls in owners.items()
+        if cls is not None
+    }
+
+
 def describe(part: Part) -> dict[str, Any]:
     """A description of a part, as JSON values.
 
@@ -133,13 +155,6 @@ def describe(part: Part) -> dict[str, Any]:
     """
     from fedrepro.engine.method import Method
 
-    bookkeeping = {"layers", "check"}
-    hooks = [
-        name
-        for name, value in vars(Method).items()
-        if inspect.isfunction(value) and not name.startswith("_") and name not in bookkeeping
-    ]
-    theirs = [cls for cls in part.cls.__mro__ if cls.__name__ not in BASES]
     # A switch between paper and released code is listed as a deviation.
     deviations = part.cls.deviations()
     switches = {each.name for each in deviations}
@@ -152,7 +167,7 @@ def describe(part: Part) -> dict[str, Any]:
             for name, default in hyperparameters_of(part.cls).items()
             if name not in switches
         },
-        "hooks": [name for name in hooks if any(name in vars(cls) for cls in theirs)],
+        "hooks": [*code_of_hooks(part)] if issubclass(part.cls, Method) else [],
         "deviations": [
             {
                 "field": each.name,

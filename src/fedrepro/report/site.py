@@ -17,7 +17,8 @@ from fedrepro.config.targets import (
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed, coverage, tables
 from fedrepro.report.cells.cell import ComputedTable, read_table
-from fedrepro.report.cells.league import league_of
+from fedrepro.report.cells.league import League, league_of
+from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.pages import overview
 from fedrepro.report.pages.answers import cells_of_runs
@@ -37,7 +38,7 @@ from fedrepro.report.pages.figure import figure_page
 from fedrepro.report.pages.figures.base import Drawn
 from fedrepro.report.pages.given import given_to, with_given
 from fedrepro.report.pages.league_files import write_league
-from fedrepro.report.pages.method import MethodText, by_kind, method_page
+from fedrepro.report.pages.method import MethodText, by_kind, method_page, stands_of
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.run_files import write_files, write_settings
@@ -239,8 +240,8 @@ def write_site(
     # Pages of this machine's runs are made with their tables' pages; the rest are made here.
     without = [record for record in own if not (workbench.root / SITE / record.page).exists()]
     write_runs(workbench, published, renderer, [*reference, *without])
-    _write_methods(workbench, published, renderer, methods)
-    entries = overview.ledger(published, targets)
+    by_table = answers_by_table(workbench, found, published)
+    entries = overview.ledger(published, targets, by_table)
     renderer.write(Path("discrepancies.html"), "discrepancies.html.j2", entries)
     renderer.write(
         Path("cost.html"), "cost.html.j2", overview.cost(workbench, published, own, reference)
@@ -260,13 +261,16 @@ def write_site(
         renderer.write(Path("compare", f"{file}.html"), "compare.html.j2", content)
     for address, content in pairs_of(compared).items():
         renderer.write(Path("compare", address), "pair.html.j2", content)
+    _write_methods(workbench, published, renderer, methods, league, compared)
     renderer.write(Path("compare/index.html"), "compares.html.j2", {"pages": compared})
     runs = [*reference, *own]
     listed = overview.all_pages(published, targets, [method.facts for method in methods], runs)
     text = json.dumps(listed, ensure_ascii=False).replace("</", "<\\/")
     renderer.write_text(Path("assets/pages.js"), f"window.PAGES = {text};\n")
     # The workflow waits for the start page, so write it last.
-    content = overview.start_page(workbench, published, targets, found, counts, claims)
+    content = overview.start_page(
+        workbench, published, targets, found, counts, claims, by_table, workbench.scale(scale)
+    )
     return renderer.write(Path("index.html"), "index.html.j2", content)
 
 
@@ -275,13 +279,23 @@ def _write_methods(
     published: Published,
     renderer: Renderer,
     methods: Sequence[MethodText],
+    league: League,
+    compared: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """A page for each method, wrapper and server optimizer, and the list of them."""
     used = overview.tables_of_parts(workbench, published)
+    stands, labels = stands_of(workbench, league.played)
+    files = {content["name"]: f"{file}.html" for file, content in compared.items()}
     for method in methods:
         name = method.facts["name"]
         reference = published.references.of_method(name)
-        content = method_page(method, used.get(name, []), reference[1] if reference else None)
+        content = method_page(
+            method,
+            used.get(name, []),
+            reference[1] if reference else None,
+            stands.get(name, ()),
+            {label: files[label] for label in labels.get(name, ()) if label in files},
+        )
         renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
     listed = {"groups": by_kind(methods), "used": used}
     renderer.write(Path("methods/index.html"), "methods.html.j2", listed)

@@ -77,6 +77,7 @@ def test_strips_share_one_scale_about_zero() -> None:
     axis = forest.strips_axis([(2.0, 2.0), (-1.0, 0.0)])
     assert 'x="53.0"' in axis and ">−2<" in axis  # half of the way from the middle to 6
     assert 'x="147.0"' in axis and ">+2<" in axis and 'x="100.0"' in axis
+    assert ">+0.1<" in forest.strips_axis([(0.09999999999999998, 0.0)])
     assert forest.strips_axis([(0.0, 0.0)]).count("<text") == 3
 
 

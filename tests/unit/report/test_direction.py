@@ -104,10 +104,10 @@ def test_the_better_method_wins(bench: Workbench) -> None:
     table = tables.compute(bench, bench.table("own", "table_1"), published.Published())
     pages = compare_pages(bench, {("own", "table_1"): table})
     won = {
-        (name, each.name): each.won(False)
+        (name, each.other): each.won("paper")
         for name, page in pages.items()
         for each in page["rivalries"]
-        if {name, each.name} <= {*METHODS}
+        if {name, each.other} <= {*METHODS}
     }
     better = ["best", "fair", "poor"]
     assert won == {

@@ -101,7 +101,7 @@ def test_of_two_released_readings_the_most_complete_one_counts(
     cell = first_cell(bench, papers)
     assert cell.printed is not None
     answers = [
-        Answer("row", f"column {len(what)}", cell, cell.printed, what, ())
+        Answer("row", f"column {len(what)}", cell, cell.printed, what, (), "%")
         for what in (("settings",), ("settings", "methods"))
     ]
     (both,) = in_both_readings(answers[place] for place in order).values()
@@ -114,7 +114,7 @@ def test_of_equally_complete_readings_the_first_one_counts(
     cell = first_cell(bench, papers)
     assert cell.printed is not None
     answers = [
-        Answer("row", f"column {place}", cell, cell.printed, what, ())
+        Answer("row", f"column {place}", cell, cell.printed, what, (), "%")
         for place, what in enumerate(((), ("settings",), (), ("methods",)))
     ]
     (both,) = in_both_readings(answers).values()

@@ -22,6 +22,7 @@ class Answer:
         row, column: as its table labels them.
         released: what follows the released code: "settings", "methods", "scoring".
         items: the discrepancies that the reading follows; if none, those that it could follow.
+        unit: of our number.
     """
 
     row: str
@@ -30,6 +31,7 @@ class Answer:
     printed: Printed
     released: tuple[str, ...]
     items: tuple[str, ...]
+    unit: str
 
     @property
     def word(self) -> str:
@@ -101,6 +103,7 @@ def answers_of(
             cell.answered,
             released,
             tuple(dict.fromkeys((*settings, *methods))),
+            target.table.metric_of(wanted.row, wanted.column).reading.unit,
         )
 
 

@@ -33,7 +33,8 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
     """The axis of :func:`strips`: zero, and a round number on each side."""
     reach, x = _scale_of(estimates)
-    tick = 10 ** math.floor(math.log10(reach))
+    reach *= 1 + 1e-9  # .1 may be a little less
+    tick = 10.0 ** math.floor(math.log10(reach))
     tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
     parts = [f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">']
     for value in (-tick, 0.0, tick):

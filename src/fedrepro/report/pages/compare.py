@@ -150,9 +150,9 @@ def compare_pages(
     pages = {}
     for name, rivals in found.items():
         rivalries = []
-        for other, meetings in rivals.items():
-            pair = "/".join(sorted((slugs[name], slugs[other])))
-            rivalries.append(Rivalry(name, other, f"{pair}.html", meetings))
+        for rival, meetings in rivals.items():
+            pair = "/".join(sorted((slugs[name], slugs[rival])))
+            rivalries.append(Rivalry(name, rival, f"{pair}.html", meetings))
         rivalries.sort(key=lambda each: (-each.met("paper"), -each.met("compact")))
         scales = [scale for scale in SHOWN if any(each.met(scale) for each in rivalries)]
         pages[slugs[name]] = {"name": name, "rivalries": rivalries, "scales": scales}

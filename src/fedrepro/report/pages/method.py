@@ -1,13 +1,17 @@
 """The page of a method, wrapper or server optimizer."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.matches import BASELINE_LABEL, Match, Played
+from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
-KINDS = ("method", "wrapper", "server optimizer")
+KINDS = ("method", "wrapper", "server optimizer", "pre-training")
 
 
 @dataclass(frozen=True)
@@ -20,22 +24,82 @@ class MethodText:
         documentation: the docstring of its module.
         source: its file's text.
         file: its file's name.
+        hooks: the code of each hook that it overrides, by name.
     """
 
     facts: Mapping[str, Any]
     documentation: str
     source: str
     file: str
+    hooks: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A method in a setting of scale compact: its lead over FedAvg, and its rank of how many."""
+
+    match: Match
+    column: str
+    lead: PairedTest
+    rank: float
+    of: int
+
+
+def stands_of(
+    workbench: Workbench, played: Iterable[Played]
+) -> tuple[dict[str, list[Stand]], dict[str, list[str]]]:
+    """By part of a composition: where it stands beside FedAvg, and the labels of its columns.
+
+    Only columns with the part alone, or the part around FedAvg, count.
+    """
+    stands: dict[str, list[Stand]] = {}
+    labels: dict[str, list[str]] = {}
+    for each in played:
+        table = workbench.experiments[each.match.system].compact[each.match.item]
+        setting = workbench.setting(each.match.setting)
+        for column in table.columns:
+            names = column.methods_at("compact")
+            composition, _ = workbench.compose(setting, names[0])
+            parts = [part.partition("@")[0] for part in composition.split("+") if part != "fedavg"]
+            if len(names) > 1 or len(parts) != 1:
+                continue
+            if column.label not in labels.setdefault(parts[0], []):
+                labels[parts[0]].append(column.label)
+            lead = each.lead(column.label, BASELINE_LABEL)
+            if lead and column.label in each.ranks:
+                rank, of = each.ranks[column.label], len(each.ranks)
+                stands.setdefault(parts[0], []).append(
+                    Stand(each.match, column.label, lead, rank, of)
+                )
+    return stands, labels
 
 
 def method_page(
-    method: MethodText, uses: Sequence[Mapping[str, str]], reference: Reference | None
+    method: MethodText,
+    uses: Sequence[Mapping[str, str]],
+    reference: Reference | None,
+    stands: Sequence[Stand] = (),
+    compared: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The content of a method's page; ``uses`` lists the tables and figures with this method."""
+    """The content of a method's page.
+
+    Args:
+        uses: the tables and figures with this method.
+        stands: where it leads and trails at scale compact.
+        compared: the labels of its columns, with the pages that compare them with others.
+    """
+    said = [text for text in method.documentation.split("\n\n") if not text.startswith("http")]
+    title, *rest = said
+    rest = [text for text in rest if not text.startswith("The paper is")] or said[1:]
     return {
         "reference": reference,
         "facts": method.facts,
-        "paragraphs": method.documentation.split("\n\n"),
+        "title": title,
+        "difference": rest[0] if rest else "",
+        "paragraphs": rest[1:],
+        "hooks": method.hooks,
+        "stands": sorted(stands, key=lambda each: -each.lead.lead),
+        "compared": compared,
         "comments": {
             name: _comment_on(method.source, name) for name in method.facts["hyperparameters"]
         },

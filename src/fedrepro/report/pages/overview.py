@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any
 
 from fedrepro.config.targets import (
@@ -13,12 +14,17 @@ from fedrepro.config.targets import (
     TableTarget,
     Target,
 )
+from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, Result
 from fedrepro.report.cells.coverage import ARITHMETIC
+from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.pages.given import is_given, with_given
+from fedrepro.report.pages.templates import SITE
 from fedrepro.report.papers.published import Published, label_of, natural
 from fedrepro.run.results import RunRecord, read_run
+
+Number = tuple[str, str]  # of a discrepancy: its system and number
 
 
 def tables_of_runs(
@@ -58,10 +64,16 @@ def start_page(
     tables: Mapping[tuple[str, str], ComputedTable],
     counts: Mapping[tuple[str, str], Counter[str]],
     claims: Mapping[str, Any],
+    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
+    scale: Scale,
 ) -> dict[str, Any]:
-    """The state of all tables.
+    """The findings of each paper, and the state of all tables.
 
-    ``tables`` are the computed ones; ``claims`` has the claims' verdicts.
+    Args:
+        tables: the computed ones.
+        claims: the claims' verdicts.
+        by_table: the printed cells in both readings, by system and printed table.
+        scale: at which the site is made.
     """
 
     def state(key: tuple[str, str]) -> dict[str, Any]:
@@ -74,10 +86,24 @@ def start_page(
         # A table that repeats a part of another one must not count again.
         whole = sum((counts[key] for key in published.tables if key[0] == name), Counter())
         found = claims["findings"].get(name)
-        systems.append({"about": system, "tables": states, "counts": whole, "compact": found})
+        views = [
+            view
+            for group in claims["groups"]
+            if group["about"] is system
+            for view in group["views"]
+        ]
+        systems.append(
+            {
+                "about": system,
+                "tables": states,
+                "counts": whole,
+                "compact": found,
+                "first": next((view for view in views if view.compact), None),
+                "readings": readings_of(name, by_table, targets),
+            }
+        )
     everything = sum((counts[key] for key in published.tables), Counter())
     own = [state(key) for key in targets if key[0] not in published.systems]
-    scale = workbench.config.scale
     return {
         "systems": systems,
         "own": own,
@@ -87,6 +113,38 @@ def start_page(
         "league": claims["league"],
         "scale": scale,
     }
+
+
+def readings_of(
+    name: str,
+    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
+    targets: Mapping[tuple[str, str], Target],
+) -> list[dict[str, Any]]:
+    """A line for each printed table with trained cells: verdicts in both readings.
+
+    ``ledger`` are the discrepancies between the text's reading and the released code's.
+    """
+    pages = {
+        (target.system, target.table.published.table): target.page.relative_to(SITE).as_posix()
+        for target in reversed([*targets.values()])
+        if isinstance(target, TableTarget) and target.table.published
+    }
+    found = []
+    for (system, table), cells in by_table.items():
+        text = [both.text for both in cells.values() if both.text]
+        released = [both.released for both in cells.values() if both.released]
+        if system == name and (text or released):
+            items = {number for each in released for number in each.items}
+            found.append(
+                {
+                    "table": table,
+                    "page": pages[system, table],
+                    "text": Counter(each.word for each in text if each.word),
+                    "released": Counter(each.word for each in released if each.word),
+                    "ledger": sorted(items, key=natural),
+                }
+            )
+    return sorted(found, key=lambda each: natural(each["table"]))
 
 
 def _table_state(
@@ -183,14 +241,67 @@ def all_pages(
     return found
 
 
-def ledger(published: Published, targets: Mapping[tuple[str, str], Target]) -> dict[str, Any]:
-    """The discrepancies; ``pages`` are the tables and figures to link to."""
-    groups = []
+@dataclass(frozen=True)
+class Effect:
+    """The largest change that a discrepancy made, alone or with others.
+
+    Attributes:
+        change: our number in the released reading less that in the text's.
+        beside: the other discrepancies that also differ between the two.
+    """
+
+    change: float
+    both: Both
+    beside: tuple[str, ...]
+
+
+def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[Number, Effect]:
+    """By system and number; a change by fewer discrepancies goes before a larger one by more.
+
+    Only numbers in percent count, as others have another scale.
+    """
+    found: dict[Number, Effect] = {}
+    for (system, _), cells in by_table.items():
+        for both in cells.values():
+            text, released = both.text, both.released
+            if text is None or released is None or text.unit != "%":
+                continue
+            change = (released.cell.paper.mean or 0.0) - (text.cell.paper.mean or 0.0)
+            for number in released.items:
+                beside = tuple(each for each in released.items if each != number)
+                old, new = found.get((system, number)), Effect(change, both, beside)
+                if old is None or _weight(new) > _weight(old):
+                    found[system, number] = new
+    return found
+
+
+def _weight(effect: Effect) -> tuple[int, float]:
+    return -len(effect.beside), abs(effect.change)
+
+
+def ledger(
+    published: Published,
+    targets: Mapping[tuple[str, str], Target],
+    by_table: Mapping[tuple[str, str], Mapping[Name, Both]],
+) -> dict[str, Any]:
+    """The discrepancies, those with the largest measured effect first.
+
+    ``pages`` are the tables and figures to link to, ``kinds`` the numbers by kind of evidence.
+    """
+    groups, effects = [], effects_of(by_table)
     for name, system in published.systems.items():
         entries = [entry for entry in published.ledger if entry.system == name]
-        groups.append({"about": system, "entries": entries})
+        measured = {entry.number: effects.get((name, entry.number)) for entry in entries}
+        entries.sort(key=lambda entry: -abs(each.change if (each := measured[entry.number]) else 0))
+        groups.append({"about": system, "entries": entries, "effects": measured})
+    kinds: dict[str, list[str]] = {}
+    for entry in published.ledger:
+        for kind in entry.evidence:
+            kinds.setdefault(kind, []).append(entry.number)
     return {
         "groups": groups,
+        "largest": sorted(effects.items(), key=lambda item: -abs(item[1].change)),
+        "kinds": kinds,
         "total": len(published.ledger),
         "label_of": _label_in(published),
         "pages": {*published.tables, *targets},
