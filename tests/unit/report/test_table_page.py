@@ -150,3 +150,24 @@ def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table(tmp_path
     assert (
         row.hows[0].setting == f"ima/compact_accuracy/{row.setting.partition('/')[2]}/fedavg.yaml"
     )
+
+
+def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:
+    """Not of the row's metric: mixtures of clients' models are marks, with the cells' numbers."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    target = bench.table("superfed", "table_2_3", "paper")
+    table = tables.compute(bench, target, papers)
+    row = table_page(bench, target, table, papers)["rows"][2]
+    assert row.label == "MNIST, 500 clients"
+    panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
+    seen = 0
+    for cell in row.cells:
+        label = table.columns[cell.column].label
+        if cell.paper.mean is None or label == "FedAvg":
+            continue
+        mixed = ", at the mixture that is best on average" * (
+            label in ("SuPerFed-MM", "SuPerFed-LM")
+        )
+        assert f"this method{mixed} ends at {cell.paper.mean:.2f} %" in panels[label], label
+        seen += 1
+    assert seen >= 9
