@@ -92,6 +92,18 @@ def test_a_client_that_never_took_part_is_counted_and_uses_the_shared_model(tmp_
         assert mixtures[mixtures["client"] == client]["loss"].nunique() == 1
 
 
+def test_local_training_is_scored_on_clients_only(tmp_path: Path) -> None:
+    """The data set has a test set, but no model is shared that could be scored on it."""
+    carry_out(tmp_path / "x", personal("local"))
+    last = pd.read_parquet(tmp_path / "x" / "rounds.parquet").iloc[-1]
+    clients = pd.read_parquet(tmp_path / "x" / "clients.parquet")
+    clients = clients[clients["round"] == last["round"]]
+    assert last["bytes_up"] == last["bytes_down"] == 0
+    mean = np.average(clients["accuracy"], weights=clients["test_samples"])
+    assert last["test_accuracy"] == pytest.approx(mean)
+    assert last["client_accuracy"] == pytest.approx(clients["accuracy"].mean())
+
+
 @pytest.mark.parametrize("composition", ["superfed_mm", "superfed_lm"])
 def test_local_models_from_the_start_change_scores_of_clients_without_one(
     tmp_path: Path, composition: str
@@ -134,6 +146,7 @@ def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
         ("fedrep", {}, "body_epochs: 5: expected at most the local epochs of a round, 2"),
         ("superfed_mm", {"hyperparameters": {"superfed_mm": {"start": 1.5}}}, "start: 1.5"),
         ("apfl", {"hyperparameters": {"apfl": {"alpha": -0.1}}}, "alpha: -0.1"),
+        ("local", {"evaluate": {"every": 4}}, "evaluate.clients: False: expected true"),
     ],
 )
 def test_bad_input_is_one_line(
