@@ -97,7 +97,13 @@ def threads_of(execution: Execution) -> int:
 
 
 def pays(spec: RunSpec) -> bool:
-    """Whether stacking clients pays for compiling, by model, method and amount of data."""
+    """Whether stacking clients pays for compiling, by model, method and amount of data.
+
+    With ``availability`` it does not: every other size of a cohort and number of steps would be
+    compiled anew.
+    """
+    if spec.setting.availability:
+        return False
     family = models.find(spec.setting.model, spec.plugins).family
     kind = facts.steps_of(spec.composition, spec.plugins)
     if kind == "plain" and spec.setting.optimizer.momentum:

@@ -139,7 +139,7 @@ def test_wrong_value(copy: Path, old: str, new: str, line: str) -> None:
         (
             "rounds: 300",
             "roundz: 300",
-            "settings.fmnist-shards2.roundz: unknown key: expected one of augment, ",
+            "settings.fmnist-shards2.roundz: unknown key: expected one of attack, ",
             "; did you mean 'rounds'?",
         ),
         (

@@ -54,6 +54,7 @@ def test_a_request_has_a_class_and_a_class_says_how_to_request_it(
     [
         ("fedavg", {"rounds": 900}, True),
         ("fedavg", {"rounds": 90}, False),
+        ("fedavg", {"rounds": 900, "availability": {"dropout": 0.1}}, False),
         ("ima+fedprox+fedadam", {"rounds": 900}, True),
         ("fedavg", {"rounds": 900, "model": "mcmahan_cnn"}, False),
         (
