@@ -465,3 +465,20 @@ def test_no_page_names_the_machine(made: tuple[Path, Workbench]) -> None:
     for page in site.rglob("*"):
         if page.suffix in (".html", ".json", ".csv", ".tex", ".yaml", ".js"):
             assert not secret.search(page.read_text(encoding="utf-8")), page
+
+
+def test_pages_say_what_they_are_of_and_lead_on(made: tuple[Path, Workbench]) -> None:
+    site, _ = made
+    for page in site.rglob("*.html"):
+        assert "Licence: MIT." in page.read_text(encoding="utf-8"), page
+    methods = (site / "methods/index.html").read_text(encoding="utf-8")
+    assert {path.name for path in (site / "methods").glob("*.html")} == {
+        "index.html", *re.findall(r'href="(\w+\.html)"', methods)
+    }  # fmt: skip
+    said = (site / "discrepancies.html").read_text(encoding="utf-8")
+    first = said.partition("By measured effect")[2].partition("</details>")[0]
+    found = re.findall(r"([^>\s]+) points</span>", first)
+    effects = [abs(float(text.replace("\N{MINUS SIGN}", "-"))) for text in found]
+    assert len(effects) >= 8 and effects == sorted(effects, reverse=True)
+    start = (site / "index.html").read_text(encoding="utf-8")
+    assert 'class="tag demo"' not in start and start.count('<details class="coverage">') == 5
