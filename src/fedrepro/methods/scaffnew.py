@@ -89,5 +89,5 @@ class Scaffnew(Method):
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         moved = tree.subtract(server["params"], tree.weighted_sum(updates["delta"], weights))
-        scale = torch.full_like(server["scale"], self.probability(ctx) / ctx.lr)
+        scale = torch.full_like(server["scale"], self.probability(ctx) / float(ctx.lr))
         return {**server, "params": moved, "scale": scale}
