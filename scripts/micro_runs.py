@@ -128,6 +128,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "day": 4,
         },
     },
+    "plain_sgd": {"participation": 1.0, "optimizer": {"lr": 0.05, "weight_decay": 0.001}},
     "steps": {"lr_decay": {"factor": 0.5, "every": 2}, "decay_from": 1},
     "legacy": {"cohorts": {"stream": "numpy_legacy", "seed": 5}},
     "validation": {"partition": {**LABEL_SKEW, "validation": 0.2}},
@@ -144,7 +145,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 IN_A_SETTING = {
     "wgan_gp": "generator", "fedgan": "clients_generator", "generated": "generated",
     "discriminators": "discriminators", "fedevg": "energy", "fedcgan": "conditional",
-    "fedcvae": "variational",
+    "fedcvae": "variational", "scaffnew": "plain_sgd",
 }  # fmt: skip
 OF_PAPERS = {
     "legacy": ("paper superfed cohorts_numpy_legacy",),

@@ -33,8 +33,7 @@ def compositions() -> Iterator[str]:
         inner = [
             name
             for name in methods
-            if not parts[name].cls.own_classifier
-            and wrapper.cls.refuses(parts[name].cls()) is None
+            if not parts[name].cls.own_classifier and wrapper.cls.refuses(parts[name].cls()) is None
         ]
         yield from (f"{wrapper.name}+{name}" for name in met(wrapper.cls, inner))
         released = "@released" if wrapper.cls.deviations() else ""
