@@ -13,7 +13,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
-from fedrepro.report.pages import run_files
+from fedrepro.report.pages import foot, run_files
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import LOGS, read_run
@@ -167,11 +167,11 @@ def test_the_repository_is_what_metadata_or_the_citation_say(
         def get_all(self, name: str) -> list[str] | None:
             return urls
 
-    monkeypatch.setattr(run_files, "metadata", lambda package: Metadata())
-    monkeypatch.setattr(run_files, "ORIGIN", tmp_path)
+    monkeypatch.setattr(foot, "metadata", lambda package: Metadata())
+    monkeypatch.setattr(foot, "ORIGIN", tmp_path)
     if cited:
         text = yaml.safe_dump({"title": "x", "repository-code": cited})
-        (tmp_path / run_files.CITATION).write_text(text, encoding="utf-8")
-    run_files.repository.cache_clear()
-    assert run_files.repository() == found
-    run_files.repository.cache_clear()
+        (tmp_path / foot.CITATION).write_text(text, encoding="utf-8")
+    foot.repository.cache_clear()
+    assert foot.repository() == found
+    foot.repository.cache_clear()

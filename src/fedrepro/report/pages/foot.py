@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
+
+import yaml
 
 import fedrepro
-from fedrepro.report.pages.run_files import repository
 from fedrepro.support import checkout
+from fedrepro.support.packaged import ORIGIN, PACKAGE
+
+CITATION = "CITATION.cff"
+LABELS = ("repository", "source", "source code")  # of a package's URLs
 
 
 @dataclass(frozen=True)
@@ -29,3 +35,17 @@ def software() -> Software:
     """This package."""
     found = checkout.of_package() or {"commit": "", "dirty": False}
     return Software(fedrepro.__version__, found["commit"], found["dirty"], repository())
+
+
+@cache
+def repository() -> str | None:
+    """The repository's URL from the package's metadata or CITATION.cff, or None."""
+    try:
+        said = metadata(PACKAGE.name).get_all("Project-URL") or []
+    except PackageNotFoundError:
+        said = []
+    urls = {label.lower(): url.strip() for label, _, url in (each.partition(",") for each in said)}
+    file = ORIGIN / CITATION
+    cited = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    known = [*(urls.get(label) for label in LABELS), cited.get("repository-code")]
+    return next((url.rstrip("/") for url in known if url and url.startswith("https://")), None)

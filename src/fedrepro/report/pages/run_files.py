@@ -7,22 +7,19 @@ names of machines are removed from the log.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.pages.foot import repository
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.run.results import LOGS, RunRecord, read_run
 from fedrepro.support.checkout import COMMIT
-from fedrepro.support.packaged import ORIGIN, PACKAGE
+from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import publishable
-
-if TYPE_CHECKING:  # which shows the repository on every page
-    from fedrepro.report.pages.templates import Renderer
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
@@ -31,8 +28,6 @@ WORDS = {
     SETTING: "YAML, its setting fully resolved",
     "log.txt": "log",
 }
-CITATION = "CITATION.cff"
-LABELS = ("repository", "source", "source code")  # of a package's URLs
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class Commit:
     href: str | None
 
 
-def write_files(renderer: "Renderer", record: RunRecord) -> list[RunFile]:
+def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
     """Copy a run's files beside its page, and remove those of an earlier run of the same name."""
     folder, found = record.page.with_suffix(""), []
     for name, source in _files(renderer.root, record):
@@ -135,17 +130,3 @@ def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:
             href = f"{known}/commit/{name}" if known else None
             commits.append(Commit(part, name, bool(state.get("dirty")), href))
     return commits
-
-
-@cache
-def repository() -> str | None:
-    """The repository's URL from the package's metadata or CITATION.cff, or None."""
-    try:
-        said = metadata(PACKAGE.name).get_all("Project-URL") or []
-    except PackageNotFoundError:
-        said = []
-    urls = {label.lower(): url.strip() for label, _, url in (each.partition(",") for each in said)}
-    file = ORIGIN / CITATION
-    cited = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    known = [*(urls.get(label) for label in LABELS), cited.get("repository-code")]
-    return next((url.rstrip("/") for url in known if url and url.startswith("https://")), None)
