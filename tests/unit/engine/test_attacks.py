@@ -74,7 +74,9 @@ def test_without_honest_clients_the_mean_is_of_all() -> None:
 
 @pytest.mark.parametrize("kind", ["sign_flip", "gaussian", "inner_product"])
 @pytest.mark.parametrize(
-    ("execute", "tolerance"), [(Parallel(2), 0), (eager, 1e-9), (unrolled, 1e-9)], ids=str
+    ("execute", "tolerance"),
+    [(Parallel(2), 0), (eager, 1e-9), (unrolled, 1e-9)],
+    ids=["parallel", "eager", "unrolled"],
 )
 def test_every_executor_sees_the_same_attack(
     kind: str, execute: Executor, tolerance: float
