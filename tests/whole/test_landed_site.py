@@ -342,7 +342,7 @@ def test_tables_and_their_downloads_show_what_the_parquet_files_say(
             decimals = told["printed"]["decimals"] if told["printed"] else 2
             for words in (text.split(), row.split()):
                 assert any(shows(word, mean, decimals) for word in words), (page, identifier, text)
-            assert f"textbf{{{ours['mean']:.{decimals}f}" in latex
+            assert f"{ours['mean']:.{decimals}f}" in latex
             if half is not None:
                 found = row.partition("± ")[2].partition(" ")[0]
                 assert shows(found, half, decimals), (page, identifier, row)
@@ -390,9 +390,11 @@ def test_pages_of_runs_show_the_number_of_each_cell_that_uses_them(
         system, setting, method, name = page.relative_to(site / "reference").parts
         seed = int(name.removeprefix("seed").removesuffix(".html"))
         text = page.read_text(encoding="utf-8")
-        uses = text.partition('<ul class="answers">')[2].partition("</section>")[0]
-        for each in uses.split("<li>")[1:]:
-            number = re.search(r"<strong>([^<]*)", each)[1].split()[0]  # type: ignore[index]
+        uses = text.partition('<table class="stack answers">')[2].partition("</table>")[0]
+        for each in uses.partition("<tbody>")[2].split("<tr>")[1:]:
+            shown = re.search(r'data-label="This run">([^<]*)', each)
+            assert shown, page
+            number = shown[1].split()[0]
             for address in re.findall(r'href="(?:\.\./)*([^"]*#row-\d+-\d+)"', each):
                 target, cell = cells['"tag demo"' in each, html.unescape(address)]
                 assert cell.setting == f"{system}/{setting}" and method in cell.methods, (

@@ -4,6 +4,7 @@ Each time `fedrepro verify` names it, and what reads it fails with a line, says 
 makes the number again. A kind of file that is not known here fails.
 """
 
+import io
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 import fedrepro as fr
@@ -338,16 +340,31 @@ def test_a_whole_tree_has_no_faults(here: Path) -> None:
 
 
 def damage(one: Path) -> None:
-    """Another digit, or another bit, in the middle of a file."""
+    """Another digit, or another bit that counts, in the middle of a file."""
     content = bytearray(one.read_bytes())
     digits = [match.start() for match in re.finditer(rb"\d", content)]
     middle = len(content) // 2
     if one.suffix == ".json":
         place = min(digits, key=lambda at: abs(at - middle))
         content[place] = ord("1") if content[place] != ord("1") else ord("2")
+    elif one.suffix == ".parquet":  # some bits are of statistics that nobody reads
+        right = parquet_in(bytes(content))
+        for place in range(middle, len(content)):
+            content[place] ^= 1
+            if parquet_in(bytes(content)) != right:
+                break
+            content[place] ^= 1
     else:
         content[middle] ^= 1
     one.write_bytes(content)
+
+
+def parquet_in(content: bytes) -> str:
+    """The values in a Parquet file's content, or why it cannot be read."""
+    try:
+        return repr(pyarrow.parquet.read_table(io.BytesIO(content)).to_pydict())
+    except Exception as error:  # pyarrow raises many exception types
+        return repr(error)
 
 
 def change(one: Path, other: Path, how: str) -> None:
