@@ -18,7 +18,7 @@ runs in every executor with the same bits:
 a phase of its own (Bonawitz et al., MLSys 2019; https://arxiv.org/abs/1902.01046).
 
 The steps that are left out are the last mini-batches of each epoch, whose samples change with every
-shuffle. A round in which nobody's update would arrive waits for its first client.
+shuffle. If no update would arrive in a round, the server waits for its first client.
 """
 
 import math
