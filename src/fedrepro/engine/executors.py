@@ -4,10 +4,13 @@ Methods cannot tell the difference. The first two give the same bits; side by si
 to 1e-9 in float64: it is another class of arithmetic (:mod:`fedrepro.run.arithmetic`).
 """
 
+import os
 import shutil
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -149,12 +152,12 @@ def vectorised(
     """Like :func:`eager`, compiled: whole rounds if they are short, else one step of all clients.
 
     Raises:
-        UserError: without a C++ compiler, which torch.compile needs on a CPU.
+        UserError: without what torch.compile needs on a CPU: a C++ compiler and Python's headers.
     """
-    if not can_compile(ctx.sizes.device.type):
+    if ctx.sizes.device.type == "cpu" and (missing := _missing_to_compile()):
         raise UserError(
-            "executor: 'vectorised': no C++ compiler (c++ or g++) on the PATH: install one, or use "
-            "'sequential', which gives other numbers (docs/provenance.md)"
+            f"executor: 'vectorised': {missing}: install it, or use 'sequential', which gives "
+            "other numbers (docs/provenance.md)"
         )
     steps = list(steps)
     longest = max(len(each) for each in steps)
@@ -220,9 +223,16 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
     return internals.compiled(_every_client, 2 * UNROLLED)
 
 
-def can_compile(device: str) -> bool:
-    """Whether torch.compile works: on a CPU it needs a C++ compiler."""
-    return device != "cpu" or any(shutil.which(name) for name in ("c++", "g++"))
+def _missing_to_compile() -> str:
+    """What torch.compile lacks on this machine's CPU, or ""."""
+    if not any(shutil.which(name) for name in ("c++", "g++")):
+        return "no C++ compiler (c++ or g++) on the PATH"
+    # Where PyTorch looks for them, too. A compiler that is told other places may find them there.
+    places = {sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix")}
+    told = any(os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))
+    if told or any(Path(place, "Python.h").exists() for place in places):
+        return ""
+    return f"no Python.h in {' or '.join(sorted(places))} (Debian: package python3-dev)"
 
 
 EXECUTORS: dict[str, Callable[[int], Executor]] = {  # workers -> executor

@@ -299,6 +299,18 @@ def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPa
         vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
 
 
+def test_without_pythons_headers_clients_are_not_stacked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("sysconfig.get_path", lambda *arguments: str(tmp_path))
+    monkeypatch.delenv("CPATH", raising=False)
+    monkeypatch.delenv("CPLUS_INCLUDE_PATH", raising=False)
+    world = federation()
+    with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
+        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+
+
 def test_composition() -> None:
     method, optimizer = registry.compose("ima+fedprox+fedadam", {"fedprox": {"mu": 0.5}})
     assert isinstance(method, IMA) and method.inner.mu == 0.5
