@@ -203,6 +203,15 @@ def test_coverage_counts_table_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["all", "all"]["printed"] == 1397
 
 
+def test_scripts_find_every_column_of_coverage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those in which all is 0, which terminals are spared."""
+    rows = covered()
+    assert any(all(row[key] == 0 for row in rows) for key in rows[0])
+    assert cli.main(["coverage"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split("\t") == list(rows[0]) and len(lines) == len(rows)
+
+
 def test_coverage_counts_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["coverage", "--figures", "--json"]) == 0
     *systems, everything = json.loads(capsys.readouterr().out)

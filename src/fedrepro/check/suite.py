@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +28,7 @@ from fedrepro.check.world import (
 from fedrepro.engine import tree
 from fedrepro.engine.executors import Parallel, eager, unrolled
 from fedrepro.engine.net import Net
-from fedrepro.engine.round import begin, context_of, play_round
+from fedrepro.engine.round import Federation, begin, context_of, play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.methods import registry
 from fedrepro.models.classifier import Classifier
@@ -142,34 +141,34 @@ def one_client_is_enough(name: str) -> None:
             raise Failed(f"the server's {key} is not finite")
 
 
-def accuracies(
-    name: str, hyperparameters: Mapping[str, Mapping[str, Any]] | None = None
-) -> tuple[float, float]:
-    """Accuracy of the clients' models on their own samples: before, and after ten rounds."""
-    # Without momentum: SCAFFOLD's variates do not support it (see its file).
-    values = {part: {**own} for part, own in (hyperparameters or {}).items()}
-    world = federation(name, values, cohort=6, rounds=10, lr=0.3, momentum=0.0)
-    server, owns, done = play(world)
+def accuracies(name: str) -> tuple[float, float]:
+    """Accuracy of the clients' models on their own samples: before training, and after it."""
+    world, states = federation(name), history(name)
+    before, after = _accuracy(world, states[0]), _accuracy(world, states[-1])
+    if after > before + 0.2:
+        return before, after
+    # It learns slowly: ten rounds of all clients at a higher rate. Without momentum, which some
+    # control variates do not support.
+    longer = federation(name, cohort=6, rounds=10, lr=0.3, momentum=0.0)
+    return before, _accuracy(longer, play(longer))
+
+
+def _accuracy(world: Federation, state: State) -> float:
+    server, owns, _ = state
     everyone = list(range(len(world.clients.sizes)))
-    ctx, method = context_of(world, done - 1, everyone), world.method
-
-    def accuracy(server: Tree, owns: Memory) -> float:
-        hits = []
-        for client in everyone:
-            x, y = world.clients.samples.at(world.clients.rows(client))
-            params = method.eval_model(ctx, server, owns.get(client) or {})
-            hits.append(ctx.net(params, x).argmax(1) == y)
-        return float(torch.cat(hits).double().mean())
-
-    beginning, nobody, _ = play(world, until=0)
-    return accuracy(beginning, nobody), accuracy(server, owns)
+    ctx, hits = context_of(world, world.context.rounds - 1, everyone), []
+    for client in everyone:
+        x, y = world.clients.samples.at(world.clients.rows(client))
+        params = world.method.eval_model(ctx, server, owns.get(client) or {})
+        hits.append(ctx.net(params, x).argmax(1) == y)
+    return float(torch.cat(hits).double().mean())
 
 
 def it_learns(name: str) -> None:
-    """Ten rounds improve on the initial models."""
+    """A few rounds improve on the initial models, or ten do."""
     before, after = accuracies(name)
     if after <= before:
-        raise Failed(f"accuracy {before:.0%} before training, {after:.0%} after ten rounds")
+        raise Failed(f"accuracy {before:.0%} before training, {after:.0%} after it")
 
 
 def a_server_optimizer_is_followed_or_refused(name: str) -> None:

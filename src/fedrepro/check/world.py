@@ -122,8 +122,9 @@ def given(needs: Sequence[str], clients: int) -> dict[str, LoadedArtifact]:
     return {need: made[need] for need in needs}
 
 
-# Hyperparameters whose defaults would take too long here.
+# Hyperparameters whose defaults would take too long here, or too many rounds.
 QUICK: dict[str, dict[str, object]] = {
+    "pfedme": {"mu": 1.0},
     "fedtgp": {"server_epochs": 5},
     **{name: {"server_epochs": 2} for name in ("feddf", "fedgo", "fedgkd_plus", "dafkd")},
 }

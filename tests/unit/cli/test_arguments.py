@@ -1,6 +1,5 @@
 """What the command line gives reaches the function that it is for, in its place."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +9,7 @@ import pytest
 
 from fedrepro.cli import plan
 from fedrepro.cli.main import main
-from fedrepro.config.loading import load
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import coverage
 from support.places import ROOT
 
 
@@ -118,21 +115,6 @@ def test_verify_says_each_fault_and_its_status_is_1(
     assert said.out.split() == faults
     verdict = f"{len(faults)} wrong" if faults else "nothing is wrong"
     assert said.err == f"fedrepro: 3 runs: {verdict}\n"
-
-
-def test_scripts_find_every_column_of_coverage(
-    bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also those in which all is 0, which terminals are spared."""
-    (bench / "reports").symlink_to(ROOT / "reports")
-    found = coverage.coverage(load())  # takes seconds
-    monkeypatch.setattr(coverage, "coverage", lambda bench: found)
-    assert main(["coverage", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert any(all(row[key] == 0 for row in rows) for key in rows[0])
-    assert main(["coverage"]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split("\t") == list(rows[0]) and len(lines) == len(rows)
 
 
 def test_a_plan_names_the_most_frequent_reasons_first() -> None:
