@@ -19,7 +19,8 @@ from fedrepro.report.cells.claims import (
 )
 from fedrepro.report.cells.compact import CompactFinding, CompactPair, judge_compact
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.drawing.forest import forest
+from fedrepro.report.drawing.forest import Bar, forest, verdicts
+from fedrepro.report.drawing.style import INK
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest, Single
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
@@ -170,15 +171,23 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
             if interval and interval[2] > interval[1]:
                 at = (interval[1] - claim.by) / (interval[2] - interval[1])
                 at = max(-FARTHEST, min(FARTHEST, at))
-                bars.append((at - 1, at, at + 1))
+                said = f"{claim.says} {each.word.capitalize()}, {_lead_of(each.overall)}."
+                bars.append(Bar((at - 1, at, at + 1), COLOURS.get(each.word, INK), said))
         found[system] = {
             "words": {word: counts[word] for word in WORDS if counts[word]},
-            "plot": forest(sorted(bars, key=lambda bar: -bar[1]), None, None, f"{system}: claims"),
+            "plot": verdicts(
+                sorted(bars, key=lambda bar: -bar.at[1]), f"{system}: claims in small runs"
+            ),
         }
     return found
 
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
+COLOURS = {  # of a verdict's bar; others are grey
+    "holds everywhere": "var(--agrees)",
+    "holds": "var(--agrees)",
+    "does not hold": "var(--differs)",
+}
 
 
 def _view(
