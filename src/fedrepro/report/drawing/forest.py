@@ -138,8 +138,10 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
     def x(value: float) -> float:
         return MARGIN + (width - 2 * MARGIN) * scale.place(value)
 
-    words = ((width / 2 - 6, "end", "\N{LEFTWARDS ARROW} against the claim"),)
-    words += ((width / 2 + 6, "start", "as claimed \N{RIGHTWARDS ARROW}"),)
+    words = (
+        (width / 2 - 6, "end", "\N{LEFTWARDS ARROW} against the claim"),
+        (width / 2 + 6, "start", "as claimed \N{RIGHTWARDS ARROW}"),
+    )
     parts = [
         f'<svg class="verdicts" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(about)}">',

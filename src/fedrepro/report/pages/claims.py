@@ -21,6 +21,7 @@ from fedrepro.report.cells.compact import CompactFinding, CompactPair, judge_com
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.drawing.forest import Bar, forest, verdicts
 from fedrepro.report.drawing.style import INK
+from fedrepro.report.pages.templates import MINUS, figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest, Single
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
@@ -96,8 +97,14 @@ def interval_of(test: PairedTest) -> tuple[float, float, float] | None:
 def _lead_of(test: PairedTest | None) -> str:
     if test is None:
         return ""
-    lead = f"{test.lead:{'+.2f' if abs(test.lead) < 1e5 else '+.3g'}}"
-    return lead if test.low is None else f"{lead} [{test.low:+.2f}, {test.high:+.2f}]"
+    if test.low is None or test.high is None:
+        return _plain(test.lead)
+    return f"{_plain(test.lead)} [{_plain(test.low)}, {_plain(test.high)}]"
+
+
+def _plain(lead: float) -> str:
+    """As pages show it, but with ASCII's minus."""
+    return figure(lead).replace(MINUS, "-")
 
 
 def _seeds_of(found: CompactFinding | None) -> int:
