@@ -479,12 +479,7 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
             assert overall.shown(mean.groups()[:3]), (name, text, overall)
             assert int(mean[4]) == overall.n, (name, text)
             lines = parts(compact.partition("<summary>Each comparison")[2], "li").values()
-            about = [(records[i]["column"], records[j]["column"]) for i, j in asked]
-            same_column = [one == other for one, other in about]
-            about = [
-                (records[i]["row"], records[j]["row"]) if same else names
-                for (i, j), names, same in zip(asked, about, same_column, strict=True)
-            ]
+            about = [named(records[i], records[j]) for i, j in asked]
             seen["comparisons"] += check_singles(map(words, lines), about, judged, name)
     counts = summary_of(site / "claims.html")
     for name, count in counts.items():
@@ -492,6 +487,15 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
             assert count == seen[name], (name, count, seen)
     assert counts["claims"] == len(papers.claims)
     assert seen["comparisons"] >= 190, seen  # as many at least as when this was written
+
+
+def named(one: Record, other: Record) -> tuple[str, ...]:
+    """The labels of two cells of a compact table in the order in which a line has them."""
+    if one["row"] == other["row"]:
+        return one["row"], one["column"], other["column"]
+    if one["column"] == other["column"]:
+        return one["row"], other["row"]
+    return one["column"], one["row"], other["column"], other["row"]
 
 
 def summary_of(page: Path) -> dict[str, int]:
@@ -549,7 +553,7 @@ def test_claims_show_what_runs_with_published_settings_say(
         assert len(lines) == judged.counts[0], name
         if lines:
             about = [
-                (one["method"], other["method"])
+                (one["dataset"], one["setting"].replace(",", ", "), one["method"], other["method"])
                 for (one, other), test in zip(compared, judged.tests, strict=True)
                 if test
             ]
