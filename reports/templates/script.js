@@ -65,6 +65,41 @@
     place.before(tools);
   }
 
+  // The discrepancies of a paper, or those that a kind of evidence shows.
+  const papers = [...document.querySelectorAll("section[data-paper]")];
+  if (papers.length) {
+    const entries = [...document.querySelectorAll("[data-kind]")], kinds = entry => entry.dataset.kind.split(" ");
+    const choose = (name, values) => make("select", { name }, make("option", { value: "" }, "all"),
+      ...[...new Set(values)].map(each => make("option", { value: each }, each)));
+    const paper = choose("paper", papers.map(each => each.dataset.paper)), kind = choose("kind", entries.flatMap(kinds));
+    const told = make("span", { className: "quiet" });
+    told.setAttribute("role", "status");
+    const apply = () => {
+      let shown = 0;
+      for (const section of papers) {
+        const all = [...section.querySelectorAll("[data-kind]")];
+        for (const entry of all) entry.hidden = Boolean(kind.value) && !kinds(entry).includes(kind.value);
+        const found = all.filter(entry => !entry.hidden).length;
+        section.hidden = !found || (Boolean(paper.value) && section.dataset.paper !== paper.value);
+        if (!section.hidden) shown += found;
+      }
+      told.textContent = `${shown} of ${entries.length} shown`;
+    };
+    // A link to an entry shows it, whatever was chosen.
+    const reveal = () => {
+      const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+      if (!target || !target.closest("[hidden]")) return;
+      paper.value = kind.value = "";
+      apply();
+      target.scrollIntoView();
+    };
+    for (const each of [paper, kind]) each.addEventListener("change", apply);
+    window.addEventListener("hashchange", reveal);
+    // A browser may keep what was chosen when one comes back to the page.
+    window.addEventListener("pageshow", () => { apply(); reveal(); });
+    papers[0].before(make("div", { className: "tools" }, make("label", {}, "Paper ", paper), make("label", {}, "Evidence ", kind), told));
+  }
+
   // Search: the list of all pages is a separate script, because a page opened from disk cannot fetch data.
   const up = document.documentElement.dataset.up, nav = document.querySelector(".masthead .wrap");
   const field = make("input", { type: "search", placeholder: "Search", ariaLabel: "Search the site" });

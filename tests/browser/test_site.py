@@ -269,6 +269,49 @@ def test_tables_are_sorted_filtered_and_searched(
     context.close()
 
 
+def test_discrepancies_are_filtered_by_paper_and_evidence(
+    browser: "sync_api.Browser", rendered: Path
+) -> None:
+    address = (rendered / "discrepancies.html").as_uri()
+    page = browser.new_page()
+    page.goto(address)
+    entries = page.locator(".ledger > div")
+    of_all, of_ima = entries.count(), page.locator("#ima .ledger > div").count()
+    page.get_by_role("combobox", name="Paper").select_option("IMA")
+    assert page.locator(".ledger > div:visible").count() == of_ima < of_all
+    assert page.get_by_role("status").inner_text() == f"{of_ima} of {of_all} shown"
+    page.get_by_role("combobox", name="Evidence").select_option("arithmetic")
+    kinds = [
+        each.get_attribute("data-kind") or ""
+        for each in page.locator("#ima .ledger > div:visible").all()
+    ]
+    assert 0 < len(kinds) < of_ima and all("arithmetic" in kind.split() for kind in kinds)
+    assert page.locator("section[data-paper]:visible").count() == 1
+    # A link to an entry that is not shown shows it.
+    hidden = page.locator("#superfed .ledger > div").first.get_attribute("id")
+    page.evaluate(f"location.hash = '{hidden}'")
+    page.locator(f"#{hidden}").wait_for(state="visible")
+    assert page.locator(".ledger > div:visible").count() == of_all
+    page.close()
+    without = browser.new_context(java_script_enabled=False).new_page()
+    without.goto(address)
+    assert without.locator(".ledger > div:visible").count() == of_all
+    assert without.get_by_role("combobox").count() == 0
+    without.context.close()
+
+
+def test_heads_of_long_tables_are_printed_on_each_page(
+    browser: "sync_api.Browser", rendered: Path
+) -> None:
+    """Chromium repeats no buttons, so there must be none when a page is printed."""
+    page = browser.new_page()
+    page.goto((rendered / "ima/table_1.html").as_uri())
+    page.emulate_media(media="print")
+    shown = page.locator("th button").first.evaluate("each => getComputedStyle(each).display")
+    assert shown == "contents"
+    page.close()
+
+
 def test_headings_come_in_order(rendered: Path) -> None:
     for name in pages_of(rendered):
         text = (rendered / name).read_text(encoding="utf-8")

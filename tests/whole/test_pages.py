@@ -311,11 +311,11 @@ def test_the_page_of_a_run_shows_where_it_ended_and_what_it_took(site: Path) -> 
     assert "The dotted line is the printed 81.20 in" in page
     rows = {row[0]: row[2:] for row in tables_of(site, PAGE_OF_RUN).of("stack answers")[0]}
     assert rows[f"{EVIL}, Table I , accuracy, Best"] == [
-        "82.00 % seed 2 of 1, 2, 3", "82.00 % mean of 3", "81.20"
+        "82.00 % seed 2 of seeds 1, 2, 3", "82.00 % mean of 3", "81.20"
     ]  # fmt: skip
     # Of losses, the other method's is the better one.
     assert rows[f"{EVIL}, Table I , loss, Best"][:2] == [
-        "0.78 seed 2 of 1, 2, 3", "0.66 mean of 3, fedprox"
+        "0.78 seed 2 of seeds 1, 2, 3", "0.66 mean of 3, fedprox"
     ]  # fmt: skip
 
 

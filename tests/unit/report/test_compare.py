@@ -81,6 +81,19 @@ def test_strips_share_one_scale_about_zero() -> None:
     assert forest.strips_axis([(0.0, 0.0)]).count("<text") == 3
 
 
+def test_verdicts_are_drawn_on_one_scale_about_zero_and_say_what_they_are_of() -> None:
+    bars = [
+        forest.Bar((1.0, 2.0, 3.0), "green", "A > B"),
+        forest.Bar((-4.0, -3.0, -2.0), "red", ""),
+    ]
+    drawn = forest.verdicts(bars, "two claims")
+    # 328 px from -4 to 4, behind a margin of 6: 1 to 3 reach from 211 to 293, 2 is at 252.
+    assert 'd="M211.0,21H293.0" stroke="green"' in drawn and 'cx="252.0"' in drawn
+    assert 'd="M6.0,31H88.0" stroke="red"' in drawn
+    assert "<title>A &gt; B</title>" in drawn and 'aria-label="two claims"' in drawn
+    assert forest.verdicts([], "") == ""
+
+
 def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:
     """Not the row that it stands for, whose data are others; and not once for each such row."""
     bench = load(make_world(tmp_path, rows=12, columns=2))

@@ -21,6 +21,11 @@ NEMENYI = {
 }
 
 
+def test_scores_that_differ_by_rounding_errors_only_share_their_rank() -> None:
+    assert 0.1 + 0.2 != 0.3
+    assert ranks([0.3, 0.1 + 0.2, 1.0, -math.inf]) == [2.5, 2.5, 1.0, 4.0]
+
+
 @pytest.mark.parametrize(("methods", "q"), NEMENYI.items())
 def test_critical_differences_are_those_of_the_printed_table(methods: int, q: float) -> None:
     settings = 14

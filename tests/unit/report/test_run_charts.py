@@ -2,6 +2,7 @@
 
 import html
 import re
+import shutil
 from pathlib import Path
 
 from fedrepro.config.loading import load
@@ -9,11 +10,13 @@ from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.answers import answers_of, cells_of_runs, headline
+from fedrepro.report.pages.run import run_page
 from fedrepro.report.pages.run_charts import RunChart, charts_of
+from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
 from fedrepro.run.results import find_run
 from support.places import ROOT
-from support.report_world import constant_run, make_world, write_run
+from support.report_world import constant_run, make_system, make_world, write_run
 
 MIXED = RunKey("superfed/mnist-500", "superfed_mm", 1)
 ENDS = re.compile(r"([^;:]+) ends at ([\d.]+)")
@@ -96,6 +99,21 @@ def test_a_wrapper_stands_beside_its_method_and_fedavg(tmp_path: Path) -> None:
     (alone,) = charts(bench, RunKey(setting, "fedavg", 1))
     assert list(ends_of(alone)) == ["fedavg"]
     assert "means of the last 10 evaluated rounds" in " ".join(chart.notes)
+
+
+def test_a_number_of_one_round_has_a_sentence_instead_of_a_curve(tmp_path: Path) -> None:
+    bench = load(make_system(tmp_path, "fedgo"))
+    papers, target = published.load(bench.root), bench.table("fedgo", "table_3", "demo")
+    run = next(run for run in target.runs if run.method == "fedavg")
+    said = "No learning curve: the numbers that cells take are kept of one evaluated round only."
+    for rounds, there in ((1, True), (2, False)):
+        folder = write_run(bench, run, [0.5] * rounds, rounds=rounds)
+        record, uses = find_run(bench.root, run), cells_of_runs(bench, papers, {run})[run]
+        content = run_page(record, None, [], uses, {})
+        assert (content["once"], bool(content["charts"])) == (there, not there)
+        page = Renderer(bench.root).write(record.page, "run.html.j2", content)
+        assert (said in (bench.root / page).read_text(encoding="utf-8")) == there
+        shutil.rmtree(folder)
 
 
 def test_a_run_that_failed_is_no_comparison(tmp_path: Path) -> None:

@@ -85,12 +85,14 @@ class Entry:
 
     Attributes:
         name: the column's label, or the reader's own method.
+        method: that of its runs.
         values: by seed, in printed units, of the match's seeds only.
         why: why it has no number over all seeds; or "".
         diverged: whether a seed diverged, which makes it the last.
     """
 
     name: str
+    method: str
     values: Mapping[int, float]
     why: str = ""
     diverged: bool = False
@@ -207,10 +209,11 @@ def _entry(name: str, result: Result, seeds: Sequence[int]) -> Entry:
     runs = {run.seed: run for run in result.runs if run.seed in seeds}
     today = {seed: run for seed, run in runs.items() if not run.changed and not run.code}
     values = {seed: run.value for seed, run in sorted(today.items()) if run.value is not None}
+    method = result.methods[0]
     if any(run.state == "diverged" for run in today.values()):
-        return Entry(name, values, "diverged", diverged=True)
+        return Entry(name, method, values, "diverged", diverged=True)
     if len(values) == len(seeds):
-        return Entry(name, values)
+        return Entry(name, method, values)
     others = [run for seed, run in runs.items() if seed not in today and run.value is not None]
     failed = [run for seed, run in today.items() if seed not in values and run.state != "not run"]
     why = f"{len(values)} of {len(seeds)} seeds" if values else "no result"
@@ -218,4 +221,4 @@ def _entry(name: str, result: Result, seeds: Sequence[int]) -> Entry:
         why += f"; {others[0].code or 'made with another configuration'}"
     elif failed:
         why += f"; seed {failed[0].seed} {failed[0].why}"
-    return Entry(name, values, why)
+    return Entry(name, method, values, why)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from fedrepro.report.drawing.frame import Axis
@@ -103,4 +104,62 @@ def forest(
     ]
     if overall:
         parts.append(bar(overall, height - 6, mean_of_all, 2.5))
+    return "".join([*parts, "</svg>"])
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A verdict with its interval.
+
+    Attributes:
+        at: low, mean, high; positive ends are as claimed.
+        colour: a variable of the style sheet.
+        about: what it says, for those who point at it.
+    """
+
+    at: Interval
+    colour: str
+    about: str
+
+
+def verdicts(bars: Sequence[Bar], about: str) -> str:
+    """One SVG that fits a phone: a line for each verdict, zero in the middle, and its two sides.
+
+    Args:
+        bars: from above.
+        about: what it shows, for screen readers.
+    """
+    if not bars:
+        return ""
+    width, step, top = 340, 10, 16
+    reach = max(1.0, *(abs(end) for bar in bars for end in bar.at))
+    scale, height = Axis(-reach, reach, (), ()), top + step * len(bars) + 2
+
+    def x(value: float) -> float:
+        return MARGIN + (width - 2 * MARGIN) * scale.place(value)
+
+    words = (
+        (width / 2 - 6, "end", "\N{LEFTWARDS ARROW} against the claim"),
+        (width / 2 + 6, "start", "as claimed \N{RIGHTWARDS ARROW}"),
+    )
+    parts = [
+        f'<svg class="verdicts" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(about)}">',
+        *(
+            f'<text x="{place:.0f}" y="9" font-size="9" fill="{INK}" '
+            f'text-anchor="{anchor}">{text}</text>'
+            for place, anchor, text in words
+        ),
+        f'<path d="M{width / 2:.0f},0V{height}" stroke="{INK}"/>',
+    ]
+    for number, bar in enumerate(bars):
+        low, mean, high = bar.at
+        y = top + step * (number + 0.5)
+        parts.append(
+            f"<g><title>{escape(bar.about)}</title>"
+            f'<path d="M0,{y:.0f}H{width}" stroke="{GRID}"/>'
+            f'<path d="M{x(low):.1f},{y:.0f}H{x(high):.1f}" stroke="{bar.colour}" '
+            f'stroke-width="2.5"/><circle cx="{x(mean):.1f}" cy="{y:.0f}" r="3.2" '
+            f'fill="{bar.colour}"/></g>'
+        )
     return "".join([*parts, "</svg>"])

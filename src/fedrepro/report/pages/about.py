@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from fedrepro.config.targets import TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.papers.claim import CompactTest
 from fedrepro.report.papers.pairs import judge_printed, pairs_of
 from fedrepro.report.papers.published import Published, System, label_of, split_part
 
@@ -33,3 +37,42 @@ def about(published: Published, system: str, item: str, table: str) -> dict[str,
         ],
         "discrepancies": published.discrepancies(system, item),
     }
+
+
+def scales_of(
+    workbench: Workbench,
+    published: Published,
+    target: TableTarget,
+    table: ComputedTable,
+    *,
+    demo: bool,
+) -> list[tuple[str, str]]:
+    """A table at all scales: names and addresses beside its page; "" is the address of the page.
+
+    A printed table and a compact one belong together if a claim about the first is tested by the
+    second.
+
+    Args:
+        demo: whether the page has numbers of scale demo.
+    """
+    system, compact = target.system, table.scale == "compact"
+    small = workbench.experiments[system].compact
+    found: dict[str, str] = {}
+    if not compact:
+        found["paper"] = ""
+    for claim in published.claims:
+        test = claim.compact
+        if claim.system != system or not isinstance(test, CompactTest) or test.table not in small:
+            continue
+        if compact and test.table == target.item:
+            for item in claim.tables:
+                cells = published.tables.get((system, item), ())
+                found[f"paper: {label_of(item, cells[0].table if cells else '')}"] = f"{item}.html"
+        elif not compact and {target.item, split_part(target.item)[0]} & {*claim.tables}:
+            name = test.table.removeprefix("compact_").replace("_", " ")
+            found[f"compact: {name}"] = f"{test.table}.html"
+    if compact:
+        found["compact"] = ""
+    if demo and table.scale == "demo":
+        found["demo"] = "#demo"
+    return [*found.items()]

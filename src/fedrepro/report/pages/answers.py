@@ -190,7 +190,7 @@ def has_mixtures(record: RunRecord) -> bool:
 def _seed(seed: int, seeds: tuple[int, ...]) -> str:
     if len(seeds) == 1:
         return f"seed {seed}, the only one"
-    return f"seed {seed} of {', '.join(map(str, seeds))}"
+    return f"seed {seed} of seeds {', '.join(map(str, seeds))}"
 
 
 def headline(answers: Iterable[AnsweredCell]) -> list[AnsweredCell]:

@@ -19,7 +19,9 @@ from fedrepro.report.cells.claims import (
 )
 from fedrepro.report.cells.compact import CompactFinding, CompactPair, judge_compact
 from fedrepro.report.cells.readings import answers_by_table
-from fedrepro.report.drawing.forest import forest
+from fedrepro.report.drawing.forest import Bar, forest, verdicts
+from fedrepro.report.drawing.style import INK
+from fedrepro.report.pages.templates import MINUS, figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest, Single
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
@@ -95,8 +97,14 @@ def interval_of(test: PairedTest) -> tuple[float, float, float] | None:
 def _lead_of(test: PairedTest | None) -> str:
     if test is None:
         return ""
-    lead = f"{test.lead:{'+.2f' if abs(test.lead) < 1e5 else '+.3g'}}"
-    return lead if test.low is None else f"{lead} [{test.low:+.2f}, {test.high:+.2f}]"
+    if test.low is None or test.high is None:
+        return _plain(test.lead)
+    return f"{_plain(test.lead)} [{_plain(test.low)}, {_plain(test.high)}]"
+
+
+def _plain(lead: float) -> str:
+    """As pages show it, but with ASCII's minus."""
+    return figure(lead).replace(MINUS, "-")
 
 
 def _seeds_of(found: CompactFinding | None) -> int:
@@ -170,15 +178,23 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
             if interval and interval[2] > interval[1]:
                 at = (interval[1] - claim.by) / (interval[2] - interval[1])
                 at = max(-FARTHEST, min(FARTHEST, at))
-                bars.append((at - 1, at, at + 1))
+                said = f"{claim.says} {each.word.capitalize()}, {_lead_of(each.overall)}."
+                bars.append(Bar((at - 1, at, at + 1), COLOURS.get(each.word, INK), said))
         found[system] = {
             "words": {word: counts[word] for word in WORDS if counts[word]},
-            "plot": forest(sorted(bars, key=lambda bar: -bar[1]), None, None, f"{system}: claims"),
+            "plot": verdicts(
+                sorted(bars, key=lambda bar: -bar.at[1]), f"{system}: claims in small runs"
+            ),
         }
     return found
 
 
 FARTHEST = 6.0  # half widths; farther leads are drawn there
+COLOURS = {  # of a verdict's bar; others are grey
+    "holds everywhere": "var(--agrees)",
+    "holds": "var(--agrees)",
+    "does not hold": "var(--differs)",
+}
 
 
 def _view(

@@ -11,6 +11,7 @@ from fedrepro.report.drawing.ranks import diagram
 from fedrepro.report.papers.leads import PairedTest
 
 PAGE = Path("league.html")
+LOCAL = "local"  # the method without communication, whose lead the page explains
 
 
 def league_page(league: League) -> dict[str, Any]:
@@ -61,7 +62,13 @@ def group_of(league: League, group: str) -> dict[str, Any]:
     found = next((each.found for each in league.standings if each.group == group), None)
     means = found.means if found else {}
     ordered = [*means, *(name for name in names if name not in means)]
-    return {"name": group, "matches": matches, "methods": ordered, "means": means}
+    return {
+        "name": group,
+        "matches": matches,
+        "methods": ordered,
+        "means": means,
+        "local": any(entry.method == LOCAL for each in matches for entry in each.entries),
+    }
 
 
 def _drawn(league: League, standing: Standing) -> dict[str, Any] | None:

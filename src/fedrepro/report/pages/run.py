@@ -9,7 +9,7 @@ from fedrepro.measures import registry
 from fedrepro.measures.base import Measure, Reading
 from fedrepro.report.drawing import curves
 from fedrepro.report.drawing.partition import PartitionMap
-from fedrepro.report.pages.answers import CellUse, answers_of, headline
+from fedrepro.report.pages.answers import AnsweredCell, CellUse, answers_of, headline
 from fedrepro.report.pages.figures.panel import Panel, description_of
 from fedrepro.report.pages.run_charts import charts_of
 from fedrepro.report.pages.run_files import RunFile, commits_of
@@ -51,6 +51,7 @@ def run_page(
     readings = (metric.reading for metric in BY_PRODUCTS)
     by_products = [_chart(record, each) for each in readings if each.words not in drawn]
     # A run without a classifier has a column without numbers.
+    charts = charts_of(record, headlines)
     last = {
         name: values[-1]
         for name, values in record.rounds.items()
@@ -62,7 +63,8 @@ def run_page(
         "answers": answers,
         "headlines": headlines,
         "methods": [part.partition("@")[0] for part in composition.split("+")],
-        "charts": charts_of(record, headlines),
+        "charts": charts,
+        "once": not charts and any(_known_once(record, answer) for answer in headlines),
         "by_products": [panel for panel in by_products if panel],
         "further": _further(record, folders),
         "words": [
@@ -87,6 +89,12 @@ def run_page(
         "files": files,
         "hashes": list(manifest.get("files", {}).items()),
     }
+
+
+def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
+    """Whether a number that cells take is known for one round only, so that it has no curve."""
+    metric = answer.metric.curve.at_mix("fixed")
+    return not metric.of_a_run and len(metric.reading.series(record)) == 1
 
 
 def _chart(record: RunRecord, measure: Reading) -> Panel | None:

@@ -12,7 +12,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.best import Best, best_of_rows
 from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell, TableRow
 from fedrepro.report.pages import row_figures
-from fedrepro.report.pages.about import about
+from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.follows import what_follows
 from fedrepro.report.pages.run_files import setting_beside
 from fedrepro.report.papers.published import Published
@@ -154,6 +154,7 @@ def table_page(
     return {
         "table": table,
         "compact": table.scale == "compact",
+        "scales": scales_of(workbench, published, target, table, demo=counts["demo"] > 0),
         "rows": rows,
         "columns": columns,
         "own": own,

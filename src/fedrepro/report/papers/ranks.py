@@ -9,9 +9,15 @@ from dataclasses import dataclass
 
 from fedrepro.report.papers.estimate import LEVEL
 
+DIGITS = 9  # after the point, to which scores are compared
+
 
 def ranks(scores: Sequence[float]) -> list[float]:
-    """The rank of each score, 1 for the greatest; equal ones share the mean of their ranks."""
+    """The rank of each score, 1 for the greatest; equal ones share the mean of their ranks.
+
+    Scores are means of sums, so equal ones may differ by rounding errors.
+    """
+    scores = [round(score, DIGITS) for score in scores]
     return [
         sum(other > score for other in scores) + (scores.count(score) + 1) / 2 for score in scores
     ]

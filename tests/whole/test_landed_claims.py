@@ -1,0 +1,767 @@
+"""Every number on the pages of claims and of the league, computed again with pandas.
+
+Which cells a claim compares is read from claims.yaml here; which runs a cell has, with the
+project's code. Numbers come from cells.csv and Parquet files, rules from the pages' own words.
+"""
+
+import csv
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from fedrepro.config.metrics import RoundsTo
+from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.workbench import Workbench
+from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
+from fedrepro.report.cells.readings import answers_by_table
+from fedrepro.report.papers import published
+from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
+
+PRINTED_KEYS = ("dataset", "setting", "method", "metric")
+NUMBER = r"[+\N{MINUS SIGN}]?\d+(?:\.\d+)?(?:e[+\N{MINUS SIGN}]\d+)?"
+LEAD = rf"({NUMBER})(?: \[({NUMBER}), ({NUMBER})\])?"
+MARGINS = {"percent": 0.5, "fraction": 0.005}
+FIRST_LOOK, LEVEL_OF_LOOKS = 5, 0.0221
+
+Record = Mapping[str, Any]
+BySeed = dict[int, float]
+
+
+@cache
+def star(pattern: str, text: str) -> str | None:
+    """What ``*`` stands for; "" without one, None if the text does not fit."""
+    match = re.fullmatch(re.escape(pattern).replace(r"\*", "(.+)"), text)
+    return None if match is None else (match[1] if match.groups() else "")
+
+
+def listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def selected(selector: Record, record: Record) -> dict[str, str] | None:
+    """What ``*`` stands for by key, if a selector fits."""
+    stars = {}
+    for key, wanted in selector.items():
+        fits = [found for each in listed(wanted) if (found := star(each, record[key])) is not None]
+        if not fits:
+            return None
+        stars[key] = fits[0]
+    return stars
+
+
+def pairs(
+    records: Sequence[Record], keys: Iterable[str], left: Record, right: Record
+) -> Iterator[tuple[int, int]]:
+    """The positions of the cells that a claim compares."""
+    keys = tuple(keys)
+
+    def answers(one: Record, other: Record, stars: Mapping[str, str]) -> bool:
+        for key in keys:
+            wanted = right.get(key)
+            if wanted is None:
+                fits = other[key] == one[key]
+            elif wanted == "others":
+                named = selected({key: left[key]}, other) is not None
+                fits = not named and not other["reference"]
+            else:
+                known = {each.replace("*", stars.get(key, "")) for each in listed(wanted)}
+                fits = other[key] in known
+            if not fits:
+                return False
+        return True
+
+    for i, one in enumerate(records):
+        stars = selected(left, one)
+        for j, other in enumerate(records) if stars is not None else ():
+            if i != j and answers(one, other, stars):
+                yield i, j
+
+
+def says(text: str, value: float) -> bool:
+    """Whether a number is a value to its last digit; a tie may be rounded either way."""
+    plain = text.replace("\N{MINUS SIGN}", "-")
+    last = 10.0 ** int(Decimal(plain).as_tuple().exponent)
+    return abs(float(plain) - value) <= 0.5 * last * (1 + 1e-9) + 1e-9
+
+
+@dataclass(frozen=True)
+class Test:
+    """Leads by seed: mean, interval and two-sided p; NaN where there is no interval."""
+
+    __test__ = False  # not pytest's
+
+    n: int
+    lead: float
+    low: float
+    high: float
+    p: float
+
+    @classmethod
+    def of(cls, leads: Sequence[float], by: float) -> "Test":
+        n, lead = len(leads), float(np.mean(leads))
+        if n == 1 or np.ptp(leads) < 1e-9:
+            return cls(n, lead, math.nan, math.nan, math.nan)
+        error = float(np.std(leads, ddof=1)) / n**0.5
+        level = LEVEL_OF_LOOKS if n >= FIRST_LOOK else 0.05
+        half = float(stats.t.ppf(1 - level / 2, n - 1)) * error
+        p = 2 * float(stats.t.sf(abs(lead - by) / error, n - 1))
+        return cls(n, lead, lead - half, lead + half, p)
+
+    def shown(self, found: Sequence[str | None]) -> bool:
+        """Whether three texts are lead and interval."""
+        bare = found[1] is None and found[2] is None and math.isnan(self.low)
+        lead, low, high = found
+        return says(str(lead), self.lead) and (
+            bare or (says(str(low), self.low) and says(str(high), self.high))
+        )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the rule on the page says of leads.
+
+    Attributes:
+        counts: computed, of, alone, against.
+        forecast: of the seeds that decide, in words; "" without one.
+    """
+
+    word: str
+    overall: Test | None
+    tests: tuple[Test | None, ...]
+    singles: tuple[str, ...]
+    ps: tuple[float, ...]
+    counts: tuple[int, int, int, int]
+    forecast: str
+
+
+def judge(leads: Sequence[BySeed], by: float, every: bool, margin: float | None) -> Judged:
+    tests = tuple(Test.of([*each.values()], by) if each else None for each in leads)
+    raw = [each.p if each else math.nan for each in tests]
+    ps, least = [math.nan] * len(raw), 0.0
+    for rank, place in enumerate(i for i in np.argsort(raw, kind="stable") if raw[i] == raw[i]):
+        ps[place] = least = max(least, min(1.0, (len(raw) - rank) * raw[place]))
+    singles = []
+    for test, p in zip(tests, ps, strict=True):
+        if test is None:
+            singles.append("not computed")
+        elif test.low > by:
+            singles.append("holds")
+        elif test.high < by:
+            level = LEVEL_OF_LOOKS if test.n >= FIRST_LOOK else 0.05
+            singles.append("against" if p <= level else "against by itself")
+        else:
+            singles.append("undecided")
+    computed = [each for each in leads if each]
+    shared = sorted(set.intersection(*({*each} for each in computed))) if computed else []
+    means = [float(np.mean([each[seed] for each in computed])) for seed in shared]
+    overall = Test.of(means, by) if means else None
+    complete, against = len(computed) == len(leads), singles.count("against")
+    low, high = (overall.low, overall.high) if overall else (math.nan, math.nan)
+
+    def small(low: float, high: float) -> bool:
+        return complete and by == 0 and margin is not None and -margin <= low and high <= margin
+
+    if not computed:
+        word = "not computed"
+    elif every and against:
+        word = "does not hold"
+    elif small(low, high):
+        word = "too small to matter"
+    elif high < by and (every or complete):
+        word = "does not hold"
+    elif complete and singles.count("holds") == len(leads):
+        word = "holds everywhere"
+    elif complete and low > by:
+        word = "holds"
+    else:
+        word = "undecided"
+    forecast = ""
+    if word == "undecided" and complete and overall and not math.isnan(low):
+        std = float(np.std(means, ddof=1))
+
+        def decides(n: int) -> bool:
+            level = LEVEL_OF_LOOKS if n >= FIRST_LOOK else 0.05
+            half = float(stats.t.ppf(1 - level / 2, n - 1)) * std / n**0.5
+            mean = float(np.mean(means))
+            return small(mean - half, mean + half) or abs(mean - by) > half
+
+        more = [n for n in range(len(means) + 1, 101) if decides(n)]
+        forecast = str(more[0]) if more else "more than 100"
+    counts = len(computed), len(leads), singles.count("holds"), against
+    return Judged(word, overall, tests, tuple(singles), tuple(ps), counts, forecast)
+
+
+def check_judged(text: str, judged: Judged, at: object) -> None:
+    """The numbers of a verdict's explanation."""
+    for pattern, right in (
+        (r"(\d+) of \d+ comparisons computed", judged.counts[0]),
+        (r"\d+ of (\d+) comparisons computed", judged.counts[1]),
+        (r"(\d+) lead by themselves", judged.counts[2]),
+        (r"(\d+) (?:significantly )?against(?! by itself)", judged.counts[3]),
+    ):
+        for found in re.findall(pattern, text):
+            assert int(found) == right, (at, pattern, text)
+    if judged.counts[0]:
+        assert "comparisons computed" in text or "seeds, with which" in text, (at, text)
+    found = re.search(r"stay as they are, (more than 100|\d+) seeds decide", text)
+    assert (found[1] if found else "") == judged.forecast, (at, judged.forecast, text)
+
+
+def check_singles(
+    lines: Iterable[str], about: Sequence[tuple[str, ...]], judged: Judged, at: object
+) -> int:
+    """The lines of single comparisons: their names, leads, p and words."""
+    lines = [line.replace("] ,", "],").replace("] :", "]:") for line in lines]
+    assert len(lines) == len(about), at
+    places = [
+        place for place, line in enumerate(judged.tests) if line or len(lines) == len(judged.tests)
+    ]
+    for line, names, place in zip(lines, about, places, strict=True):
+        test, word, p = judged.tests[place], judged.singles[place], judged.ps[place]
+        assert all(name in line for name in names), (at, names, line)
+        assert line.rsplit(": ", 1)[1] == word, (at, line, word)
+        told = re.search(r"Holm's p (\d\.\d{3})", line)
+        assert (told is None) == math.isnan(p), (at, line)
+        assert told is None or says(told[1], p), (at, line, p)
+        if test:
+            lead = re.search(rf"(?:: |, ){LEAD}(?:,|:)", line[line.rindex(names[-1]) :])
+            assert lead, (at, line)
+            assert test.shown(lead.groups()), (at, line, test)
+    return sum(test is not None for test in judged.tests)
+
+
+class Papers:
+    """The printed cells and claims of all papers, from their files."""
+
+    def __init__(self) -> None:
+        self.about = {
+            path.parent.name: yaml.safe_load(path.read_text("utf-8"))
+            for path in sorted(PAPERS.glob("*/paper.yaml"))
+        }
+        self.cells = {
+            system: [
+                each | {"reference": each["method"] in (about.get("references") or [])}
+                for each in pd.read_csv(
+                    PAPERS / system / "cells.csv", dtype=str, keep_default_na=False
+                ).to_dict("records")
+            ]
+            for system, about in self.about.items()
+        }
+        self.claims: dict[str, dict[str, Any]] = {
+            f"{system}-{claim['name']}": claim | {"system": system}
+            for system in self.about
+            for claim in yaml.safe_load((PAPERS / system / "claims.yaml").read_text("utf-8"))
+        }
+        self.compared = {name: self._printed(claim) for name, claim in self.claims.items()}
+
+    def printed(self, claim: Record) -> list[tuple[Record, Record]]:
+        """The printed cells that a claim compares."""
+        return self.compared[f"{claim['system']}-{claim['name']}"]
+
+    def _printed(self, claim: Record) -> list[tuple[Record, Record]]:
+        cells = [
+            cell
+            for item in dict.fromkeys(each["item"] for each in self.cells[claim["system"]])
+            if item in claim["tables"]
+            for cell in self.cells[claim["system"]]
+            if cell["item"] == item and number(cell["mean"]) is not None
+        ]
+        found = pairs(cells, PRINTED_KEYS, claim["left"], claim["right"])
+        return [(cells[i], cells[j]) for i, j in found]
+
+    def margin(self, claim: Record) -> float | None:
+        """How small a lead does not matter."""
+        if claim.get("by", 0.0):
+            return None
+        metric = self.about[claim["system"]]["metrics"][self.printed(claim)[0][0]["metric"]]
+        return claim.get("margin") or MARGINS.get(metric.get("unit", "own"))
+
+
+@cache
+def number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def value(cell: Record) -> float:
+    found = number(cell["mean"])
+    assert found is not None
+    return found
+
+
+def text_of(cell: Record) -> str:
+    return cell["mean"] + (f" ({cell['std']})" if cell["std"] else "")
+
+
+def check_printed(claim: Record, papers: Papers, markup: str, at: object) -> str:
+    """The printed numbers' column; its word."""
+    text, sign = words(markup), 1 if claim["expect"] == "more" else -1
+    by, every = claim.get("by", 0.0), claim.get("over", "each") == "each"
+    found = papers.printed(claim)
+    leads = [sign * (value(one) - value(other)) for one, other in found]
+    digits = {
+        id(cell): 10.0 ** int(Decimal(cell["mean"]).as_tuple().exponent)
+        for pair in found
+        for cell in pair
+    }
+    slack = [(digits[id(one)] + digits[id(other)]) / 2 for one, other in found]
+
+    def good(lead: float, slack: float) -> bool:
+        return lead > 0 if by == 0 else lead >= by - slack - 1e-9
+
+    held = [good(*each) for each in zip(leads, slack, strict=True)]
+    ties = sum(by == 0 and abs(lead) < 1e-9 for lead in leads)
+    counts = re.search(r"(\d+) of (\d+) comparisons", text)
+    assert counts, (at, text)
+    assert (int(counts[1]), int(counts[2])) == (sum(held), len(held)), (at, text)
+    assert (f"{ties} equal as printed" in text) == (ties > 0), (at, text)
+    mean = re.search(rf"mean lead ({NUMBER})", text)
+    assert mean and says(mean[1], float(np.mean(leads))), (at, text, np.mean(leads))
+    lines = parts(markup, "li").values()
+    against = [pair for pair, good_one in zip(found, held, strict=True) if not good_one]
+    assert len(lines) == len(against), at
+    told = " ".join(map(words, lines))
+    for one, other in against:
+        assert f"{one['method']} {text_of(one)}, {other['method']} {text_of(other)}" in told, at
+    spread = papers.about[claim["system"]]["spread"]
+    beyond = None
+    if spread["over"] == "seeds" and all(number(cell["std"]) for pair in found for cell in pair):
+        single = [
+            is_beyond([pair], [lead], by, spread) for pair, lead in zip(found, leads, strict=True)
+        ]
+        beyond = sum(single)
+        clear = beyond == len(found) if every else is_beyond(found, leads, by, spread)
+    told_beyond = re.search(r"(\d+) beyond the printed spread", text)
+    assert (int(told_beyond[1]) if told_beyond else None) == beyond, (at, text)
+    if (
+        sum(held) < len(held) - ties
+        if every
+        else not good(float(np.mean(leads)), float(np.mean(slack)))
+    ):
+        return "does not support"
+    if every and ties:
+        return "supports but for ties"
+    return "supports" if beyond is None or clear else "supports within the spread"
+
+
+def is_beyond(
+    found: Sequence[tuple[Record, Record]], leads: Sequence[float], by: float, spread: Record
+) -> bool:
+    """Whether a mean lead is beyond what Welch's t allows."""
+    n = spread["seeds"]
+    shares: dict[int, float] = defaultdict(float)
+    variance = {}
+    for pair in found:
+        for cell, sign in zip(pair, (1, -1), strict=True):
+            shares[id(cell)] += sign / len(found)
+            unbiased = n / (n - 1) if spread.get("ddof", 1) == 0 else 1.0
+            variance[id(cell)] = float(cell["std"]) ** 2 * unbiased / n
+    errors = [share**2 * variance[name] for name, share in shares.items() if share]
+    degrees = sum(errors) ** 2 * (n - 1) / sum(each**2 for each in errors)
+    return float(np.mean(leads)) - by > stats.t.ppf(0.975, degrees) * sum(errors) ** 0.5
+
+
+def values_of(target: TableTarget, cell: Cell, shown: TableCell, last: int | None) -> BySeed:
+    """The numbers of a cell's chosen method, of today's code only.
+
+    Args:
+        last: the number of a finished run that never reached a target.
+    """
+    chosen = shown.paper.chosen or (shown.paper.methods[0] if len(cell.methods) == 1 else None)
+    computed = by_method(target, cell).get(str(chosen), {})
+    found = {}
+    for run in shown.paper.runs:
+        if run.method != chosen or run.changed or run.code:
+            continue
+        there = run.state == "finished" and Landed(cell.setting, run.method, run.seed).exists
+        number = computed.get(run.seed, last if there else None)
+        if number is not None:
+            found[run.seed] = float(number)
+    return found
+
+
+@pytest.fixture(scope="module")
+def tables(made: tuple[Path, Workbench]) -> dict[tuple[str, str], ComputedTable]:
+    """The tables' JSON: which runs each cell has."""
+    _, bench = made
+    targets = bench.tables("compact")
+    found = {key: read_table(bench.root, target) for key, target in targets.items()}
+    return {key: table for key, table in found.items() if table}
+
+
+Tables = Mapping[tuple[str, str], ComputedTable]
+
+
+def rows_of_claims(site: Path) -> dict[str, list[str]]:
+    """By claim the four cells of its row."""
+    markup = (site / "claims.html").read_text(encoding="utf-8")
+    rows = parts(markup, "tr", id="[a-z0-9-]*")
+    return {
+        name: re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", row, re.DOTALL)
+        for name, row in rows.items()
+    }
+
+
+def verdict_in(markup: str) -> str:
+    """The word of the first verdict."""
+    found = re.search(r'<span class="verdict[^"]*"><span[^>]*>[^<]*</span> ([^<]*)</span>', markup)
+    return found[1] if found else ""
+
+
+def test_claims_show_what_printed_numbers_and_small_runs_say(
+    made: tuple[Path, Workbench], tables: Tables
+) -> None:
+    site, bench = made
+    papers, rows = Papers(), rows_of_claims(site)
+    assert rows.keys() == papers.claims.keys()
+    seen: Counter[str] = Counter()
+    for name, claim in papers.claims.items():
+        _, printed, compact, _ = rows[name]
+        word = check_printed(claim, papers, printed, name)
+        assert verdict_in(printed) == word, name
+        seen[f"printed: {word}"] += 1
+        test = claim.get("compact", "")
+        if isinstance(test, str):
+            assert not verdict_in(compact), name
+            seen["compact: can't be tested"] += 1
+            continue
+        target = bench.table(claim["system"], test["table"], "compact")
+        shown = tables[claim["system"], test["table"]].cells
+        records = [
+            {"row": cell.row.label, "column": cell.column.label}
+            | {"reference": cell.methods == ("central",)}
+            for cell in target.cells
+        ]
+        asked = [*pairs(records, ("row", "column"), test["left"], test["right"])]
+        lasts = [
+            bench.setting(cell.setting).rounds
+            if isinstance(target.table.metric_of(cell.row, cell.column), RoundsTo)
+            else None
+            for cell in target.cells
+        ]
+        sign = 1 if claim["expect"] == "more" else -1
+        leads = []
+        for pair in asked:
+            one, other = (
+                values_of(target, target.cells[place], shown[place], lasts[place]) for place in pair
+            )
+            shared = sorted(one.keys() & other.keys())
+            leads.append({seed: sign * (one[seed] - other[seed]) for seed in shared})
+        every, by = claim.get("over", "each") == "each", claim.get("by", 0.0)
+        judged = judge(leads, by, every, papers.margin(claim))
+        text, overall = words(compact.partition("<details")[0]), judged.overall
+        word, early = judged.word, False
+        if overall and overall.n < FIRST_LOOK and word not in ("not computed", "undecided"):
+            word = "undecided"
+            assert f"{overall.n} of {FIRST_LOOK} seeds, with which it is judged first" in text, name
+            early = True
+        assert verdict_in(compact) == word, (name, word, text)
+        seen[f"compact: {word}"] += 1
+        if not early:
+            check_judged(text, judged, name)
+        mean = re.search(rf"Mean lead {LEAD} ?, (\d+) seeds?\.", text)
+        assert (mean is None) == (overall is None), (name, text)
+        if mean and overall:
+            assert overall.shown(mean.groups()[:3]), (name, text, overall)
+            assert int(mean[4]) == overall.n, (name, text)
+            lines = parts(compact.partition("<summary>Each comparison")[2], "li").values()
+            about = [named(records[i], records[j]) for i, j in asked]
+            seen["comparisons"] += check_singles(map(words, lines), about, judged, name)
+    counts = summary_of(site / "claims.html")
+    for name, count in counts.items():
+        if name.startswith(("printed: ", "compact: ")):
+            assert count == seen[name], (name, count, seen)
+    assert counts["claims"] == len(papers.claims)
+    assert seen["comparisons"] >= 190, seen  # as many at least as when this was written
+
+
+def named(one: Record, other: Record) -> tuple[str, ...]:
+    """The labels of two cells of a compact table in the order in which a line has them."""
+    if one["row"] == other["row"]:
+        return one["row"], one["column"], other["column"]
+    if one["column"] == other["column"]:
+        return one["row"], other["row"]
+    return one["column"], one["row"], other["column"], other["row"]
+
+
+def summary_of(page: Path) -> dict[str, int]:
+    """The counts above the claims."""
+    markup = page.read_text(encoding="utf-8").partition("</dl>")[0]
+    found = re.findall(r"<dt>(.*?)</dt>\s*<dd>(\d+)</dd>", markup, re.DOTALL)
+    return {words(name).lstrip("✓◐≠≈○ "): int(count) for name, count in found}
+
+
+def test_claims_show_what_runs_with_published_settings_say(
+    made: tuple[Path, Workbench], tables: Tables
+) -> None:
+    site, bench = made
+    papers, rows = Papers(), rows_of_claims(site)
+    text, released = answers_at_paper_scale(bench, tables)
+    seen: Counter[str] = Counter()
+    for name, claim in papers.claims.items():
+        compared = papers.printed(claim)
+        sign, by = 1 if claim["expect"] == "more" else -1, claim.get("by", 0.0)
+        every = claim.get("over", "each") == "each"
+
+        def judged_by(
+            answers: Mapping[object, BySeed],
+            claim: Record = claim,
+            compared: Sequence[tuple[Record, Record]] = compared,
+            sign: int = sign,
+            by: float = by,
+            every: bool = every,
+        ) -> tuple[Judged, list[float]]:
+            leads = []
+            for pair in compared:
+                one, other = (answers.get(name_of(claim, cell), {}) for cell in pair)
+                shared = sorted(one.keys() & other.keys())
+                leads.append({seed: sign * (one[seed] - other[seed]) for seed in shared})
+            computed = [pair for pair, lead in zip(compared, leads, strict=True) if lead]
+            printed = [sign * (value(one) - value(other)) for one, other in computed]
+            return judge(leads, by, every, papers.margin(claim)), printed
+
+        markup = rows[name][3]
+        own, others = words(markup.partition("<details")[0]).partition("With the released")[::2]
+        judged, printed = judged_by(text)
+        assert verdict_in(markup) == judged.word, name
+        assert "Counted" not in own, name
+        seen[f"paper scale: {judged.word}"] += 1
+        check_judged(own, judged, name)
+        mean = re.search(
+            rf"Mean lead {LEAD} ?, (\d+) seeds?; printed ({NUMBER}) on the same (\d+)\.", own
+        )
+        assert (mean is None) == (judged.overall is None), (name, own)
+        if mean and judged.overall:
+            assert judged.overall.shown(mean.groups()[:3]), (name, own)
+            assert int(mean[4]) == judged.overall.n and int(mean[6]) == len(printed), (name, own)
+            assert says(mean[5], float(np.mean(printed))), (name, own)
+        lines = [*map(words, parts(markup, "li").values())]
+        assert len(lines) == judged.counts[0], name
+        if lines:
+            about = [
+                (one["dataset"], one["setting"].replace(",", ", "), one["method"], other["method"])
+                for (one, other), test in zip(compared, judged.tests, strict=True)
+                if test
+            ]
+            seen["comparisons"] += check_singles(lines, about, judged, name)
+            for line, lead in zip(lines, printed, strict=True):
+                found = re.search(rf"printed ({NUMBER}), ", line)
+                assert found and says(found[1], lead), (name, line, lead)
+        judged, printed = judged_by(released)
+        assert (others == "") == (not printed), (name, others)
+        if printed:
+            assert f"settings and code: {judged.word}." in others, (name, others)
+            check_judged(others, judged, name)
+            mean = re.search(rf"Lead {LEAD} ?, printed ({NUMBER}) on the same\.", others)
+            assert (mean is None) == (judged.overall is None), (name, others)
+            if mean and judged.overall:
+                assert judged.overall.shown(mean.groups()[:3]), (name, others)
+                assert says(mean[4], float(np.mean(printed))), (name, others)
+            seen["released"] += 1
+    for name, count in summary_of(site / "claims.html").items():
+        if name.startswith("paper scale: "):
+            assert count == seen[name], (name, count, seen)
+    assert seen["comparisons"] >= 23 and seen["released"] >= 5, seen
+
+
+def name_of(claim: Record, cell: Record) -> object:
+    return claim["system"], cell["table"], tuple(cell[key] for key in PRINTED_KEYS)
+
+
+def answers_at_paper_scale(
+    bench: Workbench, tables: Tables
+) -> tuple[dict[object, BySeed], dict[object, BySeed]]:
+    """Our numbers for printed cells as the text says, and as released."""
+    numbers: dict[int, BySeed] = {}
+    first: dict[object, BySeed] = {}
+    targets = bench.tables("compact")
+    for (system, item), table in tables.items():
+        target = targets[system, item]
+        for cell, shown in zip(target.cells, table.cells, strict=True):
+            if not (table.published_table and shown.answered and shown.paper.n):
+                continue
+            verdict = shown.verdict
+            unlike = verdict and (verdict.word, verdict.basis) == ("not comparable", None)
+            numbers[id(shown)] = {} if unlike else values_of(target, cell, shown, None)
+            key = system, table.published_table, shown.answered.name
+            first.setdefault(key, numbers[id(shown)])
+    both = answers_by_table(bench, tables, published.load(bench.root))
+    return first, {
+        (*table, name): numbers[id(each.released.cell)]
+        for table, found in both.items()
+        for name, each in found.items()
+        if each.released
+    }
+
+
+Entries = dict[str, BySeed]
+
+
+def matches(bench: Workbench, tables: Tables) -> Iterator[tuple[str, str, str, bool, Entries]]:
+    """Group, setting, label, whether more is better, and numbers by method, of each match."""
+    for system, experiment in bench.experiments.items():
+        for item, table in experiment.compact.items():
+            target, shown = bench.table(system, item, "compact"), tables[system, item].cells
+            wide = len(table.columns)
+            for number, row in enumerate(table.rows):
+                if not row.league:
+                    continue
+                entries = {}
+                for place in range(number * wide, (number + 1) * wide):
+                    cell = target.cells[place]
+                    by_tests = table.metric_of(cell.row, cell.column).selection
+                    if cell.methods == ("central",) or by_tests or len(cell.methods) > 1:
+                        continue
+                    label = (
+                        "FedAvg"
+                        if cell.methods[0].endswith("fedavg")
+                        and cell.methods[0] in ("fedavg", f"{row.around}+fedavg")
+                        else cell.column.label
+                    )
+                    entries[label] = values_of(target, cell, shown[place], None)
+                rising = table.metric_of(row).reading.rising
+                yield row.league, f"{system}/{row.setting}", row.label, rising, entries
+
+
+def counted(
+    some: Sequence[tuple[str, str, str, bool, Entries]], seeds: int
+) -> list[tuple[str, str, str, bool, Entries]]:
+    return [
+        match for match in some if sum(len(values) == seeds for values in match[4].values()) > 1
+    ]
+
+
+def ranked(some: Sequence[tuple[str, str, str, bool, Entries]], seeds: int) -> pd.Series:
+    """Mean ranks of the methods with all seeds in every match; rows of one setting count once.
+
+    Matches in which fewer than two methods have all seeds do not count.
+    """
+    scores = pd.DataFrame(
+        {
+            (setting, label): {
+                name: round(float(np.mean([*values.values()])), 9) * (1 if rising else -1)
+                for name, values in entries.items()
+                if len(values) == seeds
+            }
+            for _, setting, label, rising, entries in counted(some, seeds)
+        }
+    ).dropna()
+    ranks = scores.rank(ascending=False)
+    return ranks.T.groupby(level=0).mean().mean().sort_values(kind="stable")
+
+
+def test_the_league_shows_means_spreads_and_ranks(
+    made: tuple[Path, Workbench], tables: Tables
+) -> None:
+    site, bench = made
+    markup = (site / "league.html").read_text(encoding="utf-8")
+    sections = parts(markup, "section")
+    seeds = len(bench.seeds("compact", "ima"))
+    every, shown = [*matches(bench, tables)], 0
+    groups: dict[str, list[tuple[str, str, str, bool, Entries]]] = {}
+    for match in every:
+        groups.setdefault(match[0], []).append(match)
+    standing = {group: some for group, some in groups.items() if len(ranked(some, seeds)) > 1}
+    for group, some in groups.items():
+        section = next(each for each in sections.values() if f'id="{group}-title"' in each)
+        ranks = ranked(some, seeds)
+        check_standing(section, counted(some, seeds), ranks)
+        rows = [cells_in(row) for row in parts(section, "tr").values()][1:]
+        names = dict.fromkeys(name for match in some for name in match[4])
+        assert {row[0] for row in rows} == names.keys(), group
+        for row in rows:
+            mean = ranks.get(row[0])
+            assert row[1] == "–" if mean is None else says(row[1], mean), (group, row)
+            for text, (_, _, label, _, entries) in zip(row[2:], some, strict=True):
+                values = entries.get(row[0])
+                at = group, row[0], label, text
+                if values is None:
+                    assert text == "–", at
+                elif len(values) < seeds:
+                    assert text.startswith(
+                        f"{len(values)} of {seeds} seeds" if values else "no result"
+                    ), at
+                else:
+                    told = re.fullmatch(rf"({NUMBER}) ± ({NUMBER})", text)
+                    assert told and says(told[1], float(np.mean([*values.values()]))), at
+                    assert says(told[2], float(np.std([*values.values()], ddof=1))), at
+                    shown += 1
+        in_order = [row[0] for row in rows if row[1] != "–"]
+        assert [ranks[name] for name in in_order] == sorted(ranks), group
+    assert shown >= 100, shown
+    whole = [match for match in every if match[0] in standing]
+    total = next((each for each in sections.values() if 'id="all-title"' in each), None)
+    assert (total is None) == (len(ranked(whole, seeds)) < 2)
+    check_league_file(site / "league.csv", every, seeds)
+
+
+def check_standing(
+    section: str, some: Sequence[tuple[str, str, str, bool, Entries]], ranks: "pd.Series[float]"
+) -> None:
+    """The sentence below a diagram of ranks, and the diagram's labels."""
+    caption = words(" ".join(parts(section, "figcaption").values()))
+    if len(ranks) < 2:
+        assert "No mean ranks" in section and not caption
+        return
+    k, n = len(ranks), len({setting for _, setting, *_ in some})
+    q = float(stats.studentized_range.ppf(0.95, k, math.inf)) / math.sqrt(2)
+    critical = q * math.sqrt(k * (k + 1) / (6 * n))
+    told = re.search(
+        rf"(\d+) methods with a result in (\d+) settings?, critical difference ({NUMBER})", caption
+    )
+    assert told and (int(told[1]), int(told[2])) == (k, n), caption
+    assert says(told[3], critical), (caption, critical)
+    assert ("decide nothing" in caption) == (critical > k - 1), caption
+    about = re.search(r'aria-label="Mean ranks, ([^"]*)"', section)
+    assert about, section
+    for name, mean in ranks.items():
+        assert f"{name} {mean:.2f}" in about[1], (about[1], name)
+
+
+def check_league_file(
+    path: Path, every: Sequence[tuple[str, str, str, bool, Entries]], seeds: int
+) -> None:
+    """The CSV: mean, spread, rank and lead over FedAvg in every match."""
+    lines = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    found = {(line["setting"], line["match"], line["method"]): line for line in lines}
+    assert len(found) == len(lines) == sum(len(match[4]) for match in every)
+    for _, setting, label, rising, entries in every:
+        whole = {name: each for name, each in entries.items() if len(each) == seeds}
+        sign = 1 if rising else -1
+        ranks = pd.Series(
+            {name: sign * round(np.mean([*each.values()]), 9) for name, each in whole.items()}
+        )
+        ranks = ranks.rank(ascending=False) if len(ranks) > 1 else ranks.iloc[:0]
+        for name, values in entries.items():
+            line, at = found[setting, label, name], (setting, label, name)
+            if name not in whole:
+                assert line["mean"] == line["rank"] == "" and line["why_not_ranked"], at
+                continue
+            assert float(line["mean"]) == pytest.approx(np.mean([*values.values()])), at
+            assert float(line["std"]) == pytest.approx(np.std([*values.values()], ddof=1)), at
+            assert line["rank"] == ("" if name not in ranks else str(ranks[name])), at
+            if name == "FedAvg" or "FedAvg" not in whole:
+                assert line["lead_over_fedavg"] == "", at
+                continue
+            test = Test.of([sign * (values[seed] - whole["FedAvg"][seed]) for seed in values], 0)
+            for key, right in (
+                ("lead_over_fedavg", test.lead),
+                ("low", test.low),
+                ("high", test.high),
+            ):
+                told = float(line[key]) if line[key] else math.nan
+                assert told == pytest.approx(right, nan_ok=True), (at, key)
