@@ -139,7 +139,7 @@ class Flower:
                 train_config=config,
                 evaluate_fn=self.evaluate if self.job.test else None,
             )
-            arrays = result.arrays
+            arrays = result.arrays or arrays  # it has none after no round
             self.done.put(True)
 
     @torch.no_grad()
