@@ -26,6 +26,7 @@ FRAMEWORKS = {
     "sequential": "**fedrepro**, sequential",
     "vectorised": "**fedrepro**, vectorised",
     "fedrepro": "**fedrepro**",
+    "flower": "Flower",
     "fluke": "fluke",
     "fedlab": "FedLab",
     "pfl": "pfl-research",

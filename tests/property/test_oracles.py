@@ -112,6 +112,7 @@ CASES = {
     "krum+fedavg": Case(wrapping.krum, {"share": 0.25}),
     "multi_krum+fedavg": Case(wrapping.multi_krum, {"share": 0.0, "number": 3}),
     "norm_clip+fedavg": Case(wrapping.norm_clip, {"bound": 0.3}),
+    "dp+fedavg": Case(wrapping.dp, {"clip": 0.3, "noise_multiplier": 0.0}),
     "top_k+fedavg": Case(wrapping.top_k, {"share": 0.2}),
     "quantised+fedavg": Case(wrapping.quantised, {"bits": 4, "error_feedback": True}),
     "quantised+fedavg unbiased": Case(wrapping.quantised, {"bits": 3, "error_feedback": False}),

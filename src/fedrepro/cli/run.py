@@ -4,7 +4,8 @@ import argparse
 import math
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
@@ -155,11 +156,20 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
     began = manifest.get("went_on_from")
     if began and played:
         _say(f"{name}: continued from {began['method']} after round {began['round']}")
+    if "privacy" in manifest:
+        _say(f"{name}: {_privacy(manifest['privacy'])}")
     before = "" if played else " before, by the same code and configuration on the same data"
     verdicts = _verdicts(workbench, run)
     numbers = "" if verdicts else _numbers(workbench, run)
     # At once: the workflow's jobs share a terminal.
     _say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
+
+
+def _privacy(spent: Mapping[str, Any]) -> str:
+    epsilon = spent["epsilon"]
+    if epsilon is None:
+        return "not private: there is no noise"
+    return f"epsilon {epsilon:.3g} for delta {spent['delta']:.3g}, {spent['neighbours']}"
 
 
 MOST_NUMBERS = 3  # in a run's last line

@@ -12,7 +12,7 @@ import torch
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.engine import tree
-from fedrepro.run import arithmetic, fingerprint
+from fedrepro.run import arithmetic, fingerprint, privacy
 from fedrepro.run.assembly import Plan
 from fedrepro.run.numerics import Numerics
 from fedrepro.run.rates import processor
@@ -60,14 +60,18 @@ def describe(
     plan: Plan, state: State, code: str, numerics: Numerics, staged: Path
 ) -> dict[str, Any]:
     """What is the same for every such run on such a machine; ``staged`` has its other files."""
-    params = plan.federation.context.net.trainable(state.server.get("params", {}))
+    federation = plan.federation
+    params = federation.context.net.trainable(state.server.get("params", {}))
+    clients = federation.context.clients
+    private = privacy.spent(federation.method, federation.cohort_size, clients, state.done)
     return {
         **subject(plan, code, numerics),
         "status": "finished" if state.diverged_at is None else "diverged",
         "diverged_at": state.diverged_at,
         "rounds_done": state.done,
         **({"went_on_from": state.began} if state.began else {}),
-        "clients": plan.federation.context.clients,
+        "clients": clients,
+        **({"privacy": private} if private else {}),
         "parameters": sum(leaf.numel() for leaf in tree.leaves(params)),
         "bytes_down": state.bytes_down,
         "bytes_up": state.bytes_up,

@@ -23,7 +23,7 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
-from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, scoring
+from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
@@ -103,6 +103,7 @@ def run(
     plan = make_plan(spec, dataset, partition, given)
     refuse_misfit(plan, dataset)
     method = plan.federation.method
+    privacy.refuse_unaccountable(method, spec.setting)
     if method.classifies and method.own_classifier and not plan.personal:
         where, wanted = f"setting {spec.setting.name}", "true: the clients share no model to score"
         raise bad_value(where, "evaluate.clients", False, wanted)

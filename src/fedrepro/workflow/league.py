@@ -67,6 +67,8 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
         return "it makes no synthetic set, by which this setting ranks methods"
     if not match.judged and not (method.classifies or method.own_classifier):
         return "it trains no classifier"
+    if method.classifies and method.own_classifier and not spec.setting.evaluate.clients:
+        return "its clients share no model, and the setting scores the shared one"
     return ""
 
 

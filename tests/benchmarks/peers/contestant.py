@@ -85,11 +85,14 @@ def task_from(file: Path) -> Job:
     return Job(TASK, clients, (arrays["x_test"] / 255, arrays["y_test"]))
 
 
-def main(make: Callable[[Job], Loop]) -> None:
+def main(make: Callable[[Job], Loop], elsewhere: Callable[[], float] = float) -> None:
     """Carry out what the command line asks for: the task of a file, or what stands on stdin.
 
     There, a line is a workload's name and a number of rounds; the answer is the CPU seconds of
     those rounds. What a framework prints goes to stderr.
+
+    Args:
+        elsewhere: the CPU seconds so far of other processes that train for this one.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -105,6 +108,6 @@ def main(make: Callable[[Job], Loop]) -> None:
         name, rounds = line.split()
         if name != current:
             loop, current = make(random_job(by_name[name])), name
-        began = time.process_time()
+        began = time.process_time() + elsewhere()
         loop.run(int(rounds))
-        print(json.dumps(time.process_time() - began), file=answers, flush=True)
+        print(json.dumps(time.process_time() + elsewhere() - began), file=answers, flush=True)

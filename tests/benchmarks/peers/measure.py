@@ -33,7 +33,12 @@ from fedrepro.data.partition.partition import make_partition
 from fedrepro.support.files import write_atomically
 
 HERE, ENVIRONMENTS = Path(__file__).parent, Path(".peers")
-PEERS = {"fluke": "fluke-fl", "fedlab": "fedlab", "pfl": "pfl"}  # module -> package
+PEERS = {
+    "flower": "flwr",
+    "fluke": "fluke-fl",
+    "fedlab": "fedlab",
+    "pfl": "pfl",
+}  # module -> package
 OURS = ("bare", "sequential", "vectorised")
 MEASUREMENTS = 3  # at most, of each workload
 STACKED = ("W2", "W3")  # no run of the others is ever given to `vectorised` on a CPU

@@ -85,6 +85,16 @@ def norm_clip(clients: Clients) -> Played:
     return played(clients, rule)
 
 
+def dp(clients: Clients) -> Played:
+    """McMahan et al., Algorithm 1, without its noise: of random numbers no two programs agree."""
+
+    def rule(away: list[Model], shares: Array) -> Model:
+        factors = [min(1, clients.options["clip"] / norm(flat(each))) for each in away]
+        return mean(away, np.array(factors) / len(away))
+
+    return played(clients, rule)
+
+
 def compressed(
     clients: Clients, compressor: Callable[[Array, int, int], Array], feedback: bool = True
 ) -> Played:

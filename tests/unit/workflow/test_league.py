@@ -36,6 +36,7 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
     assert "given.unlabelled: missing" in league.obstacle(bench, matches["label-skew"], "fedgo")
     assert league.obstacle(bench, matches["distillation"], "fedgo") == ""
     assert league.obstacle(bench, matches["label-skew"], "ima+fedprox") == ""
+    assert "share no model" in league.obstacle(bench, matches["label-skew"], "local")
     assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], "fedavg")
 
 

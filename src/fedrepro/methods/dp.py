@@ -1,0 +1,86 @@
+"""Differential privacy of clients: clipped updates and Gaussian noise on their sum. A wrapper.
+
+Of DP-FedAvg (McMahan et al., ICLR 2018, "Learning differentially private recurrent language
+models", Algorithm 1, flat clipping): every update is scaled down to a Euclidean norm of at most
+``clip``, S; the sum over the cohort gets normal noise of standard deviation z S, where z is the
+``noise_multiplier``; the server moves by that, divided by the size of the cohort. Clients count the
+same, as a weight by samples would tell of them. Of an update that is not finite nothing is used.
+
+There, each client takes part with a probability of its own draw. Here cohorts have a fixed size,
+sampled without replacement, and the guarantee is for that: against replacing one client, which
+moves the sum by at most 2 S (:mod:`fedrepro.run.privacy` computes epsilon). It covers the models of
+all rounds, for those who don't know the seed. It does not cover what is recorded of clients:
+losses, norms, scores.
+
+https://arxiv.org/abs/1710.06963
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedrepro.engine import tree
+from fedrepro.engine.context import Context
+from fedrepro.engine.method import Method
+from fedrepro.engine.tree import Tree
+from fedrepro.methods._combining import Combining
+from fedrepro.methods.norm_clip import NormClip, clipped
+from fedrepro.support.errors import UserError, at_least, bad_value
+
+
+def finite(deltas: Tree) -> Tree:
+    """``deltas``, leaves [cohort, ...], with zeros for clients of which a number is not finite."""
+    each = [leaf.flatten(1).isfinite().all(1) for leaf in tree.leaves(deltas)]
+    good = torch.stack(each).all(0)
+    return tree.apply(
+        lambda leaf: leaf.where(good.view(-1, *[1] * (leaf.dim() - 1)), leaf.new_zeros(())), deltas
+    )
+
+
+@dataclass(frozen=True)
+class DP(Combining):
+    """Clipped updates and Gaussian noise on their sum (McMahan et al., ICLR 2018, Algorithm 1)."""
+
+    clip: float = 1.0  # S
+    noise_multiplier: float = 1.0  # z
+
+    def __post_init__(self) -> None:
+        if not self.clip > 0:
+            raise bad_value("method dp", "clip", self.clip, "a number above 0")
+        at_least("dp", "noise_multiplier", self.noise_multiplier, 0)
+        if self.noise_multiplier and self.clip == float("inf"):
+            wanted = "a finite number, as the noise is a multiple of it"
+            raise bad_value("method dp", "clip", self.clip, wanted)
+
+    @classmethod
+    def refuses(cls, inner: Method) -> str | None:
+        if any(isinstance(layer, NormClip) for layer in inner.layers()):
+            return "it would clip the sum once more"
+        return super().refuses(inner)
+
+    def check(self, ctx: Context) -> None:
+        """Refuse running statistics, which have other units than parameters.
+
+        Raises:
+            UserError: for a model with BatchNorm.
+        """
+        if any(buffer.is_floating_point() for buffer in ctx.net.module.buffers()):
+            raise UserError(
+                "method dp: expected a model without BatchNorm, whose running statistics cannot "
+                "be clipped together with parameters"
+            )
+        self.inner.check(ctx)
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = tree.weighted_sum(clipped(finite(updates["delta"]), self.clip), weights)
+        if self.noise_multiplier:
+            rng, scale = ctx.stream("privacy"), self.noise_multiplier * self.clip / len(weights)
+
+            def noisy(leaf: Tensor) -> Tensor:
+                noise = torch.randn(leaf.shape, generator=rng, dtype=leaf.dtype)
+                return leaf + scale * noise.to(leaf.device)
+
+            moved = tree.apply(noisy, moved)
+        delta = {"delta": tree.apply(lambda leaf: leaf[None], moved)}
+        return self.inner.server_update(ctx, server, delta, weights.new_ones(1))

@@ -1,0 +1,83 @@
+"""The privacy that a run with the wrapper ``dp`` has spent: epsilon for delta = 1 / clients.
+
+A round is a Gaussian mechanism on a cohort that is drawn uniformly and without replacement. Two
+federations are neighbours if one client is another one, which moves the sum of clipped updates by
+at most 2 S, so that the noise z S is z / 2 of the sensitivity. Rényi divergences of rounds add up
+(Wang, Balle and Kasiviswanathan, AISTATS 2019, "Subsampled Rényi differential privacy and
+analytical moments accountant", Theorem 27; computed by dp-accounting).
+
+https://arxiv.org/abs/1808.00087
+"""
+
+import math
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fedrepro.config.settings import Setting
+from fedrepro.engine.method import Method
+from fedrepro.methods.dp import DP
+from fedrepro.support.errors import UserError, bad_value
+
+ACCOUNTANT = "dp-accounting"
+
+
+def refuse_unaccountable(method: Method, setting: Setting) -> None:
+    """Refuse a private run whose epsilon could not be told at its end.
+
+    Raises:
+        UserError: for cohorts that are not drawn as the accountant assumes, and if its package is
+            missing.
+    """
+    if not _layer(method):
+        return
+    for key in ("availability", "cohorts"):
+        if getattr(setting, key):
+            wanted = "none with method dp, whose epsilon is known for cohorts of a fixed size only"
+            value = getattr(setting, key).model_dump(exclude_defaults=True)
+            raise bad_value(f"setting {setting.name}", key, value, wanted)
+    try:
+        version(ACCOUNTANT)
+    except PackageNotFoundError:
+        raise UserError(
+            f"method dp: {ACCOUNTANT} is not installed: pip install 'fedrepro[privacy]'"
+        ) from None
+
+
+def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, Any] | None:
+    """For a run's manifest: epsilon, delta, and what they follow from; None without ``dp``.
+
+    ``epsilon`` is None if there is no finite one, as without noise.
+    """
+    layer = _layer(method)
+    if not layer:
+        return None
+    found = epsilon(layer.noise_multiplier, cohort, clients, rounds, 1 / clients)
+    return {
+        "epsilon": found if math.isfinite(found) else None,
+        "delta": 1 / clients,
+        "clip": layer.clip if math.isfinite(layer.clip) else None,
+        "noise_multiplier": layer.noise_multiplier,
+        "cohort": cohort,
+        "neighbours": "one client replaced",
+        "accountant": f"{ACCOUNTANT} {version(ACCOUNTANT)}, RDP",
+    }
+
+
+def epsilon(noise_multiplier: float, cohort: int, clients: int, rounds: int, delta: float) -> float:
+    """Epsilon of (epsilon, delta)-differential privacy after ``rounds``; inf without noise."""
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    if not rounds:
+        return 0.0
+    if not noise_multiplier:
+        return math.inf
+    event = dp_accounting.GaussianDpEvent(noise_multiplier / 2)
+    if cohort < clients:
+        event = dp_accounting.SampledWithoutReplacementDpEvent(clients, cohort, event)
+    accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    return float(accountant.compose(event, rounds).get_epsilon(delta))
+
+
+def _layer(method: Method) -> DP | None:
+    return next((layer for layer in method.layers() if isinstance(layer, DP)), None)

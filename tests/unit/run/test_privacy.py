@@ -1,0 +1,74 @@
+"""Runs with the wrapper dp: what they record, resume and refuse."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedrepro.cli.run import _privacy
+from fedrepro.config.loading import load
+from fedrepro.report.pages.run import run_page
+from fedrepro.report.pages.templates import Renderer
+from fedrepro.run import privacy
+from fedrepro.run.results import read_run
+from fedrepro.support.errors import UserError
+from support.report_world import make_world, write_run
+from support.tiny_run import CLIENTS, carry_out, run_spec
+
+
+def test_a_private_run_records_its_epsilon_and_others_none(tmp_path: Path) -> None:
+    values = {"dp": {"noise_multiplier": 4.0, "clip": 0.1}}
+    found = carry_out(tmp_path / "x", run_spec("dp+fedavg", hyperparameters=values))
+    spent = found["privacy"]
+    assert json.loads((tmp_path / "x/manifest.json").read_text())["privacy"] == spent
+    assert spent["epsilon"] == privacy.epsilon(4.0, 3, CLIENTS, 12, 1 / CLIENTS)
+    assert (spent["cohort"], spent["delta"], spent["clip"]) == (3, 1 / CLIENTS, 0.1)
+    assert _privacy(spent) == f"epsilon {spent['epsilon']:.3g} for delta 0.167, one client replaced"
+    assert "privacy" not in carry_out(tmp_path / "y", run_spec("fedavg"))
+
+
+def test_without_noise_it_says_that_nothing_is_private(tmp_path: Path) -> None:
+    values = {"dp": {"noise_multiplier": 0.0}}
+    found = carry_out(tmp_path / "x", run_spec("dp+fedavg", hyperparameters=values))
+    assert found["privacy"]["epsilon"] is None
+    assert _privacy(found["privacy"]) == "not private: there is no noise"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [{"availability": {"dropout": 0.5}}, {"cohorts": {"stream": "numpy_legacy", "seed": 1}}],
+    ids=["availability", "cohorts"],
+)
+def test_cohorts_that_the_accountant_does_not_know_are_refused(tmp_path: Path, key: dict) -> None:
+    with pytest.raises(UserError, match="expected none with method dp, whose epsilon is known"):
+        carry_out(tmp_path / "x", run_spec("dp+fedavg", **key))
+
+
+def test_a_missing_accountant_is_one_line_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(privacy, "ACCOUNTANT", "no-such-package")
+    line = r"method dp: no-such-package is not installed: pip install 'fedrepro\[privacy\]'"
+    with pytest.raises(UserError, match=line):
+        carry_out(tmp_path / "x", run_spec("dp+fedavg"))
+    carry_out(tmp_path / "y", run_spec("fedavg"))
+
+
+def test_other_runs_do_not_load_the_accountant(tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith("dp_accounting")]:
+        del sys.modules[name]
+    carry_out(tmp_path / "x", run_spec("fedavg"))
+    assert "dp_accounting" not in sys.modules
+
+
+@pytest.mark.parametrize(("epsilon", "shown"), [(3.14159, "3.14"), (None, "none, without noise")])
+def test_a_run_page_shows_epsilon(tmp_path: Path, epsilon: float | None, shown: str) -> None:
+    bench = load(make_world(tmp_path))
+    run = bench.table("ima", "table_1", "demo").runs[1]
+    manifest = write_run(bench, run, [0.5, 0.6]) / "manifest.json"
+    told = {"epsilon": epsilon, "delta": 0.01, "neighbours": "one client replaced"}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"privacy": told}))
+    content = run_page(read_run(bench.root, run), None, [], [], {})
+    text = (tmp_path / Renderer(tmp_path).write(Path("x.html"), "run.html.j2", content)).read_text()
+    assert "epsilon for delta 0.01, one client replaced" in text and f"<dd>{shown}</dd>" in text
