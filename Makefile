@@ -44,7 +44,7 @@ compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedg
 
 test: setup ## run all tests, on two cores
 	@scripts/chromium
-	@pytest -n 2 --dist worksteal
+	@pytest -n 3 --dist worksteal # a third process while one waits for Snakemake, Chromium or a server
 
 # The plug-in is installed separately: it slows down every start of Snakemake, also in other tests.
 test-slurm: setup .tools/slurm.stamp ## test the SLURM profile against a real SLURM on this machine
