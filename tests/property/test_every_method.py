@@ -82,7 +82,10 @@ def test_it_has_the_properties_and_learns(name: str) -> None:
     for check in suite.TOGETHER:
         check(name)
     before, after = suite.accuracies(name)
-    assert before < 0.5 and after > 0.64
+    # Two server optimizers' default rate is too high here: behind AdaGrad, and behind Krum, which
+    # follows one client.
+    least = 0.65 if name in ("fedavg+fedadagrad", "krum+fedadam") else 0.85
+    assert before < 0.5 and after > least
     suite.history.cache_clear()
 
 
