@@ -276,6 +276,20 @@ def make_again(bench: Workbench, groups: Iterable[Group], cores: int) -> None:
         )
 
 
+def batches(
+    groups: Iterable[tuple[Group, list[RunKey]]], *, by_seed: bool
+) -> dict[str, list[RunKey]]:
+    """What one call of Snakemake makes, by title: a group's missing runs, or all of one seed.
+
+    One table's chain of parent runs leaves cores idle, which other tables of the seed then use.
+    """
+    found: dict[str, list[RunKey]] = {}
+    for group, missing in groups:
+        for run in missing:
+            found.setdefault(f"seed {run.seed}" if by_seed else group.title, []).append(run)
+    return found
+
+
 def main(arguments: argparse.Namespace) -> None:
     bench = load()
     if arguments.again:
@@ -302,16 +316,14 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.plan:
         return
     be_nice()
-    for each, left in groups:
-        if not left:
-            continue
+    for title, left in batches(groups, by_seed=packs).items():
         status = make(left, bench, arguments.cores)
         missing = keep_finished(bench, left, compact=packs)
         for run in missing:
             print(f"missing: {run.folder}", flush=True)
         # One method's failure does not stop the others, unless Snakemake made nothing at all.
         if status and missing == left:
-            raise UserError(f"{each.title}: snakemake made nothing (status {status}); see above")
+            raise UserError(f"{title}: snakemake made nothing (status {status}); see above")
 
 
 if __name__ == "__main__":

@@ -97,6 +97,19 @@ def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     )
 
 
+def test_small_runs_of_one_seed_are_made_together() -> None:
+    runs = {n: [RunKey("a/b", f"{n}{m}", m) for m in (1, 2)] for n in "xy"}
+    groups = [
+        (reference.Group(f"{name}, seed {run.seed}", "a/t", [run]), [run])
+        for name, each in runs.items()
+        for run in each
+    ]
+    (x1, x2), (y1, y2) = runs.values()
+    assert reference.batches(groups, by_seed=True) == {"seed 1": [x1, y1], "seed 2": [x2, y2]}
+    apart = {group.title: missing for group, missing in groups}
+    assert reference.batches(groups, by_seed=False) == apart
+
+
 def test_finished_runs_are_kept_without_their_model(
     bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
