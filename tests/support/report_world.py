@@ -54,9 +54,14 @@ def make_system(root: Path, system: str) -> Path:
     return root
 
 
-def copy_inputs(root: Path) -> None:
-    """Templates and papers, without reference results, nor sentences about whole tables."""
-    ignore = shutil.ignore_patterns("reference", "site", "what_follows.yaml")
+def copy_inputs(root: Path, *, compact: bool = False) -> None:
+    """Templates and papers, without reference results, nor sentences about whole tables.
+
+    Args:
+        compact: with the results of scale compact, which are most of the files.
+    """
+    without = ("reference", "site", "what_follows.yaml", *(() if compact else ("compact",)))
+    ignore = shutil.ignore_patterns(*without)
     shutil.copytree(ROOT / "reports", root / "reports", ignore=ignore)
 
 

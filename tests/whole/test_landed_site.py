@@ -8,6 +8,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
+import pytest
+
 from fedrepro.config.metrics import Least, Reached
 from fedrepro.config.workbench import Workbench
 from support.landed import (
@@ -260,3 +263,79 @@ def test_the_start_page_draws_each_claim_that_has_an_interval(
         says, lead = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\])\.", title).groups()  # type: ignore
         lead = lead.replace("-", "\N{MINUS SIGN}")
         assert any(row.startswith(says) and f"Mean lead {lead}" in row for row in rows), title
+
+
+SECONDS = {"s": 1, "min": 60, "h": 3600}
+BYTES = {"MB": 1e6, "GB": 1e9}
+
+
+def test_costs_are_sums_over_committed_results(made: tuple[Path, Workbench]) -> None:
+    site, bench = made
+    by_table, by_method = parts((site / "cost.html").read_text(encoding="utf-8"), "table").values()
+    rows = {cells[0]: cells[1:] for cells in map(cells_in, parts(by_table, "tr").values())}
+    small = [
+        {"setting": f"{path.parts[-4]}/{path.parts[-2]}", **runs, **json.loads(runs["timing"])}
+        for path in sorted((ROOT / "reports/papers").glob("*/compact/*/runs.parquet"))
+        for runs in pd.read_parquet(path).to_dict("records")
+    ]
+    single = [
+        {"setting": f"{path.parts[-6]}/{path.parts[-4]}", "method": path.parts[-3]}
+        | json.loads(path.read_bytes())
+        for path in sorted((ROOT / "reports/papers").glob("*/reference/*/*/*/timing.json"))
+    ]
+    check_cost(rows["Small runs that are in the repository, each once"], pd.DataFrame(small))
+    check_cost(rows["Reference results"], pd.DataFrame(single))
+    of_small = pd.DataFrame(small).set_index(["setting", "method", "seed"])
+    seen = 0
+    for target in bench.tables("compact").values():
+        wanted = [(run.setting, run.method, run.seed) for run in target.runs]
+        address = f"{target.system}/{target.item}.html"
+        for row in parts(by_table, "tr").values():
+            if f'href="{address}"' in row:
+                cells = cells_in(row)[1:]
+                there = of_small[of_small.index.isin(wanted)]
+                assert cells[1] == f"{len(there)} of {len(wanted)}", address
+                check_cost([cells[0], str(len(there)), *cells[2:]], there)
+                seen += 1
+    assert seen >= 25
+    shown = [cells_in(row) for row in parts(by_method, "tr").values()][1:]
+    groups = pd.DataFrame(single).groupby(["setting", "method"])
+    assert len(shown) == len(groups)
+    for (setting, method), those in groups:
+        (cells,) = (each for each in shown if each[0] == f"{setting} {method} reference")
+        assert cells[2] == "cpu" and shows(cells[5], those.rounds_per_second.mean()), cells
+        check_cost(["paper", str(len(those)), cells[3], "–", *cells[4:5], cells[6]], those)
+
+
+def check_cost(cells: list[str], those: pd.DataFrame) -> None:
+    """Whether number, CPU time, wall time and memory are those of these runs, all without a GPU."""
+    _, runs, cpu, gpu, wall, memory = cells
+    assert (runs, gpu) == (str(len(those)), "–")
+    for text, units, value in (
+        (cpu, SECONDS, those.cpu_seconds.sum()),
+        (wall, SECONDS, those.wall_seconds.sum()),
+        (memory, BYTES, those.peak_memory_bytes.max()),
+    ):
+        number, unit = text.split()
+        assert float(number) * units[unit] == pytest.approx(value, rel=0.006), (cells, value)
+
+
+def test_the_files_of_figures_show_what_the_parquet_files_say(made: tuple[Path, Workbench]) -> None:
+    site, bench = made
+    files = {str(path.relative_to(site)) for path in site.rglob("*.csv")}
+    tables = {f"{system}/{item}.csv" for system, item in bench.tables("compact")}
+    # The league's file is checked where the league is; other figures have no committed runs.
+    assert files - tables == {"league.csv", "superfed/figure_2_5.csv"}
+    lines = pd.read_csv(site / "superfed/figure_2_5.csv", dtype=str).to_dict("records")
+    assert [line["Method"] for line in lines] == ["APFL", "SuPerFed-MM", "SuPerFed-LM"]
+    for line, method in zip(lines, ("apfl", "superfed_mm", "superfed_lm"), strict=True):
+        folder = ROOT / "reports/papers/superfed/reference" / line["Setting"] / method
+        curves = []
+        for path in sorted(folder.glob("seed*/mixtures.parquet")):
+            scores = pd.read_parquet(path)
+            correct = (scores.accuracy * scores.test_samples).groupby(scores.weight).sum()
+            curves.append(100 * correct / scores.test_samples.groupby(scores.weight).sum())
+        mean = pd.concat(curves, axis=1).mean(axis=1)
+        assert len(curves) == 3 and float(line["At weight"]) == mean.idxmax()
+        for column, value in (("At 0", mean.loc[0]), ("Best", mean.max()), ("At 1", mean.loc[1])):
+            assert shows(line[column], value), (line, column)

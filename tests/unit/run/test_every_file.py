@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -294,7 +294,7 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("every") / "world"
     root.mkdir()
     every_file.make(root)
@@ -303,13 +303,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(other.with_name("mnist5k"), other)
         file = other / f"{name}.json"
         sealed.write(file, sealed.parsed(file), f"{folder}/other/{name}")
-    return root
+    before = contents(root)
+    yield root
+    assert contents(root) == before, "a file was changed in place"
+
+
+def contents(root: Path) -> dict[Path, str]:
+    """The hash of every file but logs, which grow."""
+    logs = root / "results/logs"
+    return {
+        path: sha256_of(path)
+        for path in root.rglob("*")
+        if path.is_file() and logs not in path.parents
+    }
 
 
 @pytest.fixture
 def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, in which the test stands."""
-    shutil.copytree(world, tmp_path, dirs_exist_ok=True)
+    """A copy of it, in which the test stands, by links: whatever is written replaces its file."""
+    shutil.copytree(world, tmp_path, copy_function=os.link, dirs_exist_ok=True)
     every_file.stand_in(tmp_path, monkeypatch)
     return tmp_path
 
@@ -356,6 +368,12 @@ def damage(one: Path) -> None:
             content[place] ^= 1
     else:
         content[middle] ^= 1
+    replace(one, bytes(content))
+
+
+def replace(one: Path, content: bytes) -> None:
+    """Write another file in a file's place: its content has other links."""
+    one.unlink()
     one.write_bytes(content)
 
 
@@ -375,7 +393,7 @@ def change(one: Path, other: Path, how: str) -> None:
         return
     if how == "swapped":
         assert one.read_bytes() != other.read_bytes()
-        shutil.copyfile(other, one)
+        replace(one, other.read_bytes())
     else:
         damage(one)
     os.utime(one, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -386,7 +404,7 @@ def whole(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[object,
     """What is read of files as they should be."""
     root = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        shutil.copytree(world, root, dirs_exist_ok=True)
+        shutil.copytree(world, root, copy_function=os.link, dirs_exist_ok=True)
         every_file.stand_in(root, patch)
         reads = dict.fromkeys(read for kind in (*KINDS.values(), *FOLDERS) for read in kind.read)
         return {read: read() for read in reads}
@@ -456,7 +474,7 @@ def test_a_folder_of_another_is_noticed(
             shutil.rmtree(one)
             shutil.copytree(other, one)
         else:
-            shutil.copyfile(other, one)
+            replace(one, other.read_bytes())
     assert faults()
     for read in folder.read:
         refuse_use(read, whole[read])
@@ -468,8 +486,10 @@ def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, 
     content = sealed.parsed(path)
     del content["seal"]
     content["files"] = {}
-    path.write_text(json.dumps(content))
-    shutil.copy(f"{RUN}/kept/fedavg/seed2/rounds.parquet", path.parent)
+    replace(path, json.dumps(content).encode())
+    replace(
+        path.parent / "rounds.parquet", Path(f"{RUN}/kept/fedavg/seed2/rounds.parquet").read_bytes()
+    )
     assert any("it has no checksum" in fault for fault in faults())
     refuse_use(first, whole[first])
     with pytest.raises(UserError, match="it has no checksum"):
@@ -479,7 +499,9 @@ def test_a_manifest_without_seal_is_no_manifest(here: Path, whole: dict[object, 
 def test_what_was_made_from_another_result_is_not_used(here: Path) -> None:
     """Tables and analyses of a run that is another one by now: another commit is enough."""
     folder = Path(f"{RUN}/kept/fedavg/seed1")
-    write_manifest(folder, {**sealed.parsed(folder / "manifest.json"), "git": None})
+    manifest = sealed.parsed(folder / "manifest.json")
+    (folder / "manifest.json").unlink()
+    write_manifest(folder, {**manifest, "git": None})
     for item in ("table_1", "figure_1", "figure_2", "figure_3"):
         with pytest.raises(UserError, match="made from a result of ima/kept/fedavg/seed1 that was"):
             page(item)
@@ -494,7 +516,8 @@ def test_results_of_another_configuration_are_said_to_be(
     words = "made with another configuration: batch_size"
     fr.load("ima/kept", "fedavg", 1)  # a warning would fail
     assert words not in first() + page("figure_1")
-    experiment.write_text(experiment.read_text().replace("batch_size: 200", "batch_size: 250", 1))
+    text = experiment.read_text().replace("batch_size: 200", "batch_size: 250", 1)
+    replace(experiment, text.encode())
     assert f"seed 1 {words}" in first()
     assert words in page("figure_1")
     with pytest.warns(UserWarning, match=words):

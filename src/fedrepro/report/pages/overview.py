@@ -342,7 +342,19 @@ def cost(
                 wanted = {*target.required, *(record.run for record in here)}
                 counts = {"runs": len(here), "wanted": len(wanted)}
                 tables.append({**_use(target, papers), "scale": scale, **counts, **_sum(here)})
+    small: dict[RunKey, RunRecord] = {}
+    for table in workbench.tables("compact").values():
+        records = {run: read_run(workbench.root, run, reference=True) for run in table.runs}
+        here = [record for record in records.values() if record.packed and record.timing]
+        if here:
+            small |= {record.run: record for record in here}
+            counts = {"runs": len(here), "wanted": len(records)}
+            tables.append({**_use(table, papers), "scale": "compact", **counts, **_sum(here)})
     reference = [record for record in reference if record.timing]
+    totals = {
+        ("Reference results", "paper"): reference,
+        ("Small runs that are in the repository, each once", "compact"): [*small.values()],
+    }
     groups: dict[tuple[str, str, bool], list[RunRecord]] = {}
     for record in [*reference, *own]:
         groups.setdefault((record.run.setting, record.run.method, record.reference), []).append(
@@ -361,7 +373,11 @@ def cost(
     return {
         "tables": tables,
         "rows": rows,
-        "reference": _sum(reference) | {"runs": len(reference)} if reference else None,
+        "totals": [
+            {"label": label, "scale": scale, "runs": len(those), **_sum(those)}
+            for (label, scale), those in totals.items()
+            if those
+        ],
     }
 
 
