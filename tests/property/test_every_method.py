@@ -49,15 +49,21 @@ def met(wrapper: type[Any], methods: list[str]) -> list[str]:
     """The methods around which a wrapper is tried: all, if it changes what clients do.
 
     To one that acts on the server alone, methods with the same hooks there are alike: one of each.
+    So are they to one that does at clients what another before it does.
     """
     parts = registry.parts()
-    if any(getattr(wrapper, hook) is not getattr(Wrapper, hook) for hook in OF_CLIENTS):
+    same = (part.cls for part in parts.values() if of_clients(part.cls) == of_clients(wrapper))
+    if next(same) is wrapper and of_clients(wrapper) != of_clients(Wrapper):
         return methods
     kinds = {
         tuple(getattr(parts[name].cls, hook) for hook in NOT_OF_CLIENTS): name
         for name in reversed(methods)
     }
     return [*kinds.values()]
+
+
+def of_clients(part: type[Any]) -> list[Any]:
+    return [getattr(part, hook) for hook in OF_CLIENTS]
 
 
 OF_CLIENTS = ("broadcast", "init_client", "sample_round", "sample_steps", "client_update")
