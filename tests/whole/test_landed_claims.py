@@ -765,3 +765,62 @@ def check_league_file(
             ):
                 told = float(line[key]) if line[key] else math.nan
                 assert told == pytest.approx(right, nan_ok=True), (at, key)
+
+
+def test_discrepancies_have_the_effects_that_runs_show(
+    made: tuple[Path, Workbench], tables: Tables
+) -> None:
+    site, bench = made
+    text, released = answers_at_paper_scale(bench, tables)
+    pairs_of = {
+        (name[0], float(np.mean([*text[name].values()])), float(np.mean([*values.values()])))
+        for name, values in released.items()
+        if isinstance(name, tuple) and values and text.get(name)
+    }
+    lists = re.findall(
+        r"<details[^>]*>(.*?)</details>",
+        (site / "discrepancies.html").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    shown, last = [*map(words, parts(lists[0], "li").values())], math.inf
+    for line in shown:
+        told = re.search(
+            rf": ({NUMBER}) points in .*: ({NUMBER}) as the text says, ({NUMBER}) as released", line
+        )
+        assert told, line
+        assert any(
+            says(told[1], theirs - ours) and says(told[2], ours) and says(told[3], theirs)
+            for _, ours, theirs in pairs_of
+        ), line
+        size = abs(float(told[1].replace("\N{MINUS SIGN}", "-")))
+        assert size <= last, line  # the largest first
+        last = size
+    assert len(shown) >= 10
+
+
+def test_pages_of_methods_have_the_leads_and_ranks_of_the_league(
+    made: tuple[Path, Workbench],
+) -> None:
+    """Those of the league's file, which the test of the league computes from Parquet files."""
+    site, _ = made
+    lines = csv.DictReader((site / "league.csv").read_text(encoding="utf-8").splitlines())
+    right = {(line["group"], line["match"], line["method"]): line for line in lines}
+    seen = 0
+    for page in sorted((site / "methods").glob("*.html")):
+        sections = parts(
+            page.read_text(encoding="utf-8"), "section", **{"aria-labelledby": "stands"}
+        )
+        for row in parts("".join(sections.values()), "tr").values():
+            cells = cells_in(row)
+            if cells[0] == "Setting":
+                continue
+            label = words(row.partition("<a")[2].partition(">")[2].partition("</a>")[0])
+            column = cells[0].removeprefix(f"{label} ").partition(": ")[0]
+            line = right[cells[1], label, column]
+            told = re.fullmatch(rf"({NUMBER})(?: \[({NUMBER}), ({NUMBER})\])?", cells[2])
+            assert told, (page, cells)
+            for shown, key in zip(told.groups(), ("lead_over_fedavg", "low", "high"), strict=True):
+                assert says(shown, float(line[key])) if shown else not line[key], (page, cells)
+            assert cells[3].partition(" of ")[0] == f"{float(line['rank']):g}", (page, cells)
+            seen += 1
+    assert seen >= 60, seen

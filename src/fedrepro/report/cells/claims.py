@@ -168,7 +168,7 @@ def _counted_lead(claim: Claim, pair: Pair, counted: Counted) -> float | None:
 def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
     cell = index.get((printed.system, printed.table, Printed.of(printed).name))
     verdict = cell.verdict if cell else None
-    if cell is None or (verdict and (verdict.word, verdict.basis) == ("not comparable", None)):
+    if cell is None or (verdict and not verdict.is_of_current_runs):
         return {}
     runs = cell.paper.runs_of_the_chosen
     return {run.seed: run.value for run in runs if run.value is not None}

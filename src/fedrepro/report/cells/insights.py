@@ -73,9 +73,7 @@ def _is_there(cell: TableCell, of: str) -> bool:
     is_printed = cell.printed is not None and cell.printed.mean is not None
     if of == "printed" or not is_printed:
         return is_printed
-    verdict = cell.verdict
-    changed = verdict is None or (verdict.word, verdict.basis) == ("not comparable", None)
-    return bool(cell.paper.n) and not changed
+    return bool(cell.paper.n and cell.verdict and cell.verdict.is_of_current_runs)
 
 
 def _value(terms: Terms, cells: Mapping[str, TableCell]) -> float:

@@ -266,6 +266,9 @@ def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[
             text, released = both.text, both.released
             if text is None or released is None or text.unit != "%":
                 continue
+            verdicts = text.cell.verdict, released.cell.verdict
+            if not all(verdict and verdict.is_of_current_runs for verdict in verdicts):
+                continue
             change = (released.cell.paper.mean or 0.0) - (text.cell.paper.mean or 0.0)
             for number in released.items:
                 beside = tuple(each for each in released.items if each != number)

@@ -69,6 +69,11 @@ class Verdict:
     seeds: int | None = None
     needs: str = ""
 
+    @property
+    def is_of_current_runs(self) -> bool:
+        """Whether our number is whole, and of today's code and configuration."""
+        return (self.word, self.basis) != ("not comparable", None)
+
 
 def judge(
     printed: PrintedCell,
