@@ -79,6 +79,7 @@ KINDS = ("method", "pre-training", "wrapper", "server optimizer")
 
 
 def list_methods(arguments: argparse.Namespace) -> None:
+    from fedrepro.cli.meanings import meanings_of
     from fedrepro.config.loading import folders_here
     from fedrepro.methods import registry
     from fedrepro.methods.files import part_files
@@ -89,27 +90,35 @@ def list_methods(arguments: argparse.Namespace) -> None:
         if part is None:
             known = part_files(folders)
             raise bad_value("the command line", "NAME", arguments.name, "a method", known)
-        row = registry.describe(part)
+        row, meanings = registry.describe(part), meanings_of(part.cls)
         if arguments.json:
-            print(json.dumps(row, indent=2))
+            print(json.dumps({**row, "meanings": meanings}, indent=2))
         else:
-            print_facts([*_about(row), ("file", part.shown_file), ("", part.documentation)])
+            print_facts(
+                [*_about(row, meanings), ("file", part.shown_file), ("", part.documentation)]
+            )
         return
     rows = [registry.describe(part) for part in registry.parts(folders).values()]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
     rows.sort(key=lambda row: (KINDS.index(row["kind"]), row["name"]))
-    cells = [(row["name"], row["kind"], row["paper"], _values(row, ", ")) for row in rows]
+    cells = [
+        (row["name"], row["kind"], row["paper"], ", ".join(_values(row).values())) for row in rows
+    ]
     print_rows(("name", "kind", "paper", "hyperparameters"), cells)
 
 
-def _values(row: dict[str, Any], between: str) -> str:
-    return between.join(f"{name} = {value}" for name, value in row["hyperparameters"].items())
+def _values(row: dict[str, Any]) -> dict[str, str]:
+    return {name: f"{name} = {value}" for name, value in row["hyperparameters"].items()}
 
 
-def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
+def _about(row: dict[str, Any], meanings: dict[str, str]) -> list[tuple[str, str]]:
     """The facts of a method's description, as names and texts."""
+    values = [
+        f"{text}: {meanings[name]}" if meanings[name] else text
+        for name, text in _values(row).items()
+    ]
     deviations = "\n".join(
         f"{each['item']}: {each['why']}; @released: {each['field']} = {each['released']}"
         for each in row["deviations"]
@@ -118,7 +127,7 @@ def _about(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("name", row["name"]),
         ("kind", row["kind"]),
         ("paper", row["paper"]),
-        ("hyperparameters", _values(row, "\n")),
+        ("hyperparameters", "\n".join(values)),
         ("hooks overridden", ", ".join(row["hooks"])),
         ("deviations", deviations),
     ]

@@ -85,6 +85,7 @@ def make_site(arguments: argparse.Namespace) -> None:
 
 def described_methods(own: "Folders") -> "list[MethodText]":
     """What the methods' pages show. Collected here: fedrepro.report must not import torch."""
+    from fedrepro.cli.meanings import meanings_of
     from fedrepro.methods import registry
     from fedrepro.report.pages.method import MethodText
 
@@ -95,6 +96,7 @@ def described_methods(own: "Folders") -> "list[MethodText]":
             part.file.read_text(encoding="utf-8"),
             part.shown_file,
             registry.code_of_hooks(part),
+            meanings_of(part.cls),
         )
         for part in registry.parts(own).values()
     ]

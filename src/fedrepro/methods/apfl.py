@@ -32,7 +32,7 @@ class APFL(Method):
 
     interpolates: ClassVar[bool] = True
 
-    alpha: float = 0.25
+    alpha: float = 0.25  # the own model's share of the interpolation
     as_received: bool = deviation(
         False, released=True, item="26", why="a local model is mixed with the model as it was sent"
     )

@@ -22,8 +22,8 @@ from fedrepro.support.errors import at_least
 class Ditto(PersonalModel):
     """Ditto (Li et al., ICML 2021, Algorithm 1)."""
 
-    mu: float = 1.0
-    personal_epochs: int = 5
+    mu: float = 1.0  # their lambda: pull towards the received model
+    personal_epochs: int = 5  # of the client's own model, in a round
 
     def __post_init__(self) -> None:
         super().__post_init__()

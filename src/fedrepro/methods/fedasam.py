@@ -30,8 +30,8 @@ LEAST_NORM = 1e-16  # a zero gradient has no direction
 class FedASAM(Method):
     """FedASAM (Caldarola et al., ECCV 2022; Kwon et al., ICML 2021, eqs. 9 to 11)."""
 
-    rho: float = 0.7
-    eta: float = 0.2
+    rho: float = 0.7  # size of the neighbourhood
+    eta: float = 0.2  # added to the absolute weights
 
     def __post_init__(self) -> None:
         at_least("fedasam", "rho", self.rho, 0)

@@ -64,8 +64,8 @@ class FedDisco(Method):
 
     sets_weights: ClassVar[bool] = True
 
-    a: float = 0.5
-    b: float = 0.1
+    a: float = 0.5  # how much imbalance lowers a weight
+    b: float = 0.1  # added to every weight
 
     def __post_init__(self) -> None:
         at_least("feddisco", "a", self.a, 0)

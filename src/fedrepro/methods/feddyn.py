@@ -29,7 +29,7 @@ from fedrepro.support.errors import at_least
 class FedDyn(AugmentedLagrangian):
     """FedDyn (Acar et al., ICLR 2021, Algorithm 1)."""
 
-    alpha: float = 0.01
+    alpha: float = 0.01  # strength of the regularisation
 
     def __post_init__(self) -> None:
         at_least("feddyn", "alpha", self.alpha, 0)

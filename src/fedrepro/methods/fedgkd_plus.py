@@ -23,7 +23,7 @@ from fedrepro.support.errors import at_least
 class FedGKDPlus(FedDF):
     """FedGKD+ (Yao et al., 2023, with FedDF's distillation)."""
 
-    gamma: float = 0.001
+    gamma: float = 0.001  # twice the weight of the term
     temperature: float = 3.0  # tau
     models: int = 5  # M
 

@@ -24,7 +24,7 @@ from fedrepro.support.errors import at_least
 class FedRep(PartlyShared):
     """FedRep (Collins et al., ICML 2021, Algorithm 1)."""
 
-    body_epochs: int = 5
+    body_epochs: int = 5  # of the body, after the head's
 
     def __post_init__(self) -> None:
         at_least("fedrep", "body_epochs", self.body_epochs, 1)

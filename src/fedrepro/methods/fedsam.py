@@ -32,7 +32,7 @@ def perturbed(params: Tree, gradient: Tree, rho: float) -> Tree:
 class FedSAM(Method):
     """FedSAM (Qu et al., ICML 2022, Algorithm 1)."""
 
-    rho: float = 0.05
+    rho: float = 0.05  # radius of the ball
 
     def __post_init__(self) -> None:
         at_least("fedsam", "rho", self.rho, 0)

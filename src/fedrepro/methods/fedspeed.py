@@ -29,8 +29,8 @@ from fedrepro.support.errors import at_least, bad_value
 class FedSpeed(AugmentedLagrangian):
     """FedSpeed (Sun et al., ICLR 2023, Algorithm 1)."""
 
-    mu: float = 0.1
-    rho: float = 0.1
+    mu: float = 0.1  # their 1 / lambda: strength of the proximal term
+    rho: float = 0.1  # radius of the perturbation
     alpha: float = 1.0  # the share of the gradient at the perturbed point
 
     def __post_init__(self) -> None:

@@ -68,11 +68,11 @@ def class_means(
 class FedTGP(Method):
     """FedTGP (Zhang et al., AAAI 2024), on FedAvg."""
 
-    strength: float = 0.001  # lambda
-    margin: float = 100.0  # upper bound
-    server_epochs: int = 1000
-    server_rate: float = 0.005
-    server_batch: int = 10
+    strength: float = 0.001  # lambda: weight of the clients' term
+    margin: float = 100.0  # upper bound of the margin between classes
+    server_epochs: int = 1000  # of the prototypes' network, in a round
+    server_rate: float = 0.005  # its learning rate
+    server_batch: int = 10  # clients' prototypes in a mini-batch
 
     def __post_init__(self) -> None:
         at_least("fedtgp", "strength", self.strength, 0)

@@ -31,7 +31,7 @@ class Generated(Method):
     centralized: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 
-    number: int = 25_000
+    number: int = 25_000  # of images
 
     def __post_init__(self) -> None:
         at_least("generated", "number", self.number, 1)

@@ -32,8 +32,8 @@ from fedrepro.support.errors import at_least, bad_value
 class MOON(Method):
     """MOON (Li et al., CVPR 2021, eq. 3, Algorithm 1)."""
 
-    mu: float = 1.0
-    tau: float = 0.5
+    mu: float = 1.0  # weight of the contrastive term
+    tau: float = 0.5  # temperature
 
     def __post_init__(self) -> None:
         at_least("moon", "mu", self.mu, 0)

@@ -41,7 +41,7 @@ PLAIN = sgd()  # one object for all rounds, or every round would be recompiled
 class PFedMe(PersonalModel):
     """pFedMe (Dinh et al., NeurIPS 2020, eq. 3, Algorithm 1)."""
 
-    mu: float = 15.0
+    mu: float = 15.0  # their lambda: pull towards the shared model
     inner_steps: int = 0  # Algorithm 1's K; 0: one epoch of the client's optimizer instead
     personal_lr: float | None = None  # of the K steps
     equal_weights: bool = False  # weight clients equally, not by samples

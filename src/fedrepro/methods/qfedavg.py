@@ -30,7 +30,7 @@ LEAST_LOSS = 1e-10  # zero has no power q - 1
 class QFedAvg(Decider):
     """q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation in federated learning")."""
 
-    q: float = 1.0
+    q: float = 1.0  # 0: FedAvg; the larger, the more high losses count
     sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )

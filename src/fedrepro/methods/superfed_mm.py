@@ -40,9 +40,9 @@ class SuPerFedMM(Method):
 
     interpolates: ClassVar[bool] = True
 
-    start: float = 0.4  # L / T
-    mu: float = 0.01
-    nu: float = 1.0
+    start: float = 0.4  # L / T, the share of rounds before clients have a second model
+    mu: float = 0.01  # pull towards the received model
+    nu: float = 1.0  # weight of the squared cosine
     local_from_start: bool = False  # for clients that were not sampled after round L
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
     plain_cosine: bool = deviation(

@@ -19,7 +19,7 @@ from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
 class TERM(Decider):
     """TERM (Li et al., ICLR 2021, "Tilted empirical risk minimization")."""
 
-    tilt: float = 1.0
+    tilt: float = 1.0  # 0: FedAvg; the larger, the more high losses count
     sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )

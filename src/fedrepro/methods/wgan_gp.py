@@ -61,8 +61,8 @@ class WganGp(Method):
     outputs: ClassVar[int | None] = 1
     carries: ClassVar[bool] = True  # keeps the optimizers' states between rounds
 
-    critic_steps: int = 5
-    penalty: float = 10.0
+    critic_steps: int = 5  # per step of the generator
+    penalty: float = 10.0  # weight of the penalty on the critic's gradient
 
     def __post_init__(self) -> None:
         at_least("wgan_gp", "critic_steps", self.critic_steps, 1)

@@ -20,7 +20,7 @@ from fedrepro.support.errors import at_least
 class PersonalModel(Method):
     """``client_state["personal"]`` is the client's model, which starts as the initial one."""
 
-    mu: float = 1.0
+    mu: float = 1.0  # pull towards the shared model
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)
 
     def __post_init__(self) -> None:

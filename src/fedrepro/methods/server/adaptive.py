@@ -25,10 +25,10 @@ class Adaptive(ServerOptimizer):
     None means tau squared, the smallest value that Algorithm 2 allows.
     """
 
-    lr: float = 0.01
-    beta1: float = 0.9
-    tau: float = 1e-3
-    initial_accumulator: float | None = None
+    lr: float = 0.01  # the server's learning rate
+    beta1: float = 0.9  # decay of the first moment
+    tau: float = 1e-3  # added to the root of v
+    initial_accumulator: float | None = None  # of v; None: tau squared
     remembers: bool = deviation(
         True, released=False, item="19", why="no memory of earlier rounds; v is updated twice"
     )

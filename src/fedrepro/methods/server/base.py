@@ -14,7 +14,7 @@ from fedrepro.engine.optim import Optimizer, sgd
 class ServerOptimizer(Faithful):
     """Plain averaging: the server moves by the mean update of its clients."""
 
-    lr: float = 1.0
+    lr: float = 1.0  # the server's learning rate
 
     def build(self) -> Optimizer:
         return sgd()

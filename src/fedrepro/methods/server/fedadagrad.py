@@ -11,7 +11,7 @@ from fedrepro.methods.server.adaptive import Adaptive
 class FedAdagrad(Adaptive):
     """FedAdagrad (Reddi et al., ICLR 2021): v <- v + g^2."""
 
-    beta1: float = 0.0
+    beta1: float = 0.0  # decay of the first moment
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         return v + gradient**2

@@ -10,7 +10,7 @@ from fedrepro.methods.server.base import ServerOptimizer
 class FedAvgM(ServerOptimizer):
     """FedAvgM (Hsu et al., 2019, arXiv:1909.06335): SGD with momentum on the server."""
 
-    momentum: float = 0.9
+    momentum: float = 0.9  # of the server
 
     def build(self) -> Optimizer:
         return sgd(self.momentum)

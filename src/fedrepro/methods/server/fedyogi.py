@@ -12,7 +12,7 @@ from fedrepro.methods.server.adaptive import Adaptive
 class FedYogi(Adaptive):
     """FedYogi (Reddi et al., ICLR 2021): v <- v - (1 - beta2) g^2 sign(v - g^2)."""
 
-    beta2: float = 0.99
+    beta2: float = 0.99  # decay of the second moment
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         square = gradient**2

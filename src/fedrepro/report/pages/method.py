@@ -1,6 +1,5 @@
 """The page of a method, wrapper or server optimizer."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -25,6 +24,7 @@ class MethodText:
         source: its file's text.
         file: its file's name.
         hooks: the code of each hook that it overrides, by name.
+        meanings: of its hyperparameters, by name.
     """
 
     facts: Mapping[str, Any]
@@ -32,6 +32,7 @@ class MethodText:
     source: str
     file: str
     hooks: Mapping[str, str]
+    meanings: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,7 @@ def method_page(
         "hooks": method.hooks,
         "stands": sorted(stands, key=lambda each: -each.lead.lead),
         "compared": compared,
-        "comments": {
-            name: _comment_on(method.source, name) for name in method.facts["hyperparameters"]
-        },
+        "meanings": method.meanings,
         "source": method.source,
         "file": method.file,
         "uses": uses,
@@ -113,9 +112,3 @@ def by_kind(methods: Sequence[MethodText]) -> list[tuple[str, list[Mapping[str, 
     """The facts of all methods, wrappers and server optimizers."""
     facts = [method.facts for method in methods]
     return [(kind, [each for each in facts if each["kind"] == kind]) for kind in KINDS]
-
-
-def _comment_on(source: str, field: str) -> str:
-    """The comment on a hyperparameter's line: its meaning, or its symbol in the paper."""
-    found = re.search(rf"^    {re.escape(field)}\s*:[^#\n]*#\s*(.+)$", source, re.MULTILINE)
-    return found[1].strip() if found else ""
