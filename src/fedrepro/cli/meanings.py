@@ -1,0 +1,29 @@
+"""What hyperparameters mean, read from the code that defines them."""
+
+import inspect
+import re
+from typing import Any
+
+from fedrepro.methods.registry import hyperparameters_of
+
+
+def meanings_of(cls: type[Any]) -> dict[str, str]:
+    """Hyperparameter -> its meaning, or "", wherever a part's class has it from."""
+    found = {}
+    for name in hyperparameters_of(cls):
+        owners = [each for each in cls.__mro__ if name in vars(each).get("__annotations__", {})]
+        found[name] = next((said for each in owners if (said := _said_of(each, name))), "")
+    return found
+
+
+def _said_of(cls: type[Any], name: str) -> str:
+    """The comment on a field's line, or its entry among the attributes of the docstring."""
+    comment = re.search(rf"^    {name}\s*:[^#\n]*#\s*(.+)$", inspect.getsource(cls), re.MULTILINE)
+    if comment:
+        return comment[1].strip()
+    attributes = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")[2]
+    for entry in re.split(r"\n(?= {4}\S)", attributes):
+        names, _, text = entry.strip().partition(": ")
+        if name in names.split(", "):
+            return " ".join(text.split())
+    return ""
