@@ -17,6 +17,7 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.drawing import sheet
 from fedrepro.run.results import RunRecord
 from fedrepro.support.files import sha256_of
+from fedrepro.support.printing import sentence_case
 
 SHEET, README = "sheet.png", "README.md"
 PER_ROW = 20  # images per class on the sheet, at most
@@ -131,6 +132,6 @@ def _lines_of(found: Mapping[str, float | None]) -> list[str]:
     for name, value in found.items():
         if value is not None:
             measure = SETS[name]
-            words, shown = measure.words, measure.factor * value
-            lines.append(f"- {words[0].upper()}{words[1:]}: {shown:.2f} {measure.unit}".rstrip())
+            words, shown = sentence_case(measure.words), measure.factor * value
+            lines.append(f"- {words}: {shown:.2f} {measure.unit}".rstrip())
     return lines

@@ -15,6 +15,11 @@ HOLDER = re.compile(r"\b(process \d+) on [^\s,;:)]+")
 ABSOLUTE = re.compile(r"(?<![\w.:/<])/[^\s'\"`,;:)]+")
 
 
+def sentence_case(text: str) -> str:
+    """Text that begins with a capital; the rest stays, such as AUROC or NaN."""
+    return text[:1].upper() + text[1:]
+
+
 def printable(text: str) -> str:
     r"""Text with control characters written out, such as \x1b."""
     return text.translate(CONTROL)

@@ -17,6 +17,7 @@ from fedrepro.report.pages.sample_sheets import sheets_of
 from fedrepro.run.arithmetic import of_manifest
 from fedrepro.run.results import RunRecord, flatten
 from fedrepro.support.plugins import NONE, Folders
+from fedrepro.support.printing import sentence_case
 
 BY_PRODUCTS = (ACCURACY, OfRounds(name="loss"))  # shown if no cell uses any
 # Columns of rounds.parquet that the page shows as one number, and prefixes of scores of models,
@@ -99,7 +100,7 @@ def _known_once(record: RunRecord, answer: AnsweredCell) -> bool:
 
 def _chart(record: RunRecord, measure: Reading) -> Panel | None:
     """The curve of a measure that no cell uses, or None."""
-    title = measure.words[0].upper() + measure.words[1:]
+    title = sentence_case(measure.words)
     line = curves.average(title, [measure.series(record)])
     if not line or len(line.points) < 2:
         return None
@@ -129,7 +130,7 @@ def title_of(column: str, folders: Folders) -> str:
     measure = _recorded(column, folders)
     if measure is None:
         return column.replace("_", " ").capitalize()
-    return measure.title or f"{measure.words[0].upper()}{measure.words[1:]}"
+    return measure.title or sentence_case(measure.words)
 
 
 def _recorded(column: str, folders: Folders) -> Measure | None:

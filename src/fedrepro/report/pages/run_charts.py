@@ -12,6 +12,7 @@ from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.answers import AnsweredCell, has_mixtures
 from fedrepro.report.pages.figures.panel import description_of
 from fedrepro.run.results import RunRecord, find_run
+from fedrepro.support.printing import sentence_case
 
 DESK, PHONE = (900, 280), (260, 190)  # pixels of the plot, without its margins
 REFERENCE = "fedavg"
@@ -117,7 +118,7 @@ def _drawn(
     notes: tuple[str, ...],
     limits: tuple[float, float] | None,
 ) -> RunChart:
-    title = reading.words[0].upper() + reading.words[1:]
+    title = sentence_case(reading.words)
     words = description_of(title, lines, reading, record.run.setting)
     desk, phone = (
         curves.draw(lines, description=words, limits=limits, unit=reading.unit, size=size)

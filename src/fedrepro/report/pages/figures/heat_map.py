@@ -7,6 +7,7 @@ from fedrepro.report.drawing import charts
 from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, result_at, symbol
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.printing import sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
@@ -15,7 +16,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: HeatMap) -> Drawn:
     unit = f", {measure.unit}" if measure.unit else ""
     titles = (symbol(figure.x.label), symbol(figure.y.label))
     drawn = Drawn(
-        f"{measure.words.capitalize()}{unit}, mean over seeds; darker is more, and the best cell "
+        f"{sentence_case(measure.words)}{unit}, mean over seeds; darker is more, and the best cell "
         "of a panel among those with every seed is framed.",
         ("Panel", titles[1], *(f"{titles[0]} {value}" for value in figure.x.values)),
     )

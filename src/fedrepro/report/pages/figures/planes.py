@@ -15,6 +15,7 @@ from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, damaged, titled
 from fedrepro.report.pages.figures.panel import Panel
 from fedrepro.run.made import read_made
+from fedrepro.support.printing import sentence_case
 
 TITLES: dict[AtHeight, str] = {"loss": "loss", "error": "error, %"}
 CORNERS = 3
@@ -111,7 +112,7 @@ def sampled(found: Sequence[tuple[str, Through]]) -> str:
         f"{points} points along an axis, {samples} test samples, {precision}"
         for points, samples, precision in sizes
     )
-    return f"{words.capitalize()}." if words else ""
+    return f"{sentence_case(words)}." if words else ""
 
 
 def numbers(found: Sequence[tuple[str, Through]]) -> list[tuple[str, ...]]:

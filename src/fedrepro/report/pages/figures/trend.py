@@ -8,6 +8,7 @@ from fedrepro.report.drawing.curves import Line
 from fedrepro.report.drawing.seen import leaders
 from fedrepro.report.pages.figures.base import Drawn, key_of, result_at, symbol, values_of
 from fedrepro.report.pages.figures.panel import Panel
+from fedrepro.support.printing import sentence_case
 
 
 def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
@@ -17,7 +18,7 @@ def draw(workbench: Workbench, target: FigureTarget, figure: Trend) -> Drawn:
         "a single seed"
     )  # fmt: skip
     drawn = Drawn(
-        f"{measure.words.capitalize()} over the rounds of the table's summary: {spread}.",
+        f"{sentence_case(measure.words)} over the rounds of the table's summary: {spread}.",
         ("Panel", "Value", "Setting", "Method", "Mean", "Lowest", "Highest", "Seeds"),
         key=key_of(figure.lines),
     )
