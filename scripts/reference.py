@@ -5,8 +5,8 @@ without their models, into reference/. With --compact they are those of the tabl
 seed by seed, packed into compact/ (fedrepro.run.packed). What is kept already and of today's
 configuration and code is not made again; with --again it is, and compared.
 
-Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them
-in order. Interrupted runs resume.
+Prints a cost estimate of the missing runs, as `fedrepro plan` would, then has Snakemake make them:
+those of a group, or with --compact of a seed, together. Interrupted runs resume.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Wanted(Typed):
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of a table, ``<system>/<item>``, that are made together."""
+    """Runs of a table, ``<system>/<item>``, that are listed together."""
 
     title: str
     table: str
@@ -317,8 +317,10 @@ def main(arguments: argparse.Namespace) -> None:
         return
     be_nice()
     for title, left in batches(groups, by_seed=packs).items():
-        status = make(left, bench, arguments.cores)
-        missing = keep_finished(bench, left, compact=packs)
+        try:
+            status = make(left, bench, arguments.cores)
+        finally:  # also what was finished before Ctrl-C
+            missing = keep_finished(bench, left, compact=packs)
         for run in missing:
             print(f"missing: {run.folder}", flush=True)
         # One method's failure does not stop the others, unless Snakemake made nothing at all.

@@ -83,7 +83,7 @@ def true_regret(history: list[tuple[np.ndarray, np.ndarray]]) -> float:
 @pytest.mark.parametrize("clients", [2, 20])
 def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: int) -> None:
     rule = rule_of("aaggff_s", "paper", {"cdf": cdf})
-    history, rounds = [], 150
+    history, rounds = [], 300
     for _, p, made in against(rule, clients, rounds, adversary):
         history.append((p, made.response))
     assert true_regret(history) <= bounds.newton_bound(rounds, clients, 1 / clients)
@@ -99,7 +99,7 @@ def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: 
 def test_regret_of_d_obeys_theorem_5_2(adversary: Adversary, cdf: str, clients: int) -> None:
     """C = 1, where the theorem holds without an expectation."""
     rule = rule_of("aaggff_d", "paper", {"cdf": cdf})
-    rounds, history, paid = 200, [], 0.0
+    rounds, history, paid = 400, [], 0.0
     slope = np.zeros(clients)
     for seen, p, made in against(rule, clients, rounds, adversary):
         history.append((p, made.response))

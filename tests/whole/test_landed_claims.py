@@ -236,7 +236,10 @@ def check_singles(
         assert (told is None) == math.isnan(p), (at, line)
         assert told is None or says(told[1], p), (at, line, p)
         if test:
-            lead = re.search(rf"(?:: |, ){LEAD}(?:,|:)", line[line.rindex(names[-1]) :])
+            # Behind the last name, which may be "DaFKD, 1,008".
+            lead = re.search(
+                rf"(?:: |, ){LEAD}(?:,|:)", line[line.rindex(names[-1]) + len(names[-1]) :]
+            )
             assert lead, (at, line)
             assert test.shown(lead.groups()), (at, line, test)
     return sum(test is not None for test in judged.tests)

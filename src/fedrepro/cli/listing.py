@@ -90,7 +90,8 @@ def list_methods(arguments: argparse.Namespace) -> None:
         if part is None:
             known = part_files(folders)
             raise bad_value("the command line", "NAME", arguments.name, "a method", known)
-        row, meanings = registry.describe(part), meanings_of(part.cls)
+        row, said = registry.describe(part), meanings_of(part.cls)
+        meanings = {name: said[name] for name in row["hyperparameters"]}
         if arguments.json:
             print(json.dumps({**row, "meanings": meanings}, indent=2))
         else:

@@ -11,7 +11,7 @@ def meanings_of(cls: type[Any]) -> dict[str, str]:
     """Hyperparameter -> its meaning, or "", wherever a part's class has it from."""
     found = {}
     for name in hyperparameters_of(cls):
-        owners = [each for each in cls.__mro__ if name in vars(each).get("__annotations__", {})]
+        owners = [each for each in cls.__mro__ if name in inspect.get_annotations(each)]
         found[name] = next((said for each in owners if (said := _said_of(each, name))), "")
     return found
 

@@ -6,6 +6,7 @@ from fedrepro.report.cells.league import League
 from fedrepro.report.cells.matches import BASELINE_LABEL, Entry, Played
 from fedrepro.report.pages.league import PAGE, in_words, lead_in_words, left_out
 from fedrepro.report.pages.templates import SITE
+from fedrepro.support.printing import sentence_case
 
 
 def header(league: League) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def remarks(league: League) -> Iterator[str]:
     if alone := [each.match.title for each in league.played if not each.ranks]:
         yield f"No rank in {'; '.join(alone)}: no two methods have a result with all seeds."
     if league.preliminary:
-        yield f"{league.preliminary.capitalize()}: a rank in the league needs at least five."
+        yield f"{sentence_case(league.preliminary)}: a rank in the league needs at least five."
     for each in league.searched:
         if each.chosen is None:
             yield f"{each.setting}: no search: {each.why}."

@@ -33,8 +33,8 @@ class AAggFFD(Decider, Wrapper):
     """AAggFF-D (Hahn et al., ICML 2024, Algorithm 3, eqs. 8 to 12 and 95)."""
 
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
-    lower: float = 0.0  # C1
-    upper: float | None = None  # C2; None: the participation rate
+    lower: float = 0.0  # C1: lower bound of responses
+    upper: float | None = None  # C2: upper bound of responses; None: the participation rate
     uniform_start: bool = deviation(
         True, released=False, item="2", why="the first coefficients are all C, not 1 / K"
     )

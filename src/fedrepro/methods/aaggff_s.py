@@ -37,8 +37,8 @@ class AAggFFS(Decider, Wrapper):
     full_participation: ClassVar[bool] = True
 
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
-    lower: float = 0.0  # C1
-    upper: float | None = None  # C2; None: 1 / K
+    lower: float = 0.0  # C1: lower bound of responses
+    upper: float | None = None  # C2: upper bound of responses; None: 1 / K
     centred: bool = deviation(
         True, released=False, item="1", why="quadratic not centred at past decisions, alpha twice"
     )

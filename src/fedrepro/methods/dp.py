@@ -42,8 +42,8 @@ def finite(deltas: Tree) -> Tree:
 class DP(Combining):
     """Clipped updates and Gaussian noise on their sum (McMahan et al., ICLR 2018, Algorithm 1)."""
 
-    clip: float = 1.0  # S
-    noise_multiplier: float = 1.0  # z
+    clip: float = 1.0  # S: the largest norm of an update
+    noise_multiplier: float = 1.0  # z: standard deviation of the sum's noise, in units of S
 
     def __post_init__(self) -> None:
         if not self.clip > 0:

@@ -58,7 +58,7 @@ class FedDF(Method):
     server_epochs: int = 10  # of distillation, in a round
     server_rate: float = 0.001  # learning rate of the distillation
     server_batch: int = 64  # samples in a mini-batch of the distillation
-    server_momentum: float | None = None  # of SGD; None: Adam
+    server_momentum: float | None = None  # of SGD at the server; None: Adam
     decays: bool = True  # the server's rate, along a cosine
     decay_rounds: int = 0  # rounds until it is 0; 0: all of the run
 

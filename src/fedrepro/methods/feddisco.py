@@ -65,7 +65,7 @@ class FedDisco(Method):
     sets_weights: ClassVar[bool] = True
 
     a: float = 0.5  # how much imbalance lowers a weight
-    b: float = 0.1  # added to every weight
+    b: float = 0.1  # added to every client's share, before shares are normalised
 
     def __post_init__(self) -> None:
         at_least("feddisco", "a", self.a, 0)

@@ -45,7 +45,7 @@ class FedFA(Method):
 
     decay_restarts: ClassVar[bool] = False  # as in IMA's released code (B2)
 
-    pull: float = 0.1  # lambda
+    pull: float = 0.1  # lambda: weight of the distance to the anchors
     momentum: float = deviation(0.9, released=0.5, item="B11", why="mu of the anchors is 0.5")
     calibration: float = 0.25  # share of all rounds after which the classifier is calibrated
 

@@ -23,9 +23,9 @@ from fedrepro.support.errors import at_least
 class FedGKDPlus(FedDF):
     """FedGKD+ (Yao et al., 2023, with FedDF's distillation)."""
 
-    gamma: float = 0.001  # twice the weight of the term
-    temperature: float = 3.0  # tau
-    models: int = 5  # M
+    gamma: float = 0.001  # gamma / 2 times tau^2 weighs the distance to past predictions
+    temperature: float = 3.0  # tau: of both predictions
+    models: int = 5  # M: how many of the server's last models are averaged
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,7 +38,7 @@ class FedMGDA(Method):
 
     sets_weights: ClassVar[bool] = True
 
-    radius: float = 0.5  # how far a coefficient may be from 1 / m
+    radius: float = 0.5  # how far a coefficient may be from 1 / (clients in the round)
     constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:

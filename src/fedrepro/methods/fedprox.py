@@ -27,8 +27,8 @@ from fedrepro.support.errors import at_least
 class FedProx(FedAvg):
     """FedProx (Li et al., MLSys 2020, eq. 2)."""
 
-    sample_weighted: bool = True  # clients count by their samples
-    constant_server_lr: bool = True  # the server's does not grow while the clients' decays
+    sample_weighted: bool = True  # False: clients count the same
+    constant_server_lr: bool = True  # False: the server's rate grows as the clients' decays
     mu: float = 0.01  # strength of the proximal term
     halved: bool = False  # mu/2 times norms that are not squared; squared ones always have mu/2
     squared: bool = deviation(True, released=False, item="21", why=UNSQUARED)

@@ -63,8 +63,8 @@ def uniformity_term(features: Tensor, real: Tensor) -> Tensor:
 class FedUV(Method):
     """FedUV (Son et al., CVPR 2024)."""
 
-    variance: float = 2.5  # weight of the first term
-    uniformity: float = 0.5  # weight of the second term
+    variance: float = 2.5  # weight of the term that keeps predictions from collapsing
+    uniformity: float = 0.5  # weight of the term that spreads features
 
     def __post_init__(self) -> None:
         at_least("feduv", "variance", self.variance, 0)

@@ -47,7 +47,7 @@ def mean_of(window: Tree, entries: int) -> Tree:
 class IMA(Wrapper):
     """IMA (Zhou et al., IEEE TMC 2024, Algorithm 1)."""
 
-    window: int = 5  # P
+    window: int = 5  # P: how many of the last global models are averaged
     start: float = 0.75  # t_s as a share of all rounds
     scheme: str = "exponential"  # constant, cyclic, epoch or none
     decay: float = 0.03  # exponential: of the learning rate per round

@@ -35,7 +35,7 @@ def clipped(deltas: Tree, bound: float) -> Tree:
 class NormClip(Wrapper):
     """Norm clipping (Sun et al., 2019, section 4)."""
 
-    bound: float = 1.0  # M
+    bound: float = 1.0  # M: the largest norm of an update
 
     def __post_init__(self) -> None:
         if not 0 < self.bound < float("inf"):

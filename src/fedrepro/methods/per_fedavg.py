@@ -46,7 +46,7 @@ def share(batch: Tree, which: int, shares: int) -> Tree:
 class PerFedAvg(Method):
     """Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1)."""
 
-    alpha: float = 0.01  # length of the inner step
+    alpha: float = 0.01  # learning rate of the inner step
     hessian_free: bool = True  # HF; False: FO
     delta: float = 0.001  # of HF's finite differences
 

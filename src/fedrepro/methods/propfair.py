@@ -25,7 +25,7 @@ LEAST = 0.2
 class PropFair(FedAvg):
     """PropFair (Zhang et al., TMLR 2022)."""
 
-    baseline: float = 3.0  # M
+    baseline: float = 3.0  # M: losses count by log(M - loss)
 
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

@@ -40,7 +40,7 @@ class Quantised(Compressing):
     drawn: ClassVar[tuple[str, ...]] = (ROUNDING,)
 
     bits: int = 8  # of a number, with its sign
-    error_feedback: bool = True  # keep what was left out for the next round
+    error_feedback: bool = True  # add what was left out to the next update
 
     def __post_init__(self) -> None:
         if not 2 <= self.bits <= 16:

@@ -37,7 +37,7 @@ class Scaffnew(Method):
     sets_weights: ClassVar[bool] = True
     uses_server_optimizer: ClassVar[bool] = False
 
-    p: float | None = None  # of communicating after a step; None: 1 / clients' mean steps
+    p: float | None = None  # probability of communicating after a step; None: 1 / mean steps
 
     def __post_init__(self) -> None:
         if self.p is not None and not 0 < self.p <= 1:

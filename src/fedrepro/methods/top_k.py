@@ -25,7 +25,7 @@ PLACE = 4  # bytes
 class TopK(Compressing):
     """Top-k sparsification with error feedback (Stich et al., NeurIPS 2018, Algorithm 1)."""
 
-    share: float = 0.1  # k / d
+    share: float = 0.1  # k / d: of a vector's entries that are sent
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

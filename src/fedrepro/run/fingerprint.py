@@ -245,7 +245,6 @@ def module_path(name: str) -> Path:
     return path
 
 
-@cache  # a module is imported by many others
 def _find(name: str) -> Path | None:
     first, *rest = name.split(".")
     if first != PACKAGE.name or not rest:

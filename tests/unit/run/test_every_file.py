@@ -308,14 +308,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert contents(root) == before, "a file was changed in place"
 
 
-def contents(root: Path) -> dict[Path, str]:
-    """The hash of every file but logs, which grow."""
-    logs = root / "results/logs"
-    return {
-        path: sha256_of(path)
-        for path in root.rglob("*")
-        if path.is_file() and logs not in path.parents
-    }
+def contents(root: Path) -> dict[Path, tuple[str, int]]:
+    """The hash of every file, and when it was changed."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {path: (sha256_of(path), path.stat().st_mtime_ns) for path in files}
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def pairs_of(pages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]
 def _result(cell: TableCell, demo: bool) -> Result | None:
     """Rows at a scale, without cells whose number is not from the current setting."""
     verdict = cell.verdict
-    if not demo and verdict and (verdict.word, verdict.basis) == ("not comparable", None):
+    if not demo and verdict and not verdict.is_of_current_runs:
         return None
     result = cell.demo if demo else cell.paper
     return result if result and result.n else None

@@ -258,7 +258,7 @@ class Effect:
 def effects_of(by_table: Mapping[tuple[str, str], Mapping[Name, Both]]) -> dict[Number, Effect]:
     """By system and number; a change by fewer discrepancies goes before a larger one by more.
 
-    Only numbers in percent count, as others have another scale.
+    Only numbers in percent count, as others have another scale, and only those of current runs.
     """
     found: dict[Number, Effect] = {}
     for (system, _), cells in by_table.items():

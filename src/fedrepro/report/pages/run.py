@@ -129,7 +129,7 @@ def title_of(column: str, folders: Folders) -> str:
     """The title of a column of rounds.parquet: the measure's words, or the column's name."""
     measure = _recorded(column, folders)
     if measure is None:
-        return column.replace("_", " ").capitalize()
+        return sentence_case(column.replace("_", " "))
     return measure.title or sentence_case(measure.words)
 
 

@@ -71,7 +71,10 @@ class Verdict:
 
     @property
     def is_of_current_runs(self) -> bool:
-        """Whether our number is whole, and of today's code and configuration."""
+        """Whether a printed number meets a whole one of ours, of today's code and configuration.
+
+        Not if the printed cell is empty, a seed diverged, or the best of several is not all run.
+        """
         return (self.word, self.basis) != ("not comparable", None)
 
 
