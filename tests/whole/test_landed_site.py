@@ -211,6 +211,18 @@ def test_pages_say_what_they_are_of_and_lead_on(made: tuple[Path, Workbench]) ->
     assert 'class="tag demo"' not in start and start.count('<details class="coverage">') == 5
 
 
+def test_pages_of_methods_begin_with_what_differs(made: tuple[Path, Workbench]) -> None:
+    site, _ = made
+    for name, text in (
+        ("fedgo", "It differs from FedDF in the weights of teachers"),
+        ("feddisco", "The more a client's classes are out of balance"),
+        ("dafkd", "It differs from FedDF in the weights of teachers"),
+    ):
+        markup = (site / f"methods/{name}.html").read_text(encoding="utf-8")
+        before_the_code = words(markup.partition("What differs from FedAvg")[0])
+        assert text in before_the_code and "The paper is" not in before_the_code, name
+
+
 def test_tables_link_to_their_other_scales(made: tuple[Path, Workbench]) -> None:
     """A compact table and a printed one that a claim connects lead to each other."""
     site, bench = made

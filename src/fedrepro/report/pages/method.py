@@ -1,5 +1,6 @@
 """The page of a method, wrapper or server optimizer."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from fedrepro.report.cells.matches import BASELINE_LABEL, Match, Played
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
+PAPER = re.compile(r'^The paper is "[^"]*"\.\s*')
 KINDS = ("method", "wrapper", "server optimizer", "pre-training")
 
 
@@ -91,7 +93,8 @@ def method_page(
     """
     said = [text for text in method.documentation.split("\n\n") if not text.startswith("http")]
     title, *rest = said
-    rest = [text for text in rest if not text.startswith("The paper is")] or said[1:]
+    # The reference has the paper's title; what follows it is what differs.
+    rest = [left for text in rest if (left := PAPER.sub("", text))]
     return {
         "reference": reference,
         "facts": method.facts,
