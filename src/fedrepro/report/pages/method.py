@@ -11,7 +11,7 @@ from fedrepro.report.cells.matches import BASELINE_LABEL, Match, Played
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
-PAPER = re.compile(r'^The paper is "[^"]*"\.\s*')
+PAPER = re.compile(r'^The paper is "[^"]*"(?: \([^)]*\))?[.;:]?\s*')
 KINDS = ("method", "wrapper", "server optimizer", "pre-training")
 
 
