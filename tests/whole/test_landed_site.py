@@ -220,7 +220,7 @@ def test_pages_of_methods_begin_with_what_differs(made: tuple[Path, Workbench]) 
         ("krum", "Of a cohort of n clients up to f may be attackers"),
     ):
         markup = (site / f"methods/{name}.html").read_text(encoding="utf-8")
-        before_the_code = words(markup.partition("What differs from FedAvg")[0])
+        before_the_code = words(markup.partition("<section")[0])
         assert text in before_the_code and "The paper is" not in before_the_code, name
 
 
