@@ -68,7 +68,7 @@ class CostModel:
         targets: the targets to make.
 
     Attributes:
-        absent: the number of runs that no target waits for, by the missing data set.
+        absent: the number of runs without data that the user must supply, by the data set.
         unmeasured: why a workload or method has no rate, by its key.
     """
 
@@ -76,8 +76,10 @@ class CostModel:
         self.bench = bench
         wanted = list(targets)
         self.targets = [target for target in wanted if target.required]
-        nobodys = {run for each in wanted for run in {*each.runs}.difference(each.required)}
-        self.absent = Counter(bench.setting(run.setting).dataset for run in nobodys)
+        settings = (run.setting for run in {run for each in wanted for run in each.runs})
+        self.absent = Counter(
+            bench.setting(each).dataset for each in settings if not bench.is_required(each)
+        )
         self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], DataShares] = {}

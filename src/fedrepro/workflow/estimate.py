@@ -267,6 +267,7 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
 
     Args:
         names: of targets, or those of one setting and one method.
+        scale: default: for a compact table its own, otherwise the configured one.
 
     Raises:
         UserError: for an unknown name, with the nearest one.
@@ -277,9 +278,11 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
     found: dict[tuple[str, str], Target] = {}
     for name in names:
         system, _, item = name.partition("/")
-        matching = {key: each for key, each in every.items() if key in ((system, item),)}
-        if not item:
-            matching = {key: each for key, each in every.items() if key[0] == system}
+        matching = {key: each for key, each in every.items() if key[0] == system}
+        if item:
+            compact = system in bench.experiments and item in bench.experiments[system].compact
+            at = scale or ("compact" if compact else None)
+            matching = {key: bench.target(*key, at) for key in matching if key[1] == item}
         if not matching:
             known = {*bench.experiments, *("/".join(key) for key in every), *bench.settings}
             wanted = "a system, SYSTEM/ITEM such as ima/table_1, or a setting and then one method"

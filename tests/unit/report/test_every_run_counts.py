@@ -18,6 +18,7 @@ from fedrepro.report.cells.readings import Answer, in_both_readings
 from fedrepro.report.pages import overview
 from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
+from fedrepro.report.papers.verdict import Verdict
 from fedrepro.support import sealed
 from support.manifests import write_manifest
 from support.places import ROOT
@@ -119,6 +120,22 @@ def test_of_equally_complete_readings_the_first_one_counts(
     ]
     (both,) = in_both_readings(answers).values()
     assert (both.text, both.released) == (answers[0], answers[1])
+
+
+@pytest.mark.parametrize("released", [(), ("settings",)])
+def test_of_two_numbers_the_one_of_todays_code_counts(
+    bench: Workbench, papers: Published, released: tuple[str, ...]
+) -> None:
+    cell = first_cell(bench, papers)
+    assert cell.printed is not None
+    cells = (replace(cell, verdict=Verdict(word, "")) for word in ("not comparable", "undecided"))
+    more = (*released, "methods") if released else ()
+    older, newer = (
+        Answer("row", "column", each, cell.printed, what, (), "%")
+        for each, what in zip(cells, (more, released), strict=True)
+    )
+    (both,) = in_both_readings([older, newer]).values()
+    assert (both.released if released else both.text) == newer
 
 
 def test_costs_are_added_and_memory_is_that_of_the_largest_run(bench: Workbench) -> None:

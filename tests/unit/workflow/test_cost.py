@@ -92,6 +92,15 @@ def lines(bench: Workbench, rates: Rates) -> dict[tuple[str, str], CostLine]:
     }
 
 
+def test_a_compact_table_is_planned_at_its_own_scale() -> None:
+    bench = load(ROOT)
+    (table,) = chosen(bench, ("superfed/compact_noise",), None)
+    assert table.scale == "compact" and table.required
+    (table,) = chosen(bench, ("superfed/compact_noise",), "demo")
+    assert table.runs and not table.required
+    assert not CostModel(bench, [table]).absent  # no data are missing: it has no runs there
+
+
 def test_sums_count_shared_runs_once(bench: Workbench, rates: Rates) -> None:
     found = lines(bench, rates)
     hours = {key: line.hours * 3600 for key, line in found.items()}

@@ -37,6 +37,12 @@ class Answer:
     def word(self) -> str:
         return self.cell.verdict.word if self.cell.verdict else ""
 
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Among the numbers of a cell: today's code first, then the most complete reading."""
+        verdict = self.cell.verdict
+        return bool(verdict and verdict.is_of_current_runs), len(self.released)
+
 
 @dataclass(frozen=True)
 class Both:
@@ -47,16 +53,14 @@ class Both:
 
 
 def in_both_readings(answers: Iterable[Answer]) -> dict[Name, Both]:
-    """Group by printed cell: the text's first number, and the code's most complete one."""
-    text: dict[Name, Answer] = {}
-    released: dict[Name, Answer] = {}
+    """Group by printed cell: of each reading the first of the numbers with the highest rank."""
+    found: dict[Name, dict[bool, Answer]] = {}
     for answer in answers:
-        name = answer.printed.name
-        if not answer.released:
-            text.setdefault(name, answer)
-        elif name not in released or len(answer.released) > len(released[name].released):
-            released[name] = answer
-    return {name: Both(text.get(name), released.get(name)) for name in {**text, **released}}
+        of_cell = found.setdefault(answer.printed.name, {})
+        before = of_cell.setdefault(bool(answer.released), answer)
+        if answer.rank > before.rank:
+            of_cell[bool(answer.released)] = answer
+    return {name: Both(both.get(False), both.get(True)) for name, both in found.items()}
 
 
 def released_in(workbench: Workbench, target: TableTarget, cell: Cell) -> tuple[str, ...]:
