@@ -39,7 +39,7 @@ class CompactTest(Typed):
     right: CompactSelector
     looked_at: str = Field(
         default="",
-        description="Where the claim does not hold: what was looked at before that was believed.",
+        description="What was looked at before the result was believed; needed if it does not hold.",
     )
 
 
