@@ -152,7 +152,7 @@ def _output(*command: str) -> str:
     ).stdout.strip()
 
 
-def _await(true: "object", what: str, seconds: float = 30) -> None:
+def _await(true: "object", what: str, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not true():  # type: ignore[operator]
         if time.monotonic() > end:

@@ -234,6 +234,17 @@ def test_a_run_that_diverges_in_its_first_round_says_so() -> None:
     assert run.diverged_at == 1
     assert fr.compare([run])["diverged"].tolist() == [1]
     assert run._repr_html_() == "<p><b>fedavg</b>, own/arrays, seed 1, diverged in round 1</p>"
+    assert repr(run).startswith("<Run: own/arrays fedavg seed 1, diverged in round 1, in ")
+
+
+def test_what_diverged_at_once_does_not_keep_others_from_being_drawn() -> None:
+    gone = diverged("b", 1, [0.5])
+    drawn = fr.plot([finished("a", 1, [0.5, 0.7]), gone]).svg
+    assert "a ends at 0.7" in drawn and "b (diverged: seed 1 in round 1), not drawn" in drawn
+    with pytest.raises(UserError, match=r"b \(diverged: seed 1 in round 1\): test_accuracy: its"):
+        fr.plot([gone])
+    with pytest.raises(UserError, match="all runs diverged"):
+        fr.plot({"b": [gone], "c": [gone]})
 
 
 def test_a_notebook_shows_a_run_as_a_curve_with_its_end(tmp_path: Path) -> None:

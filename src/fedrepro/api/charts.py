@@ -1,6 +1,6 @@
 """Learning curves of runs as SVG."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,27 @@ def sketch(run: "Run") -> tuple[str, str]:
     number, value = line.points[-1]
     end = f"{column.replace('_', ' ')} {value:.4g} after round {number}"
     return coloured(drawn([line], column), 1.0), end
+
+
+def lines_of(
+    named: "Mapping[str, Sequence[Run]]", column: str
+) -> tuple[list["curves.Line"], list[str]]:
+    """The learning curves of groups, and the names of those that diverged before their first point.
+
+    Raises:
+        UserError: if a group has no curve for another reason, or if none has one.
+    """
+    lines, gone = [], []
+    for name, group in named.items():
+        try:
+            lines.append(line_of(name, group, column))
+        except UserError:
+            if len(named) == 1 or not all(run.diverged_at for run in group):
+                raise
+            gone.append(f"{name}{_divergence(group)}, not drawn")
+    if not lines:
+        raise UserError(f"fedrepro: {column}: all runs diverged before they had any")
+    return lines, gone
 
 
 def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":

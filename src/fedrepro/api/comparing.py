@@ -125,8 +125,9 @@ def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> 
 
     named = _named(runs)
     column = of or charts.score_of(group[0] for group in named.values())
-    lines = [charts.line_of(name, group, column) for name, group in named.items()]
-    drawn = curves.with_key(charts.drawn(lines, column), [line.name for line in lines])
+    lines, gone = charts.lines_of(named, column)
+    names = [*(line.name for line in lines), *gone]
+    drawn = curves.with_key(charts.drawn(lines, column), names)
     return Chart(charts.coloured(drawn, frame.LARGEST))
 
 

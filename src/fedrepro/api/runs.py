@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -47,10 +47,10 @@ class Run:
     """
 
     folder: Path
-    manifest: dict[str, Any] = field(repr=False)
-    architecture: "Architecture | None" = field(default=None, repr=False)
-    plugins: Folders = field(default=NONE, repr=False)
-    tables: Mapping[str, Mapping[str, Sequence[Any]]] | None = field(default=None, repr=False)
+    manifest: dict[str, Any]
+    architecture: "Architecture | None" = None
+    plugins: Folders = NONE
+    tables: Mapping[str, Mapping[str, Sequence[Any]]] | None = None
     finished: bool = True
 
     @property
@@ -118,6 +118,12 @@ class Run:
             module = registry.build(facts["model"], shape, outputs, folders=self.plugins)
         module.load_state_dict(tensors, strict=False)
         return module.eval()
+
+    def __repr__(self) -> str:
+        state = "" if self.finished else ", unfinished"
+        if self.diverged_at is not None:
+            state += f", diverged in round {self.diverged_at}"
+        return f"<Run: {self.setting} {self.method} seed {self.seed}{state}, in {self.folder}>"
 
     def _repr_html_(self) -> str:  # Jupyter calls this
         """Method, setting, seed and final accuracy, below a small learning curve."""

@@ -53,12 +53,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
+    from fedrepro.config.workbench import CONFIG
     from fedrepro.data.fetching.own_files import find_own
     from fedrepro.data.prepare import read_checked
 
-    workbench = load()
-    name, spec = _entry(arguments.data, arguments.set, workbench.datasets)
-    path = find_own(spec.path, workbench.config.data.archives)
+    # A file can be checked anywhere; only a data set's name needs a catalogue.
+    is_file = Path(arguments.data).exists() and not CONFIG.exists()
+    workbench = None if is_file else load()
+    known = workbench.datasets if workbench else {}
+    name, spec = _entry(arguments.data, arguments.set, known)
+    path = find_own(spec.path, workbench.config.data.archives if workbench else None)
     if path is None:
         raise bad_value(name, "path", spec.path, "a file or folder that exists")
     try:
@@ -67,7 +71,7 @@ def handle(arguments: argparse.Namespace) -> None:
     except OSError as error:
         raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
-    if name not in workbench.datasets:
+    if name not in known:
         keys = spec.model_dump(mode="json", exclude_unset=True)
         print(f"\nIts entry in {CATALOGUE}:\n")
         print(yaml.safe_dump({"datasets": {name: keys}}, sort_keys=False), end="")

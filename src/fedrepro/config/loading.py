@@ -66,6 +66,10 @@ def load_config(root: Path = Path()) -> Config:
     Raises:
         UserError: for the first fault.
     """
+    if not (root / CONFIG).exists():
+        raise UserError(
+            f"{CONFIG}: there is no such file: run this in a workbench, which `fedrepro init` makes"
+        )
     written = with_new_keys("config", read_yaml(root / CONFIG, CONFIG), CONFIG)
     return validate(Config, {} if written is None else written, CONFIG)
 

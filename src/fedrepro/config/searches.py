@@ -6,12 +6,13 @@ in which clients keep a share of their training samples for validation.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 from typing import Annotated, Self
 
+import yaml
 from pydantic import Field, field_validator, model_validator
 
 from fedrepro.config.metrics import SearchedScore, SearchMetric
@@ -124,6 +125,24 @@ def _written(value: Scalar) -> str:
     if exact.is_finite() and abs(exact.adjusted()) > LONGEST:
         return "_" * LONGEST  # the name is too long, whatever the digits
     return format(exact, "f").replace("-", "minus")
+
+
+# As :func:`_written` writes them; a text cannot be told from what follows it.
+_VALUE = r"(?:minus)?\d+(?:\.\d+)?|true|false|null"
+
+
+def values_in(name: str, known: Iterable[str]) -> Hyperparameters:
+    """The values that a candidate's name has after its part's, such as ``_mu0.1``.
+
+    Returns: none if it is no such name, or has other hyperparameters than those known.
+    """
+    names = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
+    one = rf"_({names})({_VALUE})(?=_|$)"
+    if not names or not re.fullmatch(f"(?:{one})+", name):
+        return {}
+    found = {key: yaml.safe_load(text.replace("minus", "-")) for key, text in re.findall(one, name)}
+    written = "".join(f"_{key}{_written(found[key])}" for key in sorted(found))
+    return found if written == name else {}  # each once, in this order, and 010 is no number
 
 
 class Search(Typed):

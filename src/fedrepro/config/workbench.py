@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
-from fedrepro.config.searches import LONGEST, Search, Searched, variants_of
+from fedrepro.config.searches import LONGEST, Search, Searched, values_in, variants_of
 from fedrepro.config.settings import (
     RELEASED,
     ArtifactFromData,
@@ -137,10 +137,14 @@ class Experiment(Typed):
     ) -> tuple[str, Hyperparameters]:
         """The base part of a named part in a setting, and its hyperparameters.
 
+        A name that nothing else has may be that of a candidate, such as ``fedprox_mu0.1``.
+
         Raises:
             UserError: for a variant that uses itself.
         """
         own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
+        if not self._is_known(setting, name):
+            own = self._variant(setting, name)
         base = str(own.pop("use", name))
         if base == name:
             return base, own
@@ -151,6 +155,22 @@ class Experiment(Typed):
             )
         base, inherited = self.part(setting, base, (*above, name))
         return base, {**inherited, **own}
+
+    def _is_known(self, setting: Setting, name: str) -> bool:
+        return any(name in each for each in (self.methods, setting.methods, part_files(self._own)))
+
+    def _variant(self, setting: Setting, name: str) -> Hyperparameters:
+        """What a candidate's name says, in the form of `methods`; nothing if it is none."""
+        parts = name.split("_")
+        for length in range(len(parts) - 1, 0, -1):
+            use = "_".join(parts[:length])
+            if self._is_known(setting, use):
+                base, _ = self.part(setting, use)
+                known = defaults_of(base, self._own) if base in part_files(self._own) else {}
+                if values := values_in(name.removeprefix(use), known):
+                    # As a search's candidates: it shares no prefix with the part's parent run.
+                    return {"use": use, "parent": None, **values}
+        return {}
 
     def choice(self, search: Search, searched: Searched) -> Hyperparameters | None:
         """The published values of the searched hyperparameters; None if one is unknown."""

@@ -171,6 +171,16 @@ def test_a_table_is_shown_as_it_is_understood(
     assert "clients\tnone: the partition makes them\n" in said
 
 
+def test_a_file_is_checked_outside_a_workbench(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(own / "data")
+    assert main(["check-data", "Own data.csv", "--set", "group=ward"]) == 0
+    assert "column ward\tnatural clients\n" in capsys.readouterr().out
+    assert main(["check-data", "mnist5k"]) == 2
+    assert "no such file: run this in a workbench" in capsys.readouterr().err
+
+
 def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for place in ("north/cat", "south/cat", "south/dog"):
         (own / "images/train" / place).mkdir(parents=True)

@@ -226,3 +226,27 @@ def test_a_name_does_not_depend_on_the_order_of_values(tmp_path: Path) -> None:
     values: list[dict[str, Any]] = [{"mu": 0.5, "halved": True}, {"halved": True, "mu": 0.5}]
     names = {bench.with_variant(bench.setting("own/s"), "fedprox", each)[1] for each in values}
     assert len(names) == 1
+
+
+@pytest.mark.parametrize(
+    "values", [{"mu": 0.25}, {"mu": -3, "halved": True}, {"mu": 1e-7, "halved": None}]
+)
+def test_a_run_with_values_of_its_own_is_found_by_its_name(
+    tmp_path: Path, values: dict[str, Any]
+) -> None:
+    """What `run --set` has made can be read, continued and made again."""
+    bench = load(settle(tmp_path))
+    changed, name = bench.with_variant(bench.setting("own/s"), "fedprox", values)
+    for method in (name, f"ima+{name}"):
+        spec = bench.run_spec("own/s", method, 1)
+        assert spec.description() == changed.run_spec("own/s", method, 1).description()
+        assert spec.hyperparameters["fedprox"] == values
+        assert bench.parent_of(RunKey("own/s", name, 1)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["fedprox_nu0.1", "fedprox_mu", "fedprox_mu0.1_mu0.2", "fedprox_mu010", "mu0.1"]
+)
+def test_what_is_no_hyperparameter_s_value_is_no_name(tmp_path: Path, name: str) -> None:
+    bench = load(settle(tmp_path))
+    assert bench.run_spec("own/s", name, 1).composition == name  # refused when it is looked up

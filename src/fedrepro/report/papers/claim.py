@@ -39,7 +39,7 @@ class CompactTest(Typed):
     right: CompactSelector
     looked_at: str = Field(
         default="",
-        description="What was looked at before the result was believed; needed if it does not hold.",
+        description="What was looked at before the result was believed; a loss needs it.",
     )
 
 
