@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fedrepro import __version__
 from fedrepro.workflow.image import IMAGE
 from support.places import ROOT
 from support.project import Project
@@ -51,15 +50,19 @@ def test_jobs_run_in_the_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "installed"),
-    [("src/fedrepro/__init__.py", "install -e ."), ("Snakefile", "install fedrepro=={}")],
+    [("src/fedrepro/__init__.py", "install -e ."), ("Snakefile", "install /my/wheel.whl")],
 )
-def test_conda_jobs_have_the_clone_s_code_or_the_release(
+def test_conda_jobs_have_the_clone_s_code_or_what_is_named(
     tmp_path: Path, source: str, installed: str
 ) -> None:
     path = stand_in(tmp_path / "bin", "pip", PIP)
     (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / source).touch()
     script = ROOT / "workflow/envs/fedrepro.post-deploy.sh"
-    subprocess.run(["sh", script], cwd=tmp_path, env={"PATH": path}, check=True)
+    named = {"FEDREPRO": "/my/wheel.whl"}
+    subprocess.run(["sh", script], cwd=tmp_path, env={"PATH": path} | named, check=True)
     said = (tmp_path / "called").read_text(encoding="utf-8")
-    assert said == f"{installed.format(__version__)}\n"
+    assert said == f"{installed}\n"
+    if source == "Snakefile":  # a package of this name in an index may be a stranger's
+        asked = subprocess.run(["sh", script], cwd=tmp_path, env={"PATH": path}, stderr=-1)
+        assert asked.returncode and b"FEDREPRO: expected the path or URL of a wheel" in asked.stderr

@@ -47,7 +47,9 @@ def distilbert(
     try:
         from transformers import DistilBertConfig, DistilBertModel
     except ImportError:
-        raise UserError("transformers is not installed: run `pip install fedrepro[text]`") from None
+        raise UserError(
+            "transformers is not installed: `pip install '.[text]'` in the clone"
+        ) from None
     # The defaults are those of distilbert-base-uncased: no configuration file is needed.
     encoder: Any = DistilBertModel(DistilBertConfig())
     load_into(encoder, "distilbert", weights, "distilbert.")
@@ -122,6 +124,6 @@ def mobilevit(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     try:
         import timm
     except ImportError:
-        raise UserError("timm is not installed: run `pip install fedrepro[vision]`") from None
+        raise UserError("timm is not installed: `pip install '.[vision]'` in the clone") from None
     whole: Any = timm.create_model("mobilevit_xxs", in_chans=input_shape[0], num_classes=0)
     return Classifier(_MobileViTBody(whole), nn.Linear(whole.num_features, outputs))

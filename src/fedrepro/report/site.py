@@ -143,7 +143,7 @@ def _write_downloads(
 def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:
     """A figure's panels as separate files, and its numbers, beside its page."""
     if not png:
-        line = "drawn as SVG only; for PNG, `pip install fedrepro[png]`"
+        line = "drawn as SVG only; for PNG, `pip install '.[png]'` in the clone"
         print(f"fedrepro: {SITE / page}: {line}", file=sys.stderr)
     sheet = (renderer.templates / "assets/site.css").read_text(encoding="utf-8")
     colours = light_colours(sheet)

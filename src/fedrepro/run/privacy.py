@@ -39,7 +39,7 @@ def refuse_unaccountable(method: Method, setting: Setting) -> None:
         version(ACCOUNTANT)
     except PackageNotFoundError:
         raise UserError(
-            f"method dp: {ACCOUNTANT} is not installed: pip install 'fedrepro[privacy]'"
+            f"method dp: {ACCOUNTANT} is not installed: pip install '.[privacy]' in the clone"
         ) from None
 
 

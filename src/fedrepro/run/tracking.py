@@ -44,7 +44,7 @@ def tracker_of(tool: Tool, root: Path, spec: RunSpec) -> Tracker:
     except ImportError as error:
         raise UserError(
             f"config/config.yaml: track: {tool!r}: the package is not installed: "
-            f"pip install 'fedrepro[{tool}]' ({error})"
+            f"pip install '.[{tool}]' in the clone ({error})"
         ) from None
 
 

@@ -49,7 +49,7 @@ def test_a_missing_accountant_is_one_line_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(privacy, "ACCOUNTANT", "no-such-package")
-    line = r"method dp: no-such-package is not installed: pip install 'fedrepro\[privacy\]'"
+    line = r"method dp: no-such-package is not installed: pip install '\.\[privacy\]' in the clone"
     with pytest.raises(UserError, match=line):
         carry_out(tmp_path / "x", run_spec("dp+fedavg"))
     carry_out(tmp_path / "y", run_spec("fedavg"))

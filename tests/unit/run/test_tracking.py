@@ -79,5 +79,5 @@ def test_a_package_that_is_missing_is_one_line(
     assert said.startswith(
         "fedrepro: config/config.yaml: track: 'tensorboard': the package is not installed"
     )
-    assert "pip install 'fedrepro[tensorboard]'" in said
+    assert "pip install '.[tensorboard]'" in said
     assert not (tmp_path / RUN).exists()

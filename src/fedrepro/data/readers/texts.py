@@ -55,7 +55,9 @@ def _tokenizer(spec: QuestionPairs) -> Any:
     try:
         from tokenizers import BertWordPieceTokenizer
     except ImportError:
-        raise UserError("tokenizers is not installed: run `pip install fedrepro[text]`") from None
+        raise UserError(
+            "tokenizers is not installed: `pip install '.[text]'` in the clone"
+        ) from None
     try:
         tokenizer = BertWordPieceTokenizer(str(words), lowercase=True)
     except Exception as error:  # the library raises plain exceptions
