@@ -217,7 +217,10 @@ def _check_settings_of_others(bench: Workbench) -> None:
     for system, experiment in bench.experiments.items():
         for where, value in _named_settings(experiment):
             if value is not None and "/" in value and value not in bench.settings:
-                wanted = "a setting of this file, or SYSTEM/SETTING of another"
+                wanted = (
+                    f"a setting of this file, or SYSTEM/SETTING of another in {EXPERIMENTS} "
+                    "(`fedrepro init --with SYSTEM` copies a paper's)"
+                )
                 raise bad_value(bench.files[system], where, value, wanted, bench.settings)
 
 

@@ -15,6 +15,7 @@ from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.best import best_of_rows
 from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
 from fedrepro.report.papers.verdict import Verdict
@@ -150,6 +151,31 @@ def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table(tmp_path
     assert (
         row.hows[0].setting == f"ima/compact_accuracy/{row.setting.partition('/')[2]}/fedavg.yaml"
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "item", "scale"),
+    [("ima", "table_1", "paper"), ("ima", "compact_accuracy", "compact")],
+)
+def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale: str) -> None:
+    """Means of as many rounds as in the cells, not the last round."""
+    bench, papers = load(ROOT), published.load(ROOT)
+    target = bench.table(system, item, scale)
+    assert target.table.summary.rounds > 1
+    table = tables.compute(bench, target, papers)
+    seen = 0
+    for row in table_page(bench, target, table, papers)["rows"]:
+        if not (row.scene and row.scene.curves):
+            continue
+        panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
+        ours = {cell.column: cell.paper.mean for cell in row.cells}
+        for pair in row_figures.pairs_of(target):
+            (title, *_) = [table.columns[column].label for column, _ in pair]
+            for column, name in pair:
+                if title in panels and ours[column] is not None:
+                    assert f"{name} ends at {ours[column]:.2f} %" in panels[title], (row, title)
+                    seen += 1
+    assert seen >= 2
 
 
 def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:

@@ -229,9 +229,13 @@ def smoothed(line: Line, rounds: int) -> Line:
     """A moving average over at most that many points, above the raw line; without a range."""
     if rounds < 2:
         return line
-    values = [value for _, value in line.points]
-    points = []
-    for index, (number, _) in enumerate(line.points):
+    return replace(line, points=averaged(line.points, rounds), low=(), high=(), raw=line.points)
+
+
+def averaged(points: Points, rounds: int) -> Points:
+    """A moving average over at most that many points."""
+    values, found = [value for _, value in points], []
+    for index, (number, _) in enumerate(points):
         last = values[max(0, index + 1 - rounds) : index + 1]
-        points.append((number, math.fsum(last) / len(last)))
-    return replace(line, points=points, low=(), high=(), raw=line.points)
+        found.append((number, math.fsum(last) / len(last)))
+    return found

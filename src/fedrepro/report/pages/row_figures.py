@@ -1,15 +1,19 @@
 """A row's figures: learning curves side by side, and samples per client and class."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fedrepro.config.metrics import MetricKind
+from fedrepro.config.tables import Summary
 from fedrepro.config.targets import TableTarget
 from fedrepro.config.values import Scale
 from fedrepro.config.workbench import Workbench
+from fedrepro.measures.base import Reading
 from fedrepro.report.cells.cell import Result, TableCell
+from fedrepro.report.cells.last_rounds import until
 from fedrepro.report.drawing import curves
-from fedrepro.report.drawing.curves import Line
+from fedrepro.report.drawing.curves import Line, Points
 from fedrepro.report.drawing.partition import PartitionMap, draw_partition
 from fedrepro.report.drawing.style import Style, style_of
 from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
@@ -17,12 +21,19 @@ from fedrepro.report.pages.figures.panel import Panel, curves_of, description_of
 
 @dataclass(frozen=True)
 class Curves:
-    """All learning curves of a row, as panels with common axes and a common key."""
+    """All learning curves of a row, as panels with a common key.
+
+    Attributes:
+        rounds: how many evaluated rounds each point is the mean of, as in the cells.
+        cut: whether the panels share an axis that ignores the first fifth of the rounds.
+    """
 
     panels: tuple[Panel, ...]
     key: tuple[tuple[str, Style], ...]
     seeds: int
     levels: bool
+    rounds: int
+    cut: bool
 
 
 @dataclass(frozen=True)
@@ -89,8 +100,11 @@ def scene_of(
             printed = next((cell.printed for cell in cells if cell.column == column), None)
             has_level = printed and scale == "paper" and not metric.of_a_run
             level = printed.mean if printed and has_level else None
-            own = target.table.metric_of(row, target.table.columns[column]).curve
-            runs, found = _lines(workbench, results.get(column), own, name, level)
+            own = target.table.metric_of(row, target.table.columns[column])
+            # A number of a whole run is of its rounds as they are.
+            summary = Summary(rounds=1) if own.of_a_run else target.table.summary
+            found_in = partial(_series, workbench, results.get(column), summary)
+            runs, found = _lines(found_in, own.curve, name, level)
             seeds = max(seeds, runs)
             lines += found
         # Landed results of scale compact have clients' scores of the last round only.
@@ -115,24 +129,35 @@ def scene_of(
     )
     key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
-    shown = Curves(drawn, key, seeds, levels) if drawn else None
+    rounds = 1 if metric.of_a_run else target.table.summary.rounds
+    shown = Curves(drawn, key, seeds, levels, rounds, limits is not None) if drawn else None
     return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
 
 
+def _series(
+    workbench: Workbench, result: Result | None, summary: Summary, measure: Reading
+) -> list[Points]:
+    """Of each run the number that cells would take after each round."""
+    return [
+        curves.averaged(until(list(points), summary.up_to), summary.rounds)
+        for points in curves_of(workbench.root, result, measure)
+    ]
+
+
 def _lines(
-    workbench: Workbench, result: Result | None, metric: MetricKind, name: str, level: float | None
+    found_in: Callable[[Reading], list[Points]], metric: MetricKind, name: str, level: float | None
 ) -> tuple[int, list[Line]]:
     """The number of runs, and the curve of a cell's metric.
 
     A mixture of clients' models that was chosen after the last round has one number, not a curve:
     it is a mark beside the curve at the method's own mixture.
     """
-    runs = curves_of(workbench.root, result, metric.reading)
+    runs = found_in(metric.reading)
     fixed = metric.at_mix("fixed")
     line = curves.average(name, runs, level) if runs else None
     if line is None or len(line.points) > 1 or fixed == metric:
         return len(runs), [line] if line else []
-    own = curves.average(name, curves_of(workbench.root, result, fixed.reading))
+    own = curves.average(name, found_in(fixed.reading))
     return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {metric.mixture}")]
 
 
