@@ -433,7 +433,7 @@ def test_without_the_package_for_png_figures_are_svg(
         text = (bench.root / target.page).read_text(encoding="utf-8")
         assert set(re.findall(r'href="(figure_9-[^"]*)"', text)) == {path.name for path in drawn}
         said = capsys.readouterr().err
-        assert said.endswith("pip install '.[png]' in the clone\n") != installed
+        assert said.endswith("pip install '.[png]'` in the clone\n") != installed
         assert said.count("\n") == (not installed)
         monkeypatch.undo()
 
