@@ -136,8 +136,8 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
         known = content.notes.get("groups")
         names = known if isinstance(known, list) else range(int(numbers.max()) + 1)
         per_client = [f"{names[at]} ({count})" for at, count in zip(numbers, counts, strict=True)]
-        span = f"{counts.min():,} to {counts.max():,} training samples"
-        clients = f"{len(counts):,} natural ones with {span}: {listed(per_client)}"
+        span = " to ".join(f"{size:,}" for size in sorted({counts.min(), counts.max()}))
+        clients = f"{len(counts):,} natural ones with {span} training samples: {listed(per_client)}"
     labels = train.y[: FIRST if train.y.ndim == 1 else 0]  # a text has one at every word
     first = [(f"sample {at}", content.class_names[label]) for at, label in enumerate(labels, 1)]
     return [

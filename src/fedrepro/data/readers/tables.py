@@ -203,7 +203,8 @@ def _understood(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
             kind = f"numbers, {numbers.min():g} to {numbers.max():g}"
         else:
             values = sorted(map(str, column.dropna().unique()))
-            kind = f"{len(values)} words, a feature for each: {listed(values)}"
+            words = "1 word, a feature" if len(values) == 1 else f"{len(values)} words, a feature"
+            kind = f"{words} for each: {listed(values)}"
         facts.append((f"column {name}", f"{kind}; {missing} missing" if missing else kind))
     rows = table.head(FIRST).astype(object).to_numpy()
     cells = [", ".join("" if pd.isna(cell) else str(cell) for cell in row) for row in rows]
