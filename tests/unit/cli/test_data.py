@@ -151,7 +151,7 @@ def test_a_table_is_shown_as_it_is_understood(
         "training\t4 samples",
         "test\tnone, unless clients hold out their own: `test_fraction` in the partition",
         "classes\t2 with training samples: no (2), yes (2)",
-        "clients\t2 natural ones with 2 to 2 training samples: a (2), b (2)",
+        "clients\t2 natural ones with 2 training samples: a (2), b (2)",
     ]
     assert not (own / "results").exists()
 
