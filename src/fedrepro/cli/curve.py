@@ -36,7 +36,8 @@ def handle(arguments: argparse.Namespace) -> None:
         run = fedrepro.load(named.setting, named.method, named.seed)
     for warning in said:
         print(f"fedrepro: {warning.message}", file=sys.stderr)
-    known = ["test_accuracy", "client_accuracy", *run.rounds.columns.drop("round")]
+    # As `fedrepro run` reports it: where clients are scored on their own test samples, their mean.
+    known = ["client_accuracy", "test_accuracy", *run.rounds.columns.drop("round")]
     column = next(name for name in known if name in run.rounds and run.rounds[name].notna().any())
     rounds, values = run.rounds["round"].tolist(), run.rounds[column].tolist()
     if sys.stdout.isatty():

@@ -88,7 +88,7 @@ class Experiment(Typed):
         description="Hyperparameters by part name. With the key 'use', a named variant of a part; "
         "with 'parent', the method whose run it may continue.",
     )
-    settings: dict[Name, Setting]
+    settings: dict[Name, Setting] = Field(default={})
     tables: dict[Name, Table] = Field(default={})
     computed: dict[Name, Computed] = Field(default={}, description="Tables that need no runs.")
     figures: dict[Name, Figure] = Field(default={})

@@ -250,3 +250,17 @@ def test_a_run_with_values_of_its_own_is_found_by_its_name(
 def test_what_is_no_hyperparameter_s_value_is_no_name(tmp_path: Path, name: str) -> None:
     bench = load(settle(tmp_path))
     assert bench.run_spec("own/s", name, 1).composition == name  # refused when it is looked up
+
+
+def test_a_table_of_published_settings_only_and_a_method_with_a_value(tmp_path: Path) -> None:
+    root = settle(tmp_path)
+    (root / "config/experiments/pub.yaml").write_text(
+        "system: pub\ntitle: Published settings\npaper: none\ntables:\n  t:\n    title: One\n"
+        "    rows: [{ label: Theirs, setting: own/s }]\n"
+        "    columns: [{ label: FedProx, method: fedprox_mu0.5 }]\n",
+        encoding="utf-8",
+    )
+    bench = load(root)
+    (run, *_) = bench.table("pub", "t").runs
+    spec = bench.run_spec(run.setting, run.method, run.seed)
+    assert spec.setting.name == "own/s" and spec.hyperparameters == {"fedprox": {"mu": 0.5}}
