@@ -8,6 +8,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.of_run import lines_of
+from support.places import ROOT
 from support.report_world import make_world, write_run
 
 PAPER = "ima/fmnist-shards2"
@@ -48,3 +49,13 @@ def test_why_there_is_no_verdict(bench: Workbench) -> None:
 
 def test_a_demo_run_has_no_such_line(bench: Workbench) -> None:
     assert finish(bench, 1, 0.8, f"{PAPER}-demo") == []
+
+
+def test_a_cell_that_a_part_of_a_table_repeats_has_one_line() -> None:
+    """Heart's averages stand in Table 7, and in the page of its Heart rows."""
+    bench = load(ROOT)
+    seed = bench.table("aaggff", "table_7_heart", "paper").seeds[0]
+    lines = lines_of(bench, RunKey("aaggff/heart", "fedavg", seed))
+    assert lines
+    numbers = [line.partition(": ")[2] for line in lines]
+    assert len(numbers) == len({*numbers}), lines

@@ -13,6 +13,8 @@ from fedrepro.report.papers.verdict import Verdict
 def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
     """The run's number, the printed one and the verdict, for each printed cell with the run.
 
+    A cell that a part of a table repeats has one line.
+
     A verdict may depend on other cells of its table, so whole tables are computed: a second each.
 
     Raises:
@@ -21,19 +23,27 @@ def lines_of(workbench: Workbench, run: RunKey) -> list[str]:
     every = workbench.tables("paper", only=run.setting.partition("/")[0]).values()
     targets = [each for each in every if each.table.published and run in each.runs]
     published = load(workbench.root) if targets else Published()
-    return [line for target in targets for line in _lines(workbench, published, target, run)]
+    seen: set[PrintedCell] = set()
+    return [line for target in targets for line in _lines(workbench, published, target, run, seen)]
 
 
 def _lines(
-    workbench: Workbench, published: Published, target: TableTarget, run: RunKey
+    workbench: Workbench,
+    published: Published,
+    target: TableTarget,
+    run: RunKey,
+    seen: set[PrintedCell],
 ) -> Iterator[str]:
     assert target.table.published
     label = label_of(target.item, target.table.published.table)
     wanted = [
         (index, cell, printed)
         for index, cell in enumerate(target.cells)
-        if _has(cell, run) and (printed := tables.printed_cell(target, cell, published))
+        if _has(cell, run)
+        and (printed := tables.printed_cell(target, cell, published))
+        and printed not in seen
     ]
+    seen.update(printed for *_, printed in wanted)
     found = tables.compute(workbench, target, published).cells if wanted else ()
     for index, cell, printed in wanted:
         place = f"{label}, {cell.row.label}, {cell.column.label}"
