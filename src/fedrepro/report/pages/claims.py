@@ -169,7 +169,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     views = list(views)
     for system in dict.fromkeys(view.claim.system for view in views):
-        those = [view for view in views if view.claim.system == system and view.compact]
+        those = [view for view in views if view.claim.system == system]
         judged = [(view.claim, view.compact.judged) for view in those if view.compact]
         counts = Counter(each.word for _, each in judged)
         bars = []
@@ -182,6 +182,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
                 bars.append(Bar((at - 1, at, at + 1), COLOURS.get(each.word, INK), said))
         found[system] = {
             "words": {word: counts[word] for word in WORDS if counts[word]},
+            "no_test": len(those) - len(judged),
             "plot": verdicts(
                 sorted(bars, key=lambda bar: -bar.at[1]), f"{system}: claims in small runs"
             ),
