@@ -68,7 +68,7 @@ Interval = tuple[float, float, float]  # low, mean, high
 def forest(
     single: Sequence[Interval], overall: Interval | None, margin: float | None, about: str
 ) -> str:
-    """One SVG: a thin line for each comparison, their mean below, zero in the middle, and an axis above.
+    """One SVG: an axis, a thin line for each comparison, and their mean; zero is in the middle.
 
     Args:
         single: the comparisons, from above.
@@ -135,7 +135,7 @@ class Bar:
 
 
 def verdicts(bars: Sequence[Bar], about: str) -> str:
-    """One SVG that fits a phone: a named link for each verdict, zero in the middle, and its two sides.
+    """One SVG that fits a phone: a named link for each verdict; zero in the middle, and its sides.
 
     Args:
         bars: from above.

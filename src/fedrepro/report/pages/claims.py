@@ -161,7 +161,9 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
 
 
 def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
-    """By system: how many claims have each word at scale compact or can't be tested, and a plot of their mean leads.
+    """By system: how many claims have each word at scale compact, and a plot of their mean leads.
+
+    ``no_test`` of the ``total`` can't be tested there.
 
     Claims differ in their units, so a lead beyond the claimed one is drawn in half widths of its
     interval: a bar that does not touch the middle decides the claim.
