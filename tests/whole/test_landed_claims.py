@@ -32,6 +32,7 @@ from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
 NUMBER = r"[+\N{MINUS SIGN}]?\d+(?:\.\d+)?(?:e[+\N{MINUS SIGN}]\d+)?"
 LEAD = rf"({NUMBER})(?: \[({NUMBER}), ({NUMBER})\])?"
+UNIT = r"(?: (points|rounds|million FLOPs|MB))?"
 MARGINS = {"percent": 0.5, "fraction": 0.005}
 FIRST_LOOK, LEVEL_OF_LOOKS = 5, 0.0221
 
@@ -209,18 +210,44 @@ def check_judged(text: str, judged: Judged, at: object) -> None:
         (r"(\d+) of \d+ comparisons computed", judged.counts[0]),
         (r"\d+ of (\d+) comparisons computed", judged.counts[1]),
         (r"(\d+) lead by themselves", judged.counts[2]),
-        (r"(\d+) (?:significantly )?against(?! by itself)", judged.counts[3]),
+        (r"(\d+) (?:significantly )?against(?! by )", judged.counts[3]),
     ):
         for found in re.findall(pattern, text):
             assert int(found) == right, (at, pattern, text)
     if judged.counts[0]:
         assert "comparisons computed" in text or "seeds, with which" in text, (at, text)
+    told = Counter[str]()
+    for count, word in re.findall(rf"(\d+) ({'|'.join(TALLIED)})(?=,|$| )", tally_in(text)):
+        told[TALLIED[word]] = int(count)
+    if told:
+        assert {**told} == {"holds": 0, **Counter(judged.singles)}, (at, text)
+        assert tally_in(text).startswith(f"{told['holds']} of {len(judged.singles)} "), (at, text)
     found = re.search(r"stay as they are, (more than 100|\d+) seeds decide", text)
     assert (found[1] if found else "") == judged.forecast, (at, judged.forecast, text)
 
 
+TALLIED = {
+    "of": "holds",
+    "undecided": "undecided",
+    "against by themselves": "against by itself",
+    "against": "against",
+    "not computed": "not computed",
+}
+
+
+def tally_in(text: str) -> str:
+    """What stands beside a claim's word of its single comparisons."""
+    counts = "|".join(word for word in TALLIED if word != "of")
+    found = re.search(rf": (\d+ of \d+ comparisons hold(?:, \d+ (?:{counts}))*)", text)
+    return found[1] if found else ""
+
+
 def check_singles(
-    lines: Iterable[str], about: Sequence[tuple[str, ...]], judged: Judged, at: object
+    lines: Iterable[str],
+    about: Sequence[tuple[str, ...]],
+    judged: Judged,
+    unit: str,
+    at: object,
 ) -> int:
     """The lines of single comparisons: their names, leads, p and words."""
     lines = [line.replace("] ,", "],").replace("] :", "]:") for line in lines]
@@ -238,10 +265,11 @@ def check_singles(
         if test:
             # Behind the last name, which may be "DaFKD, 1,008".
             lead = re.search(
-                rf"(?:: |, ){LEAD}(?:,|:)", line[line.rindex(names[-1]) + len(names[-1]) :]
+                rf"(?:: |, ){LEAD}{UNIT}(?:,|:)", line[line.rindex(names[-1]) + len(names[-1]) :]
             )
             assert lead, (at, line)
-            assert test.shown(lead.groups()), (at, line, test)
+            assert test.shown(lead.groups()[:3]), (at, line, test)
+            assert (lead[4] or "") == unit, (at, line)
     return sum(test is not None for test in judged.tests)
 
 
@@ -283,6 +311,12 @@ class Papers:
         ]
         found = pairs(cells, PRINTED_KEYS, claim["left"], claim["right"])
         return [(cells[i], cells[j]) for i, j in found]
+
+    def unit(self, claim: Record) -> str:
+        """Of leads in printed numbers."""
+        metric = self.about[claim["system"]]["metrics"][self.printed(claim)[0][0]["metric"]]
+        default = "points" if metric.get("unit") == "percent" else ""
+        return str(metric.get("lead_unit", default))
 
     def margin(self, claim: Record) -> float | None:
         """How small a lead does not matter."""
@@ -332,8 +366,9 @@ def check_printed(claim: Record, papers: Papers, markup: str, at: object) -> str
     assert counts, (at, text)
     assert (int(counts[1]), int(counts[2])) == (sum(held), len(held)), (at, text)
     assert (f"{ties} equal as printed" in text) == (ties > 0), (at, text)
-    mean = re.search(rf"mean lead ({NUMBER})", text)
+    mean = re.search(rf"mean lead ({NUMBER}){UNIT}", text)
     assert mean and says(mean[1], float(np.mean(leads))), (at, text, np.mean(leads))
+    assert (mean[2] or "") == papers.unit(claim), (at, text)
     lines = parts(markup, "li").values()
     against = [pair for pair, good_one in zip(found, held, strict=True) if not good_one]
     assert len(lines) == len(against), at
@@ -457,6 +492,8 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
             for cell in target.cells
         ]
         sign = 1 if claim["expect"] == "more" else -1
+        first = target.cells[asked[0][0]]
+        unit = target.table.metric_of(first.row, first.column).reading.unit.replace("%", "points")
         leads = []
         for pair in asked:
             one, other = (
@@ -474,22 +511,44 @@ def test_claims_show_what_printed_numbers_and_small_runs_say(
             early = True
         assert verdict_in(compact) == word, (name, word, text)
         seen[f"compact: {word}"] += 1
+        assert bool(tally_in(text)) == (len(asked) > 1 and judged.counts[0] > 0), (name, text)
         if not early:
             check_judged(text, judged, name)
-        mean = re.search(rf"Mean lead {LEAD} ?, (\d+) seeds?\.", text)
+        mean = re.search(rf"Mean lead {LEAD}{UNIT} ?, (\d+) seeds?\.", text)
         assert (mean is None) == (overall is None), (name, text)
         if mean and overall:
             assert overall.shown(mean.groups()[:3]), (name, text, overall)
-            assert int(mean[4]) == overall.n, (name, text)
+            assert ((mean[4] or ""), int(mean[5])) == (unit, overall.n), (name, text)
             lines = parts(compact.partition("<summary>Each comparison")[2], "li").values()
             about = [named(records[i], records[j]) for i, j in asked]
-            seen["comparisons"] += check_singles(map(words, lines), about, judged, name)
+            seen["comparisons"] += check_singles(map(words, lines), about, judged, unit, name)
     counts = summary_of(site / "claims.html")
     for name, count in counts.items():
         if name.startswith(("printed: ", "compact: ")):
             assert count == seen[name], (name, count, seen)
     assert counts["claims"] == len(papers.claims)
     assert seen["comparisons"] >= 190, seen  # as many at least as when this was written
+    check_start_page(site, papers, seen)
+
+
+def check_start_page(site: Path, papers: Papers, seen: Mapping[str, int]) -> None:
+    """Its counts add up to all claims; its leads are those of the page of claims."""
+    start, claims = (
+        words((site / page).read_text("utf-8")) for page in ("index.html", "claims.html")
+    )
+    assert f"; they do not support {seen['printed: does not support']}." in start
+    told = re.search(r"Of (\d+) claims, the printed numbers (.*?) In small", start)
+    assert told and sum(map(int, re.findall(r"\d+", told[2]))) == int(told[1]), told
+    lines = re.findall(r"\(scale compact\): of (\d+) claims, (.*?)\. Each bar", start)
+    assert lines and sum(int(total) for total, _ in lines) <= len(papers.claims)
+    for total, counts in lines:
+        assert sum(map(int, re.findall(r"\d+", counts))) == int(total), counts
+    first = re.findall(
+        r"In small runs: (?:(?!In small runs).)*?; mean lead (.*?) over (\d+) p", start
+    )
+    assert first
+    for lead, count in first:
+        assert re.search(rf"Mean lead {re.escape(lead)} ?, {count} seeds?\.", claims), lead
 
 
 def named(one: Record, other: Record) -> tuple[str, ...]:
@@ -545,13 +604,15 @@ def test_claims_show_what_runs_with_published_settings_say(
         seen[f"paper scale: {judged.word}"] += 1
         check_judged(own, judged, name)
         mean = re.search(
-            rf"Mean lead {LEAD} ?, (\d+) seeds?; printed ({NUMBER}) on the same (\d+)\.", own
+            rf"Mean lead {LEAD}{UNIT} ?, (\d+) seeds?; printed ({NUMBER}) on the same (\d+)\.",
+            own,
         )
         assert (mean is None) == (judged.overall is None), (name, own)
         if mean and judged.overall:
             assert judged.overall.shown(mean.groups()[:3]), (name, own)
-            assert int(mean[4]) == judged.overall.n and int(mean[6]) == len(printed), (name, own)
-            assert says(mean[5], float(np.mean(printed))), (name, own)
+            assert (mean[4] or "") == papers.unit(claim), (name, own)
+            assert int(mean[5]) == judged.overall.n and int(mean[7]) == len(printed), (name, own)
+            assert says(mean[6], float(np.mean(printed))), (name, own)
         lines = [*map(words, parts(markup, "li").values())]
         assert len(lines) == judged.counts[0], name
         if lines:
@@ -560,7 +621,7 @@ def test_claims_show_what_runs_with_published_settings_say(
                 for (one, other), test in zip(compared, judged.tests, strict=True)
                 if test
             ]
-            seen["comparisons"] += check_singles(lines, about, judged, name)
+            seen["comparisons"] += check_singles(lines, about, judged, papers.unit(claim), name)
             for line, lead in zip(lines, printed, strict=True):
                 found = re.search(rf"printed ({NUMBER}), ", line)
                 assert found and says(found[1], lead), (name, line, lead)
@@ -569,11 +630,11 @@ def test_claims_show_what_runs_with_published_settings_say(
         if printed:
             assert f"settings and code: {judged.word}." in others, (name, others)
             check_judged(others, judged, name)
-            mean = re.search(rf"Lead {LEAD} ?, printed ({NUMBER}) on the same\.", others)
+            mean = re.search(rf"Lead {LEAD}{UNIT} ?, printed ({NUMBER}) on the same\.", others)
             assert (mean is None) == (judged.overall is None), (name, others)
             if mean and judged.overall:
                 assert judged.overall.shown(mean.groups()[:3]), (name, others)
-                assert says(mean[4], float(np.mean(printed))), (name, others)
+                assert says(mean[5], float(np.mean(printed))), (name, others)
             seen["released"] += 1
     for name, count in summary_of(site / "claims.html").items():
         if name.startswith("paper scale: "):

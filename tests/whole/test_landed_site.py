@@ -270,10 +270,15 @@ def test_the_start_page_draws_each_claim_that_has_an_interval(
     claims = (site / "claims.html").read_text(encoding="utf-8")
     drawn = re.findall(r"<title>(.*?)</title>", start.partition("<body>")[2])
     rows = [words(row) for row in parts(claims, "tr", id="[a-z0-9-]*").values()]
-    with_interval = [row for row in rows if re.search(r"Mean lead \S+ \[[^\]]*\] , \d+ seeds", row)]
+    with_interval = [
+        row for row in rows if re.search(r"Mean lead \S+ \[[^\]]*\](?: \w+)* ?, \d+ seeds", row)
+    ]
     assert len(drawn) == len(with_interval) >= 25
+    links = re.findall(r'<a href="claims\.html#([^"]+)" aria-label="([^"]*)"><title>', start)
+    assert [title for _, title in links] == drawn
+    assert all(f'id="{anchor}"' in claims for anchor, _ in links)
     for title in map(html.unescape, drawn):
-        says, lead = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\])\.", title).groups()  # type: ignore
+        says, lead = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\](?: \w+)*)\.", title).groups()  # type: ignore
         lead = lead.replace("-", "\N{MINUS SIGN}")
         assert any(row.startswith(says) and f"Mean lead {lead}" in row for row in rows), title
 

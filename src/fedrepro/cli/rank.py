@@ -14,6 +14,7 @@ from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.printing import counted
 from fedrepro.support.typed_yaml import read_value, validate
 
 if TYPE_CHECKING:
@@ -155,7 +156,6 @@ def _say_unable(request: Request) -> None:
 
 def _say_alone(request: Request) -> None:
     """Name the settings in which FedAvg lacks seeds: no leads there, and few ranks."""
-    from fedrepro.report.cells.league import counted
     from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL
     from fedrepro.workflow.league import is_there
 

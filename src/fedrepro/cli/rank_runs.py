@@ -12,6 +12,7 @@ from fedrepro.cli.console import print_rows
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError
+from fedrepro.support.printing import counted
 
 if TYPE_CHECKING:
     from fedrepro.workflow.cost import RunCost
@@ -42,8 +43,6 @@ class Cost:
     seconds: Mapping[RunKey, float]
 
     def in_words(self, cores: int) -> str:
-        from fedrepro.report.cells.league import counted
-
         total = self.lines[-1]
         left = total["runs"] - total["done"]
         if not left:

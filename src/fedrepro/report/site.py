@@ -284,7 +284,7 @@ def _write_methods(
 ) -> None:
     """A page for each method, wrapper and server optimizer, and the list of them."""
     used = overview.tables_of_parts(workbench, published)
-    stands, labels = stands_of(workbench, league.played)
+    stands, labels, left_out = stands_of(workbench, league.played)
     files = {content["name"]: f"{file}.html" for file, content in compared.items()}
     for method in methods:
         name = method.facts["name"]
@@ -295,6 +295,7 @@ def _write_methods(
             reference[1] if reference else None,
             stands.get(name, ()),
             {label: files[label] for label in labels.get(name, ()) if label in files},
+            left_out.get(name, {}),
         )
         renderer.write(Path("methods") / f"{name}.html", "method.html.j2", content)
     listed = {"groups": by_kind(methods), "used": used}

@@ -20,6 +20,11 @@ def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def counted(number: int, what: str) -> str:
+    """Such as ``1 seed`` and ``5 seeds``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     r"""Text with control characters written out, such as \x1b."""
     return text.translate(CONTROL)

@@ -83,15 +83,22 @@ def test_strips_share_one_scale_about_zero() -> None:
 
 def test_verdicts_are_drawn_on_one_scale_about_zero_and_say_what_they_are_of() -> None:
     bars = [
-        forest.Bar((1.0, 2.0, 3.0), "green", "A > B"),
-        forest.Bar((-4.0, -3.0, -2.0), "red", ""),
+        forest.Bar((1.0, 2.0, 3.0), "green", "A > B", "a > b", "claims.html#a"),
+        forest.Bar((-4.0, -3.0, -2.0), "red", "", "c", "claims.html#c"),
     ]
     drawn = forest.verdicts(bars, "two claims")
     # 328 px from -4 to 4, behind a margin of 6: 1 to 3 reach from 211 to 293, 2 is at 252.
-    assert 'd="M211.0,21H293.0" stroke="green"' in drawn and 'cx="252.0"' in drawn
-    assert 'd="M6.0,31H88.0" stroke="red"' in drawn
-    assert "<title>A &gt; B</title>" in drawn and 'aria-label="two claims"' in drawn
+    assert 'stroke="green"' in drawn and 'd="M211.0,32H293.0"' in drawn and 'cx="252.0"' in drawn
+    assert 'd="M6.0,54H88.0" stroke="red"' in drawn
+    assert '<a href="claims.html#a" aria-label="A &gt; B"><title>A &gt; B</title>' in drawn
+    assert ">a &gt; b</text>" in drawn and 'aria-label="two claims"' in drawn
     assert forest.verdicts([], "") == ""
+
+
+def test_a_forest_has_the_axis_of_strips() -> None:
+    drawn = forest.forest([(-1.0, 1.0, 4.0)], (0.0, 1.0, 2.0), 0.5, "leads")
+    axis = forest.strips_axis([(0.0, 4.0)]).partition(">")[2].removesuffix("</svg>")
+    assert axis in drawn and ">+2<" in axis
 
 
 def test_a_demo_names_the_data_that_were_used_once(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fedrepro.report.papers.leads import (
     PairedTest,
     judge_leads,
     level_at,
+    tally,
 )
 from fedrepro.report.papers.pairs import Pair, _is_beyond, judge_printed, pairs_of
 from fedrepro.report.papers.published import Spread
@@ -23,6 +24,13 @@ def seeds(*values: float) -> dict[int, float]:
 
 
 UP, DOWN, WIDE = seeds(2.0, 1.9, 2.1), seeds(-1.0, -1.1, -0.9), seeds(-8.0, 1.0, 13.0)
+
+
+def test_single_comparisons_are_told_beside_a_word_for_their_mean() -> None:
+    assert tally(["holds", "undecided", "holds"]) == "2 of 3 comparisons hold, 1 undecided"
+    told = "0 of 2 comparisons hold, 1 against by themselves, 1 not computed"
+    assert tally(["against by itself", "not computed"]) == told
+    assert (tally(["holds"]), tally(["not computed"] * 2)) == ("one comparison", "")
 
 
 def word(*leads: dict[int, float], by: float = 0.0, every: bool = True) -> str:

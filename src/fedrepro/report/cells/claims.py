@@ -15,7 +15,7 @@ from fedrepro.report.cells import computed
 from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
 from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import PairedTest, Single, Word, judge_leads
+from fedrepro.report.papers.leads import PairedTest, Single, Word, judge_leads, tally
 from fedrepro.report.papers.pairs import Pair, leads
 from fedrepro.report.papers.published import PrintedCell, Published, Unit
 
@@ -61,6 +61,16 @@ class Finding:
     @property
     def computed(self) -> tuple[Comparison, ...]:
         return tuple(each for each in self.comparisons if each.test)
+
+    @property
+    def tally(self) -> str:
+        """How many of the comparisons hold; "" if they are counted, as `why` says it then."""
+        return "" if self.counted else tally([each.word for each in self.comparisons])
+
+    @property
+    def unit(self) -> str:
+        """Of its leads and the printed ones, or ""."""
+        return self.comparisons[0].pair.left.lead_unit
 
     @property
     def printed_lead(self) -> float | None:

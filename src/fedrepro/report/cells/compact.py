@@ -37,11 +37,13 @@ class CompactFinding:
         item: the table.
         pairs: its comparisons, in the order of those in ``judged``.
         judged: the verdict; its leads are in the direction of the claim.
+        unit: of the leads, or "".
     """
 
     item: str
     pairs: tuple[CompactPair, ...]
     judged: Judged
+    unit: str = ""
 
 
 def judge_compact(
@@ -70,7 +72,15 @@ def judge_compact(
     lasts = lasts_of(workbench, claim.system, test.table)
     leads = [_leads(claim.sign, cells, pair, lasts) for pair in pairs]
     judged = judge_leads(leads, claim.by, claim.over == "each", margin)
-    return CompactFinding(test.table, pairs, _after_first_look(judged))
+    unit = unit_of(workbench, claim.system, test.table, pairs[0].left)
+    return CompactFinding(test.table, pairs, _after_first_look(judged), unit)
+
+
+def unit_of(workbench: Workbench, system: str, item: str, place: int) -> str:
+    """The unit of differences in a cell: a measure in percent has them in points."""
+    target = workbench.table(system, item, "compact")
+    unit = target.table.metric_of(target.cells[place].row, target.cells[place].column).reading.unit
+    return "points" if unit == "%" else unit
 
 
 def _after_first_look(judged: Judged) -> Judged:

@@ -147,9 +147,12 @@ def count_released(
 
 
 def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
-    """The counts of one printed cell with a target."""
+    """The counts of one printed cell with a target.
+
+    Without a number of ours it is not computed, though its verdict may say why not.
+    """
     counts = {"targets": 1, "computed": int(has_value)}
-    if verdict is None:
+    if verdict is None or not has_value:
         return counts
     names = ARITHMETIC if verdict.basis == "arithmetic" else TRAINED
     return counts | {names[verdict.word]: 1}

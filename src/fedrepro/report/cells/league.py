@@ -10,6 +10,7 @@ from fedrepro.report.cells.matches import Match, Played, matches_of, play
 from fedrepro.report.papers.leads import LOOKS
 from fedrepro.report.papers.ranks import MeanRanks, mean_ranks
 from fedrepro.support import checkout
+from fedrepro.support.printing import counted
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,3 @@ def _about(workbench: Workbench, played: Sequence[Played]) -> str:
     seeds = sorted({seed for each in played for seed in each.seeds})
     words = "seed" if len(seeds) == 1 else "seeds"
     return f"{commit}; data sets {', '.join(data)}; {words} {', '.join(map(str, seeds))}"
-
-
-def counted(number: int, what: str) -> str:
-    """Such as ``1 seed`` and ``5 seeds``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -33,11 +33,16 @@ def strips(estimates: Sequence[tuple[float, float]]) -> list[str]:
 
 def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
     """The axis of :func:`strips`: zero, and a round number on each side."""
-    reach, x = _scale_of(estimates)
+    axis = _axis(*_scale_of(estimates))
+    return f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">{axis}</svg>'
+
+
+def _axis(reach: float, x: Callable[[float], float]) -> str:
+    """Zero and a round number on each side, above a line."""
     reach *= 1 + 1e-9  # .1 may be a little less
     tick = 10.0 ** math.floor(math.log10(reach))
     tick *= max(step for step in (1, 2, 5) if step * tick <= reach)
-    parts = [f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" aria-hidden="true">']
+    parts = []
     for value in (-tick, 0.0, tick):
         text = f"{value:+g}".replace("-", "\N{MINUS SIGN}") if value else "0"
         parts.append(
@@ -45,7 +50,7 @@ def strips_axis(estimates: Sequence[tuple[float, float]]) -> str:
             f'<text x="{x(value):.1f}" y="{HEIGHT - 6}" font-size="10" fill="{INK}" '
             f'text-anchor="middle">{text}</text>'
         )
-    return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{WIDTH}" stroke="{INK}"/></svg>'])
+    return "".join([*parts, f'<path d="M0,{HEIGHT - 0.5}H{WIDTH}" stroke="{INK}"/>'])
 
 
 def _scale_of(
@@ -63,7 +68,7 @@ Interval = tuple[float, float, float]  # low, mean, high
 def forest(
     single: Sequence[Interval], overall: Interval | None, margin: float | None, about: str
 ) -> str:
-    """One SVG: a thin line for each comparison, their mean below, and zero in the middle.
+    """One SVG: an axis, a thin line for each comparison, and their mean; zero is in the middle.
 
     Args:
         single: the comparisons, from above.
@@ -89,8 +94,11 @@ def forest(
             f'r="{1.2 * width:.1f}" fill="{colour}"/>'
         )
 
-    box = f"0 0 {WIDTH} {height}"
-    parts = [f'<svg class="forest" viewBox="{box}" role="img" aria-label="{escape(about)}">']
+    box = f"0 0 {WIDTH} {height + HEIGHT}"
+    parts = [
+        f'<svg class="forest" viewBox="{box}" role="img" aria-label="{escape(about)}">'
+        f'{_axis(reach, x)}<g transform="translate(0,{HEIGHT})">'
+    ]
     if margin:
         left, right = x(-margin), x(margin)
         parts.append(
@@ -104,7 +112,7 @@ def forest(
     ]
     if overall:
         parts.append(bar(overall, height - 6, mean_of_all, 2.5))
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, "</g></svg>"])
 
 
 @dataclass(frozen=True)
@@ -114,16 +122,20 @@ class Bar:
     Attributes:
         at: low, mean, high; positive ends are as claimed.
         colour: a variable of the style sheet.
-        about: what it says, for those who point at it.
+        about: what it says, for those who point at it or hear it.
+        name: of its claim, in a few words.
+        page: the address of its claim.
     """
 
     at: Interval
     colour: str
     about: str
+    name: str
+    page: str
 
 
 def verdicts(bars: Sequence[Bar], about: str) -> str:
-    """One SVG that fits a phone: a line for each verdict, zero in the middle, and its two sides.
+    """One SVG that fits a phone: a named link for each verdict; zero in the middle, and its sides.
 
     Args:
         bars: from above.
@@ -131,7 +143,7 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
     """
     if not bars:
         return ""
-    width, step, top = 340, 10, 16
+    width, step, top = 340, 22, 16
     reach = max(1.0, *(abs(end) for bar in bars for end in bar.at))
     scale, height = Axis(-reach, reach, (), ()), top + step * len(bars) + 2
 
@@ -143,7 +155,8 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
         (width / 2 + 6, "start", "as claimed \N{RIGHTWARDS ARROW}"),
     )
     parts = [
-        f'<svg class="verdicts" viewBox="0 0 {width} {height}" role="img" '
+        # Not an image, whose links a screen reader would leave out.
+        f'<svg class="verdicts" viewBox="0 0 {width} {height}" role="group" '
         f'aria-label="{escape(about)}">',
         *(
             f'<text x="{place:.0f}" y="9" font-size="9" fill="{INK}" '
@@ -154,12 +167,14 @@ def verdicts(bars: Sequence[Bar], about: str) -> str:
     ]
     for number, bar in enumerate(bars):
         low, mean, high = bar.at
-        y = top + step * (number + 0.5)
+        y = top + step * (number + 0.75)
         parts.append(
-            f"<g><title>{escape(bar.about)}</title>"
+            f'<a href="{escape(bar.page)}" aria-label="{escape(bar.about)}">'
+            f"<title>{escape(bar.about)}</title>"
+            f'<text x="0" y="{y - 5:.1f}" font-size="9" fill="{INK}">{escape(bar.name)}</text>'
             f'<path d="M0,{y:.0f}H{width}" stroke="{GRID}"/>'
             f'<path d="M{x(low):.1f},{y:.0f}H{x(high):.1f}" stroke="{bar.colour}" '
             f'stroke-width="2.5"/><circle cx="{x(mean):.1f}" cy="{y:.0f}" r="3.2" '
-            f'fill="{bar.colour}"/></g>'
+            f'fill="{bar.colour}"/></a>'
         )
     return "".join([*parts, "</svg>"])

@@ -163,25 +163,33 @@ def summary(views: Iterable[ClaimView]) -> dict[str, Any]:
 def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
     """By system: how many claims have each word at scale compact, and a plot of their mean leads.
 
+    ``no_test`` of the ``total`` can't be tested there.
+
     Claims differ in their units, so a lead beyond the claimed one is drawn in half widths of its
     interval: a bar that does not touch the middle decides the claim.
     """
     found: dict[str, dict[str, Any]] = {}
     views = list(views)
     for system in dict.fromkeys(view.claim.system for view in views):
-        those = [view for view in views if view.claim.system == system and view.compact]
-        judged = [(view.claim, view.compact.judged) for view in those if view.compact]
-        counts = Counter(each.word for _, each in judged)
+        those = [view for view in views if view.claim.system == system]
+        found_in = [(view.claim, view.compact) for view in those if view.compact]
+        judged = [(claim, each.judged, each.unit) for claim, each in found_in]
+        counts = Counter(each.word for _, each, _ in judged)
         bars = []
-        for claim, each in judged:
+        for claim, each, unit in judged:
             interval = interval_of(each.overall) if each.overall else None
             if interval and interval[2] > interval[1]:
                 at = (interval[1] - claim.by) / (interval[2] - interval[1])
                 at = max(-FARTHEST, min(FARTHEST, at))
-                said = f"{claim.says} {each.word.capitalize()}, {_lead_of(each.overall)}."
-                bars.append(Bar((at - 1, at, at + 1), COLOURS.get(each.word, INK), said))
+                lead = f"{_lead_of(each.overall)} {unit}".strip()
+                said = f"{claim.says} {each.word.capitalize()}, {lead}."
+                colour, name = COLOURS.get(each.word, INK), claim.name.replace("-", " ")
+                place = f"claims.html#{claim.anchor}"
+                bars.append(Bar((at - 1, at, at + 1), colour, said, name, place))
         found[system] = {
             "words": {word: counts[word] for word in WORDS if counts[word]},
+            "total": len(those),
+            "no_test": len(those) - len(judged),
             "plot": verdicts(
                 sorted(bars, key=lambda bar: -bar.at[1]), f"{system}: claims in small runs"
             ),

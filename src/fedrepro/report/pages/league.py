@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedrepro.report.cells.league import League, Standing, counted
+from fedrepro.report.cells.league import League, Standing
 from fedrepro.report.cells.matches import BASELINE_LABEL, Played
 from fedrepro.report.drawing.forest import strips
 from fedrepro.report.drawing.ranks import diagram
 from fedrepro.report.papers.leads import PairedTest
+from fedrepro.support.printing import counted
 
 PAGE = Path("league.html")
 LOCAL = "local"  # the method without communication, whose lead the page explains

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.matches import BASELINE_LABEL, Match, Played
+from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL, Match, Played
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
@@ -50,13 +50,16 @@ class Stand:
 
 def stands_of(
     workbench: Workbench, played: Iterable[Played]
-) -> tuple[dict[str, list[Stand]], dict[str, list[str]]]:
+) -> tuple[dict[str, list[Stand]], dict[str, list[str]], dict[str, dict[str, str]]]:
     """By part of a composition: where it stands beside FedAvg, and the labels of its columns.
+
+    Also the columns that have no rank, and why, as the league says it.
 
     Only columns with the part alone, or the part around FedAvg, count.
     """
     stands: dict[str, list[Stand]] = {}
     labels: dict[str, list[str]] = {}
+    left_out: dict[str, dict[str, str]] = {}
     for each in played:
         table = workbench.experiments[each.match.system].compact[each.match.item]
         setting = workbench.setting(each.match.setting)
@@ -68,13 +71,15 @@ def stands_of(
                 continue
             if column.label not in labels.setdefault(parts[0], []):
                 labels[parts[0]].append(column.label)
+            if why := each.left_out.get(column.label):
+                left_out.setdefault(parts[0], {})[column.label] = why
             lead = each.lead(column.label, BASELINE_LABEL)
             if lead and column.label in each.ranks:
                 rank, of = each.ranks[column.label], len(each.ranks)
                 stands.setdefault(parts[0], []).append(
                     Stand(each.match, column.label, lead, rank, of)
                 )
-    return stands, labels
+    return stands, labels, left_out
 
 
 def method_page(
@@ -83,6 +88,7 @@ def method_page(
     reference: Reference | None,
     stands: Sequence[Stand] = (),
     compared: Mapping[str, str] = MappingProxyType({}),
+    left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The content of a method's page.
 
@@ -90,6 +96,7 @@ def method_page(
         uses: the tables and figures with this method.
         stands: where it leads and trails at scale compact.
         compared: the labels of its columns, with the pages that compare them with others.
+        left_out: the labels of its columns without a rank, and why.
     """
     said = [text for text in method.documentation.split("\n\n") if not text.startswith("http")]
     title, *rest = said
@@ -104,6 +111,8 @@ def method_page(
         "hooks": method.hooks,
         "stands": sorted(stands, key=lambda each: -each.lead.lead),
         "compared": compared,
+        "left_out": left_out,
+        "is_baseline": method.facts["name"] == BASELINE,
         "meanings": method.meanings,
         "source": method.source,
         "file": method.file,

@@ -306,7 +306,7 @@ def _counts(cells: Sequence[TableCell]) -> dict[str, int]:
     none.
     """
     answers = [cell for cell in _answers(cells) if cell.answered or not cell.printed]
-    words = [cell.verdict.word for cell in answers if cell.verdict]
+    words = [cell.verdict.word for cell in answers if cell.verdict and cell.paper.n]
     return {
         "printed": sum(cell.printed is not None for cell in answers),
         "computed": sum(cell.paper.n > 0 for cell in answers),

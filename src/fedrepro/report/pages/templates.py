@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from fedrepro.report.pages.foot import software
 from fedrepro.support.files import write_atomically
 from fedrepro.support.packaged import own_or_packaged
-from fedrepro.support.printing import sentence_case
+from fedrepro.support.printing import counted, sentence_case
 
 SITE = Path("reports/site")
 TEMPLATES = Path("reports/templates")
@@ -82,6 +82,7 @@ def environment(folder: Path) -> jinja2.Environment:
         "number": number, "signed": signed, "whole": whole, "size": size, "span": span,
         "prose": prose, "powers": powers, "svg": Markup, "plain": plain, "words": words,
         "figure": figure, "spelt": spelt, "sentence_case": sentence_case,
+        "counted": counted,
     }  # fmt: skip
     return made
 

@@ -89,6 +89,35 @@ class Judged:
     ps: tuple[float | None, ...]
     needs: str = ""
 
+    @property
+    def tally(self) -> str:
+        return tally(self.words)
+
+
+# How a count of single comparisons is told. A word may hold for the mean of comparisons that are
+# themselves undecided, so pages show both.
+TOLD: dict[Single, str] = {
+    "holds": "hold",
+    "undecided": "undecided",
+    "against": "against",
+    "against by itself": "against by themselves",
+    "not computed": "not computed",
+}
+
+
+def tally(words: Sequence[Single]) -> str:
+    """Such as ``3 of 6 comparisons hold, 3 undecided``; "" if nothing is computed."""
+    if all(word == "not computed" for word in words):
+        return ""
+    if len(words) == 1:
+        return "one comparison"
+    rest = (
+        f", {words.count(word)} {told}"
+        for word, told in TOLD.items()
+        if word != "holds" and word in words
+    )
+    return f"{words.count('holds')} of {len(words)} comparisons hold{''.join(rest)}"
+
 
 def judge_leads(
     leads: Sequence[Mapping[int, float]], by: float, every: bool, margin: float | None

@@ -38,11 +38,13 @@ class PrintedMetric(Typed):
         unit: percent (of 100), fraction (of 1), or any other kind of number, for which a tolerance
             in percentage points has no meaning.
         words: the head of its column; by default its name.
+        lead_unit: of a difference of two numbers; by default points for percent, else none.
     """
 
     unit: Unit = "own"
     better: Literal["more", "less"] = "more"
     words: str | None = None
+    lead_unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,13 @@ class PrintedCell:
     @property
     def unit(self) -> Unit:
         return self.kind.unit
+
+    @property
+    def lead_unit(self) -> str:
+        """Of a difference from another number of the metric, or ""."""
+        if self.kind.lead_unit is not None:
+            return self.kind.lead_unit
+        return "points" if self.unit == "percent" else ""
 
     @property
     def metric_in_words(self) -> str:
