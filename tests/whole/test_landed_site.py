@@ -13,6 +13,7 @@ import pytest
 
 from fedrepro.config.metrics import Least, Reached
 from fedrepro.config.workbench import Workbench
+from fedrepro.report.pages.row_figures import pairs_of
 from support.landed import (
     READ_ONLY,
     by_method,
@@ -101,6 +102,34 @@ def test_tables_and_their_downloads_show_what_the_parquet_files_say(
     # As many at least as when this was written: 618 cells of 2,517 runs; 24 cells are read.
     assert seen["computed"] >= 618 and seen["runs"] >= 2517, seen
     assert seen["read"] == sum(seen[name] for name in READ_ONLY) <= 60, seen
+
+
+def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Workbench]) -> None:
+    """The test above recomputes these numbers."""
+    site, bench = made
+    seen: Counter[str] = Counter()
+    for target in bench.tables("compact").values():
+        page = site / target.system / f"{target.item}.html"
+        told = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+        named = {told["columns"][at]["label"]: pair for pair in pairs_of(target) for at, _ in pair}
+        wide = len(target.table.columns)
+        for start, text in parts(page.read_text("utf-8"), "section", id=r"row-\d+").items():
+            first = (int(start.removeprefix("row-")) - 1) * wide
+            for chart in map(html.unescape, re.findall(r'aria-label="(Test [^"]*)"', text)):
+                title = max((each for each in named if f", {each}, setting" in chart), key=len)
+                _, *ends = re.split(r"(?:, setting \S+?: |; )(?=[^;]* ends at)", chart)
+                ended = dict(each.split(" ends at ") for each in ends)
+                for column, name in named[title]:
+                    cell = target.cells[first + column]
+                    metric = target.table.metric_of(cell.row, cell.column)
+                    ours = told["cells"][first + column]["paper"]["mean"]
+                    if metric.of_a_run or ours is None:
+                        continue
+                    marked = f"{name}, {metric.mixture}"  # a number chosen after the last round
+                    shown = ended[marked if marked in ended else name]
+                    assert shows(shown.split()[0].rstrip("."), ours), (page, start, title, name)
+                    seen["means" if target.table.summary.rounds > 1 else "single"] += 1
+    assert seen["means"] >= 100 and seen["single"] >= 20, seen
 
 
 def test_pages_of_runs_show_the_number_of_each_cell_that_uses_them(
@@ -192,6 +221,14 @@ def test_no_page_names_the_machine(made: tuple[Path, Workbench]) -> None:
     for page in site.rglob("*"):
         if page.suffix in (".html", ".json", ".csv", ".tex", ".yaml", ".js"):
             assert not secret.search(page.read_text(encoding="utf-8")), page
+
+
+def test_no_page_has_an_empty_reason(made: tuple[Path, Workbench]) -> None:
+    """A landed run without a page is not missing, so there is nothing to say of it."""
+    site, _ = made
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert 'title=""' not in text and not re.search(r">\s*\(\s*\)\s*<", text), page
 
 
 def test_pages_say_what_they_are_of_and_lead_on(made: tuple[Path, Workbench]) -> None:

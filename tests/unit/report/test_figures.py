@@ -44,6 +44,7 @@ from support.figure_world import (
     write_regret,
     write_through,
 )
+from support.landed import words
 from support.manifests import follow
 from support.report_world import ROOT, make_world, write_partition, write_run
 from support.tiny_run import carry_out, run_spec
@@ -454,6 +455,27 @@ def test_regret_is_drawn_beside_its_bound(bench: Workbench) -> None:
             content(bench, target)
     write_regret(path, round=[], regret=[], bound=[])
     assert content(bench, target)["drawn"].panels == []
+
+
+def test_a_figure_without_its_analysis_says_which_runs_have_finished(bench: Workbench) -> None:
+    target = figure(bench, "figure_regret")
+    give_runs(bench, target, {run.method for run in target.runs})
+    count = len(target.runs)
+    assert count > 1
+    site.write_page(bench, target, published.load(bench.root))
+    text = words((bench.root / target.page).read_text(encoding="utf-8"))
+    said = f"{count} of its {count} runs have finished, but the analysis that it draws has not been"
+    assert said in text
+    assert "None of its runs" not in text and "Runs without a result" not in text
+
+
+def test_only_a_drawn_figure_is_compared_with_the_printed_one(bench: Workbench) -> None:
+    target, papers = figure(bench, "figure_9"), published.load(bench.root)
+    for given in (set[str](), {"mild", "strong"}):
+        give_runs(bench, target, given)
+        site.write_page(bench, target, papers)
+        text = (bench.root / target.page).read_text(encoding="utf-8")
+        assert ("Compared with the printed figure" in text) == bool(given)
 
 
 def test_regret_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

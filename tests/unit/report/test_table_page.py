@@ -167,6 +167,7 @@ def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale:
     for row in table_page(bench, target, table, papers)["rows"]:
         if not (row.scene and row.scene.curves):
             continue
+        assert row.scene.curves.raw == (row.scene.curves.seeds == 1)
         panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
         ours = {cell.column: cell.paper.mean for cell in row.cells}
         for pair in row_figures.pairs_of(target):

@@ -26,6 +26,7 @@ class Curves:
     Attributes:
         rounds: how many evaluated rounds each point is the mean of, as in the cells.
         cut: whether the panels share an axis that ignores the first fifth of the rounds.
+        raw: whether lines of one seed have its rounds beneath.
     """
 
     panels: tuple[Panel, ...]
@@ -34,6 +35,7 @@ class Curves:
     levels: bool
     rounds: int
     cut: bool
+    raw: bool
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ def scene_of(
             own = target.table.metric_of(row, target.table.columns[column])
             # A number of a whole run is of its rounds as they are.
             summary = Summary(rounds=1) if own.of_a_run else target.table.summary
-            found_in = partial(_series, workbench, results.get(column), summary)
-            runs, found = _lines(found_in, own.curve, name, level)
+            found_in = partial(_series, workbench, results.get(column), summary.up_to)
+            runs, found = _lines(found_in, own.curve, name, level, summary.rounds)
             seeds = max(seeds, runs)
             lines += found
         # Landed results of scale compact have clients' scores of the last round only.
@@ -130,35 +132,50 @@ def scene_of(
     key = tuple((name, style_of(number)) for number, name in enumerate(names))
     levels = any(line.level is not None for _, lines in panels for line in lines)
     rounds = 1 if metric.of_a_run else target.table.summary.rounds
-    shown = Curves(drawn, key, seeds, levels, rounds, limits is not None) if drawn else None
+    raw = any(line.raw for _, lines in panels for line in lines)
+    shown = Curves(drawn, key, seeds, levels, rounds, limits is not None, raw) if drawn else None
     return Scene(setting, measure.words, shown, _heat_map(workbench, setting, results))
 
 
 def _series(
-    workbench: Workbench, result: Result | None, summary: Summary, measure: Reading
+    workbench: Workbench, result: Result | None, up_to: int | None, measure: Reading
 ) -> list[Points]:
-    """Of each run the number that cells would take after each round."""
-    return [
-        curves.averaged(until(list(points), summary.up_to), summary.rounds)
-        for points in curves_of(workbench.root, result, measure)
-    ]
+    """The rounds of each run that cells can take."""
+    return [until(list(points), up_to) for points in curves_of(workbench.root, result, measure)]
 
 
 def _lines(
-    found_in: Callable[[Reading], list[Points]], metric: MetricKind, name: str, level: float | None
+    found_in: Callable[[Reading], list[Points]],
+    metric: MetricKind,
+    name: str,
+    level: float | None,
+    rounds: int,
 ) -> tuple[int, list[Line]]:
-    """The number of runs, and the curve of a cell's metric.
+    """The number of runs, and the curve of a cell's metric: of the number that cells would take.
 
     A mixture of clients' models that was chosen after the last round has one number, not a curve:
     it is a mark beside the curve at the method's own mixture.
     """
     runs = found_in(metric.reading)
     fixed = metric.at_mix("fixed")
-    line = curves.average(name, runs, level) if runs else None
+    line = _line(name, runs, rounds, level)
     if line is None or len(line.points) > 1 or fixed == metric:
         return len(runs), [line] if line else []
-    own = curves.average(name, found_in(fixed.reading))
+    own = _line(name, found_in(fixed.reading), rounds)
     return len(runs), [*([own] if own else []), replace(line, name=f"{name}, {metric.mixture}")]
+
+
+def _line(
+    name: str, runs: Sequence[Points], rounds: int, level: float | None = None
+) -> Line | None:
+    """The mean of the last rounds after each round, as on a run's page; several seeds with a band.
+
+    The mean of seeds is taken last, because the band is of the seeds' numbers.
+    """
+    if len(runs) == 1:
+        line = curves.average(name, runs, level)
+        return curves.smoothed(line, rounds) if line else None
+    return curves.average(name, [curves.averaged(points, rounds) for points in runs], level)
 
 
 def _titled(pair: Sequence[tuple[int, str]]) -> int:
