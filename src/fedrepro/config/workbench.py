@@ -488,7 +488,7 @@ class Workbench:
             having = [place for place, name in known.items() if key in (place, name)]
             if len(having) != 1 or having[0] in grid:
                 choices = ", ".join(having or known)
-                wanted = f"each once, one of {choices}" if known else "none: it has none"
+                wanted = f"one of {choices}, each once" if known else "none: it has none"
                 raise bad_value(line, option, key, wanted, (*known.values(), *known))
             grid[having[0]] = [value]
         searched = Searched(method=method, grid=grid)
