@@ -315,8 +315,9 @@ def test_the_start_page_draws_each_claim_that_has_an_interval(
     assert [title for _, title in links] == drawn
     assert all(f'id="{anchor}"' in claims for anchor, _ in links)
     for title in map(html.unescape, drawn):
-        says, lead = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\](?: \w+)*)\.", title).groups()  # type: ignore
-        lead = lead.replace("-", "\N{MINUS SIGN}")
+        found = re.fullmatch(r"(.*[.?]) [^.]*, (\S+ \[.*\](?: \w+)*)\.", title)
+        assert found, title
+        says, lead = found[1], found[2].replace("-", "\N{MINUS SIGN}")
         assert any(row.startswith(says) and f"Mean lead {lead}" in row for row in rows), title
 
 

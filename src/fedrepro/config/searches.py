@@ -131,6 +131,11 @@ def _written(value: Scalar) -> str:
 _VALUE = r"(?:minus)?\d+(?:\.\d+)?|true|false|null"
 
 
+def ends_with_value(name: str) -> bool:
+    """Whether a name may be a candidate's; :func:`values_in` says whether it is."""
+    return re.search(f"(?:{_VALUE})$", name) is not None
+
+
 def values_in(name: str, known: Iterable[str]) -> Hyperparameters:
     """The values that a candidate's name has after its part's, such as ``_mu0.1``.
 

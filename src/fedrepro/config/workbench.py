@@ -9,7 +9,14 @@ from pydantic import Field, PrivateAttr
 
 from fedrepro.config.kinds import Computed, Figure
 from fedrepro.config.run_spec import Execution, ResolvedData, ResolvedFile, ResolvedSource, RunSpec
-from fedrepro.config.searches import LONGEST, Search, Searched, values_in, variants_of
+from fedrepro.config.searches import (
+    LONGEST,
+    Search,
+    Searched,
+    ends_with_value,
+    values_in,
+    variants_of,
+)
 from fedrepro.config.settings import (
     RELEASED,
     ArtifactFromData,
@@ -143,7 +150,7 @@ class Experiment(Typed):
             UserError: for a variant that uses itself.
         """
         own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
-        if not self._is_known(setting, name):
+        if not own and ends_with_value(name):  # names are looked up often, a folder of plug-ins not
             own = self._variant(setting, name)
         base = str(own.pop("use", name))
         if base == name:
@@ -161,6 +168,8 @@ class Experiment(Typed):
 
     def _variant(self, setting: Setting, name: str) -> Hyperparameters:
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
+        if self._is_known(setting, name):
+            return {}
         parts = name.split("_")
         for length in range(len(parts) - 1, 0, -1):
             use = "_".join(parts[:length])
