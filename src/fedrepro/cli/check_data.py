@@ -57,9 +57,7 @@ def handle(arguments: argparse.Namespace) -> None:
     from fedrepro.data.fetching.own_files import find_own
     from fedrepro.data.prepare import read_checked
 
-    # A file can be checked anywhere; only a data set's name needs a catalogue.
-    is_file = Path(arguments.data).exists() and not CONFIG.exists()
-    workbench = None if is_file else load()
+    workbench = load() if CONFIG.exists() else None  # a file can be checked anywhere
     known = workbench.datasets if workbench else {}
     name, spec = _entry(arguments.data, arguments.set, known)
     path = find_own(spec.path, workbench.config.data.archives if workbench else None)

@@ -178,7 +178,7 @@ def test_a_file_is_checked_outside_a_workbench(
     assert main(["check-data", "Own data.csv", "--set", "group=ward"]) == 0
     assert "column ward\tnatural clients\n" in capsys.readouterr().out
     assert main(["check-data", "mnist5k"]) == 2
-    assert "no such file: run this in a workbench" in capsys.readouterr().err
+    assert "'mnist5k': expected a file or folder that exists" in capsys.readouterr().err
 
 
 def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
