@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -336,7 +337,21 @@ def test_tabular_csv(tmp_path: Path) -> None:
             {"group": "site"},
             r"age: 'old' in row 5 \(site B\): expected a number such as 1.5, as 3 of its 4 values",
         ),
-        (TABLE.replace("40", '"4,5"'), {}, "age: '4,5' in row 1: expected a number such as 1.5"),
+        (
+            TABLE.replace("40", '"4,5"'),
+            {},
+            "age: '4,5' in row 1: expected a number such as 1.5.*: write decimals with a point",
+        ),
+        (
+            TABLE.replace("train,no", "train", 1),
+            {},
+            "t.csv: row 2 has 5 cells: expected 6 cells in every row, as in the header",
+        ),
+        (
+            re.sub("40|50|60", "NA", TABLE),
+            {},
+            "age: every cell is empty: expected a value in some row: add the column to `drop`",
+        ),
         (
             "a,sick\n1,1\n2,1\n3,0\n4,0\n5,maybe\n",
             {},
@@ -356,6 +371,21 @@ def test_tabular_csv(tmp_path: Path) -> None:
 def test_faults_in_a_table(text: str, keys: dict[str, Any], line: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=line):
         prepared(tmp_path, table(tmp_path, text, **keys))
+
+
+def test_a_table_that_is_not_utf_8(tmp_path: Path) -> None:
+    spec = table(tmp_path)
+    (tmp_path / "t.csv").write_bytes(TABLE.replace("yes", "j\xe4").encode("latin-1"))
+    with pytest.raises(UserError, match="expected text in UTF-8: save the table as CSV UTF-8"):
+        prepared(tmp_path, spec)
+
+
+def test_a_group_may_be_called_na(tmp_path: Path) -> None:
+    text = TABLE.replace(",A,", ",NA,").replace(",B,", ",None,")
+    dataset = prepared(tmp_path, table(tmp_path, text, group="site"))
+    assert dataset.meta["groups"] == ["NA", "None"]
+    with pytest.raises(UserError, match=r"group: 'site': expected a value in every row: none in"):
+        prepared(tmp_path, table(tmp_path, text.replace(",NA,", ",,"), group="site"))
 
 
 def parquet_of(path: Path, **columns: Any) -> Any:

@@ -1,5 +1,6 @@
 """Users' tables as float32 features."""
 
+import csv
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -29,7 +30,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    table = _table(path)
+    table = _table(path, spec.group)
     _refuse_unknown_columns(spec, table, path)
     aside = {spec.label, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
@@ -114,22 +115,43 @@ def header_of(path: Path) -> list[str]:
     return names
 
 
-def _table(path: Path) -> pd.DataFrame:
+def _table(path: Path, group: str | None) -> pd.DataFrame:
     names = header_of(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
             # Without `index_col`, further cells would become the rows' names and shift the others.
             # Without `low_memory`, a long column has one type, not one for each part of the file.
-            return _read(path, index_col=False, low_memory=False)
+            table = _read(path, index_col=False, low_memory=False)
         except pd.errors.ParserWarning:
             expected = f"expected {len(names)} cells in every row, as in the header"
             raise UserError(f"{path}: rows are longer than the header: {expected}") from None
+    if table[names[-1]].isna().any():
+        _refuse_short_rows(path, len(names))
+    if group in names and table[group].isna().any():
+        # A group may be called "NA" or "None": only an empty cell is a missing group.
+        keys = {"usecols": [group], "dtype": str, "keep_default_na": False}
+        table[group] = _read(path, index_col=False, **keys)[group].replace("", None)
+    return table
+
+
+def _refuse_short_rows(path: Path, width: int) -> None:
+    """Refuse a row that ends early: pandas takes it for a row whose last cells are empty."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = (row for row in csv.reader(file) if row)
+        for number, row in enumerate(rows):
+            if len(row) < width:
+                raise UserError(
+                    f"{path}: row {number} has {len(row)} cells: "
+                    f"expected {width} cells in every row, as in the header"
+                )
 
 
 def _read(path: Path, **keys: Any) -> pd.DataFrame:
     try:
         table: pd.DataFrame = pd.read_csv(path, **keys)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: expected text in UTF-8: save the table as CSV UTF-8") from None
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"{path}: can't be read as CSV: {reason}") from None
@@ -154,6 +176,11 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     """
     cells = table[column]
     whole = column == spec.label
+    if cells.isna().all():
+        raise UserError(
+            f"{path}: {column}: every cell is empty: expected a value in some row: "
+            "add the column to `drop`"
+        )
     expected, repair = "finite numbers", ""
     if pd.api.types.is_bool_dtype(cells):
         return
@@ -174,6 +201,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         repair = f": {empty}put a letter before each number if they are codes"
     if wrong.any():
         value = cells[wrong].iloc[0]
+        if isinstance(value, str) and decimal[wrong].iloc[0]:
+            repair = ": write decimals with a point"
         raise UserError(
             f"{path}: {'label: ' if whole else ''}{column}: "
             f"{brief(value if isinstance(value, str) else float(value))} in "
