@@ -383,7 +383,7 @@ def _missing(root: Path, run: RunKey, reference: bool) -> tuple[RunStatus, str]:
     if not begun and not log.exists():
         return "not run", "not run"
     if not log.exists():
-        return "failed", "failed: it did not finish"
+        return "failed", "stopped before its last round"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "failed", f"failed: {publishable(_reason(lines), root)}"
 

@@ -403,7 +403,7 @@ def test_a_failed_run_says_why(bench: Workbench, papers: Published) -> None:
 
 def test_an_interrupted_run_is_a_failed_one(bench: Workbench, papers: Published) -> None:
     (bench.root / "results/runs" / DEMO / "fedavg/seed1.partial").mkdir(parents=True)
-    assert cells(bench, papers, "demo")[0].demo.hole == "failed: it did not finish"
+    assert cells(bench, papers, "demo")[0].demo.hole == "stopped before its last round"
 
 
 def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -> None:
@@ -412,7 +412,7 @@ def test_a_run_under_way_is_no_failed_one(bench: Workbench, papers: Published) -
     with lock_of(folder).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert cells(bench, papers, "demo")[0].demo.hole == "under way"
-    assert cells(bench, papers, "demo")[0].demo.hole == "failed: it did not finish"
+    assert cells(bench, papers, "demo")[0].demo.hole == "stopped before its last round"
 
 
 def test_the_best_of_several_methods_counts(bench: Workbench, papers: Published) -> None:
