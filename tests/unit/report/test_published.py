@@ -30,6 +30,11 @@ def test_a_cell_is_found_by_what_is_printed_around_it(papers: published.Publishe
     assert (found.item, found.unit) == ("table_1", "percent")
 
 
+def test_a_part_of_a_table_has_the_table_s_printed_number(papers: published.Published) -> None:
+    assert papers.label_of("ima", "table_1") == "Table I"
+    assert papers.label_of("ima", "table_1_released") == "Table I, Released"
+
+
 def test_a_cell_that_is_not_printed_is_none(papers: published.Published) -> None:
     assert papers.find("ima", "I", {"dataset": "SVHN", "method": "FedAvg"}) is None
     assert papers.find("ima", "I", {"data": "FMNIST"}) is None

@@ -66,8 +66,7 @@ def scales_of(
             continue
         if compact and test.table == target.item:
             for item in claim.tables:
-                cells = published.tables.get((system, item), ())
-                found[f"paper: {label_of(item, cells[0].table if cells else '')}"] = f"{item}.html"
+                found[f"paper: {published.label_of(system, item)}"] = f"{item}.html"
         elif not compact and {target.item, split_part(target.item)[0]} & {*claim.tables}:
             name = test.table.removeprefix("compact_").replace("_", " ")
             found[f"compact: {name}"] = f"{test.table}.html"

@@ -25,7 +25,7 @@ from fedrepro.report.pages.templates import MINUS, figure
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import LOOKS, POCOCK, WORDS, PairedTest, Single
 from fedrepro.report.papers.pairs import PRINTED_WORDS, PrintedFinding, judge_printed, pairs_of
-from fedrepro.report.papers.published import Published, label_of
+from fedrepro.report.papers.published import Published
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,6 @@ def _view(
 ) -> ClaimView:
     index, released, counted = indexes
     pairs = pairs_of(claim, published)
-    labels = {key: cells[0].table for key, cells in published.tables.items() if cells}
     return ClaimView(
         claim,
         judge_printed(claim, pairs, published.systems[claim.system].spread),
@@ -222,7 +221,7 @@ def _view(
         judge_claim(claim, pairs, released),
         judge_compact(workbench, claim, tables, margin_of(claim, pairs)),
         tuple(
-            (f"{claim.system}/{item}.html", label_of(item, labels.get((claim.system, item), "")))
+            (f"{claim.system}/{item}.html", published.label_of(claim.system, item))
             for item in claim.tables
         ),
     )

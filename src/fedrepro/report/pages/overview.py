@@ -1,7 +1,7 @@
 """The pages besides the tables: state of all tables, discrepancies, cost, uses of each method."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -173,7 +173,7 @@ def _table_state(
             figure = {"run": int(_is_computed(workbench, target)), "wanted": 0}
     title = caption.title if caption else (_title_of(target) if target else "")
     return {
-        "label": label_of(key[1], cells[0].table if cells else ""),
+        "label": published.label_of(*key),
         "title": title,
         "page": f"{key[0]}/{key[1]}.html",
         "covered": target is not None,
@@ -221,7 +221,7 @@ def all_pages(
     runs: Iterable[RunRecord],
 ) -> list[tuple[str, str, str]]:
     """(address, title, kind) of everything that a reader may search for."""
-    label = _label_in(published)
+    label = published.label_of
     found = []
     for key in sorted({*published.tables, *targets}, key=lambda key: (key[0], natural(key[1]))):
         system, caption = published.systems.get(key[0]), published.captions.get(key)
@@ -306,18 +306,9 @@ def ledger(
         "largest": sorted(effects.items(), key=lambda item: -abs(item[1].change)),
         "kinds": kinds,
         "total": len(published.ledger),
-        "label_of": _label_in(published),
+        "label_of": published.label_of,
         "pages": {*published.tables, *targets},
     }
-
-
-def _label_in(published: Published) -> Callable[[str, str], str]:
-    tables = {key: cells[0].table for key, cells in published.tables.items() if cells}
-
-    def label(system: str, item: str) -> str:
-        return label_of(item, tables.get((system, item), ""))
-
-    return label
 
 
 def runs_with_cost(workbench: Workbench) -> list[RunRecord]:

@@ -289,6 +289,12 @@ class Published:
             claim for claim in self.claims if claim.system == system and items & {*claim.tables}
         )
 
+    def label_of(self, system: str, item: str) -> str:
+        """An item's printed name, with its table's number as the paper prints it."""
+        keys = ((system, item), (system, split_part(item)[0]))
+        cells = next((self.tables[key] for key in keys if key in self.tables), ())
+        return label_of(item, cells[0].table if cells else "")
+
     def figure_of(self, system: str, item: str) -> PrintedFigure | None:
         """The printed figure that a page shows."""
         found = (each for each in self.figures if (each.system, each.item) == (system, item))
