@@ -376,10 +376,46 @@ def check_cost(cells: list[str], those: pd.DataFrame) -> None:
         assert float(number) * units[unit] == pytest.approx(value, rel=0.006), (cells, value)
 
 
+def test_runs_without_pages_are_listed_with_what_made_them(made: tuple[Path, Workbench]) -> None:
+    site, bench = made
+    seen = 0
+    for target in bench.tables("compact").values():
+        wanted = {(run.setting, run.method, str(run.seed)) for run in target.runs}
+        landed = {}
+        for setting in {run.setting for run in target.runs}:
+            system, _, name = setting.partition("/")
+            path = ROOT / f"reports/papers/{system}/compact/{name}/runs.parquet"
+            for row in pd.read_parquet(path).to_dict("records") if path.exists() else []:
+                landed[setting, row["method"], str(row["seed"])] = json.loads(row["manifest"])
+        path = site / target.system / f"{target.item}-runs.csv"
+        lines = pd.read_csv(path, dtype=str).to_dict("records") if path.exists() else []
+        listed = {(line["setting"], line["method"], line["seed"]): line for line in lines}
+        # An input such as a generator is no cell's run.
+        assert len(listed) == len(lines) and listed.keys() <= landed.keys() & wanted
+        page = (site / target.system / f"{target.item}.html").read_text(encoding="utf-8")
+        assert (f'href="{target.item}-runs.csv"' in page) == bool(lines)
+        for key, line in listed.items():
+            manifest = landed[key]
+            assert line["commit"] == manifest["git"]["fedrepro"]["commit"]
+            assert line["dirty"] == str(manifest["git"]["fedrepro"]["dirty"])
+            assert line["code"] == manifest["code"]
+            assert line["data_sha256"] == manifest["data"]["content_sha256"]
+            assert line["processor"] == manifest["hardware"]["processor"]
+            assert line["numerics"].split("; ") == [
+                f"{part} {name}" for part, name in manifest["numerics"].items()
+            ]
+        seen += len(listed)
+    assert seen > 2000
+
+
 def test_the_files_of_figures_show_what_the_parquet_files_say(made: tuple[Path, Workbench]) -> None:
     site, bench = made
     files = {str(path.relative_to(site)) for path in site.rglob("*.csv")}
-    tables = {f"{system}/{item}.csv" for system, item in bench.tables("compact")}
+    tables = {
+        f"{system}/{item}{ending}.csv"
+        for system, item in bench.tables("compact")
+        for ending in ("", "-runs")
+    }
     # The league's file is checked where the league is; other figures have no committed runs.
     assert files - tables == {"league.csv", "superfed/figure_2_5.csv"}
     lines = pd.read_csv(site / "superfed/figure_2_5.csv", dtype=str).to_dict("records")

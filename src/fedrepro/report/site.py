@@ -41,7 +41,7 @@ from fedrepro.report.pages.league_files import write_league
 from fedrepro.report.pages.method import MethodText, by_kind, method_page, stands_of
 from fedrepro.report.pages.printed import computed_page, printed_page
 from fedrepro.report.pages.run import run_page
-from fedrepro.report.pages.run_files import write_files, write_settings
+from fedrepro.report.pages.run_files import write_files, write_unpaged
 from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
@@ -137,7 +137,7 @@ def _write_downloads(
     latex = as_latex(table, columns, system.paper if system else "", content["own"], best)
     renderer.write_text(page.with_suffix(".tex"), latex)
     renderer.write_text(page.with_suffix(".json"), table.to_json())
-    write_settings(renderer, table)
+    write_unpaged(renderer, table)
 
 
 def _write_figure(renderer: Renderer, page: Path, drawn: Drawn, *, png: bool) -> None:

@@ -6,7 +6,7 @@ names of machines are removed from the log.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import yaml
 
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import ComputedTable
+from fedrepro.report.pages.downloads import rows_as_csv
 from fedrepro.report.pages.foot import repository
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.run.results import LOGS, RunRecord, read_run
@@ -23,6 +24,11 @@ from fedrepro.support.printing import publishable
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
+RUNS_HEADER = (
+    "setting", "method", "seed", "state", "rounds", "commit", "dirty", "code", "numerics", "configuration",
+    "data_sha256", "partition_sha256", "arithmetic", "processor", "vector_instructions", "python",
+    "torch", "cpu_seconds",
+)  # fmt: skip
 WORDS = {
     "manifest.json": "manifest",
     SETTING: "YAML, its setting fully resolved",
@@ -105,18 +111,60 @@ def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str
     return f"{system}/{item}/{run.setting.partition('/')[2]}/{run.method}.yaml"
 
 
-def write_settings(renderer: Renderer, table: ComputedTable) -> None:
-    """The settings of runs that have no page, one for each setting and method of a table."""
-    done = set()
-    for cell in table.cells:
-        for run in cell.paper.runs:
-            place = cell.paper.setting, run.method
-            if run.page is None and run.value is not None and place not in done:
-                done.add(place)
-                key = cell.paper.run_of(run)
-                record = read_run(renderer.root, key, reference=run.reference)
-                path = Path(setting_beside(table.system, table.item, key, None))
-                renderer.write_changed(path, setting_of(record))
+def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
+    """What stands for the pages of runs that have none: their settings, and a CSV of what they are.
+
+    The settings are one file for each setting and method of the table.
+    """
+    keys = unpaged(table)
+    if not keys:
+        return
+    records = [read_run(renderer.root, key, reference=keys[key]) for key in keys]
+    for record in {(each.run.setting, each.run.method): each for each in records}.values():
+        path = Path(setting_beside(table.system, table.item, record.run, None))
+        renderer.write_changed(path, setting_of(record))
+    text = rows_as_csv(RUNS_HEADER, map(_identity_of, records))
+    renderer.write_changed(Path(table.system, f"{table.item}-runs.csv"), text.encode())
+
+
+def unpaged(table: ComputedTable) -> dict[RunKey, bool]:
+    """The runs of a table that are over but have no page; whether each is a reference result."""
+    found = {
+        cell.paper.run_of(run): run.reference
+        for cell in table.cells
+        for run in cell.paper.runs
+        if run.page is None and run.state in ("finished", "diverged")
+    }
+    return dict(sorted(found.items(), key=lambda each: astuple(each[0])))
+
+
+def _identity_of(record: RunRecord) -> list[str]:
+    """What a run is: the values of :data:`RUNS_HEADER`; empty where its manifest has none."""
+    manifest = record.manifest
+    commits = commits_of(manifest)
+    data, machine = manifest.get("data", {}), manifest.get("hardware", {})
+    numerics = manifest.get("numerics", {})
+    found = [
+        record.run.setting,
+        record.run.method,
+        record.run.seed,
+        record.state,
+        manifest.get("rounds_done"),
+        " ".join(each.name for each in commits),
+        any(each.dirty for each in commits),
+        manifest.get("code"),
+        "; ".join(f"{part} {name}" for part, name in numerics.items()),
+        manifest.get("config_hash"),
+        data.get("content_sha256"),
+        data.get("partition_sha256"),
+        manifest.get("arithmetic"),
+        machine.get("processor"),
+        machine.get("vector_instructions"),
+        machine.get("python"),
+        manifest.get("packages", {}).get("torch"),
+        record.timing.get("cpu_seconds"),
+    ]
+    return ["" if value is None else str(value) for value in found]
 
 
 def commits_of(manifest: Mapping[str, Any]) -> list[Commit]:

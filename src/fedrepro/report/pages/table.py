@@ -14,7 +14,7 @@ from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.follows import what_follows
-from fedrepro.report.pages.run_files import setting_beside
+from fedrepro.report.pages.run_files import setting_beside, unpaged
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
@@ -160,6 +160,7 @@ def table_page(
         "own": own,
         "shown": shown,
         "folded": folded,
+        "unpaged": len(unpaged(table)),
         "methods": _methods(workbench, target),
         "counts": counts,
         "further": _further(table.cells),
