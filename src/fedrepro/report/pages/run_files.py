@@ -25,9 +25,9 @@ from fedrepro.support.printing import publishable
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
 RUNS_HEADER = (
-    "setting", "method", "seed", "state", "rounds", "commit", "dirty", "code", "numerics", "configuration",
-    "data_sha256", "partition_sha256", "arithmetic", "processor", "vector_instructions", "python",
-    "torch", "cpu_seconds",
+    "setting", "method", "seed", "state", "rounds", "commit", "dirty", "code", "numerics",
+    "configuration", "data_sha256", "partition_sha256", "arithmetic", "processor",
+    "vector_instructions", "python", "torch", "cpu_seconds",
 )  # fmt: skip
 WORDS = {
     "manifest.json": "manifest",
