@@ -228,6 +228,9 @@ class CostModel:
         shared = shared_rounds(self.bench, run) if parent else 0
         if parent is None or parent in left:
             return shared
+        made_by = read_run(self.bench.root, parent).manifest.get("code")
+        if made_by != fingerprint.of_code(self.spec(parent)):
+            return 0  # a run resumes no checkpoint of other code, even of the same numerics
         kept = kept_in(self.bench.root / kept_of(parent))
         return max((round for round, _ in kept if round <= shared), default=0)
 

@@ -25,7 +25,7 @@ from fedrepro.workflow.amounts import Data, counted_shares
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate, CostLine, chosen
 from fedrepro.workflow.schedule import makespan
-from support.manifests import write_manifest
+from support.manifests import write_bare, write_manifest
 from support.places import ROOT
 from support.project import CONFIG, EXPERIMENT
 
@@ -158,13 +158,18 @@ def test_rounds_that_another_run_plays_are_left_out(bench: Workbench, rates: Rat
     assert {run: cost.steps for run, cost in costs.items()} == {child: 20, AVERAGE: 80}
     # Its model and one that it keeps for the child run, 100 bytes a client of a round at most.
     assert costs[AVERAGE].disk == 2 * 4 * 7850 + 100 * 4 * 2
-    # it is finished and has kept nothing
+    # It is finished and has kept nothing.
+    write_bare(
+        bench.root, AVERAGE, code=fingerprint.of_code(bench.run_spec("ima/tiny", "fedavg", 1))
+    )
     assert found.cost_model.inherited_rounds(child, left=()) == 0
     for number in (1, 2, 4):
         (bench.root / f"results/trunks/ima/tiny/fedavg/seed1/round{number}").mkdir(parents=True)
     assert found.cost_model.inherited_rounds(child, left=()) == 2
     (bench.root / "results/trunks/ima/tiny/fedavg/seed1/round3").mkdir()
     assert found.cost_model.inherited_rounds(child, left=()) == 3
+    write_bare(bench.root, AVERAGE, code="older")
+    assert found.cost_model.inherited_rounds(child, left=()) == 0
     sharing = sharing_of(bench, AVERAGE, print)
     assert sharing.rounds == {3} and sharing.parent is None
     assert sharing.folder == bench.root / "results/trunks/ima/tiny/fedavg/seed1"
