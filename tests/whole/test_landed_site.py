@@ -132,6 +132,35 @@ def test_curves_of_tables_end_at_the_numbers_of_their_cells(made: tuple[Path, Wo
     assert seen["means"] >= 100 and seen["single"] >= 20, seen
 
 
+def test_a_mean_over_some_of_the_seeds_says_so(made: tuple[Path, Workbench]) -> None:
+    """As over those that reached a target."""
+    site, bench = made
+    seen = 0
+    for target in bench.tables("compact").values():
+        page = site / target.system / f"{target.item}.html"
+        text = page.read_text(encoding="utf-8")
+        wide = len(target.table.columns)
+        for at, cell in enumerate(
+            json.loads(page.with_suffix(".json").read_text("utf-8"))["cells"]
+        ):
+            ours = cell["paper"]
+            runs = [run for run in ours["runs"] if run["method"] == ours["chosen"]]
+            place = f'id="cell-{at // wide + 1}-{at % wide + 1}"'
+            shown = re.search(
+                r">(\d+) of\s+(\d+) seeds?<", text.partition(place)[2].partition("</td>")[0]
+            )
+            if (
+                any(run["state"] != "not run" and run["value"] is None for run in runs)
+                and ours["n"]
+            ):
+                assert shown, (page, place)
+                assert (int(shown[1]), int(shown[2])) == (ours["n"], len(runs))
+                seen += 1
+            else:
+                assert not shown or ours["trouble"], (page, place)
+    assert seen >= 10
+
+
 def test_pages_of_runs_show_the_number_of_each_cell_that_uses_them(
     made: tuple[Path, Workbench],
 ) -> None:
