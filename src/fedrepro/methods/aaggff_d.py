@@ -1,4 +1,15 @@
-"""AAggFF-D (Hahn et al., ICML 2024, Algorithm 3), for samples of many clients. A wrapper.
+r"""AAggFF-D (Hahn et al., ICML 2024, Algorithm 3), for samples of many clients. A wrapper.
+
+$$ \breve r_k = \bar r + \frac{[k \text{ takes part}]}{C} (r_k - \bar r), \quad g_t = - \frac{\breve
+r}{1 + \bar r} + \frac{\bar r \, \langle p_t, \breve r - \bar r \mathbf{1} \rangle}{(1 + \bar r)^2}
+\mathbf{1} $$
+
+$$ p_{t+1, k} \propto \exp \left( - \frac{\sqrt{\log K}}{L \sqrt{t + 1}} \sum_{s \le t} g_{s, k}
+\right) $$
+
+Symbols: $K$: number of clients; $r_k$: the response of a client that took part, as in AAggFF-S;
+$\bar r$: their mean; $p_t$: the weights of all clients in round $t$; $g_{s,k}$: client $k$'s entry
+of $g_s$.
 
 It differs from AAggFF-S in three points: it estimates the responses of clients that did not take
 part (eq. 10), linearises the gradient of the decision loss (eq. 11), and has a closed form for the

@@ -1,4 +1,13 @@
-"""AAggFF-S (Hahn et al., ICML 2024, Algorithm 2), for full participation. A wrapper.
+r"""AAggFF-S (Hahn et al., ICML 2024, Algorithm 2), for full participation. A wrapper.
+
+$$ r_k = C_1 + (C_2 - C_1) \, \mathrm{CDF} \left( F_k / \bar F \right), \quad \ell_t(p) = - \log(1 +
+\langle p, r \rangle), \quad g_t = \nabla \ell_t(p_t) $$
+
+$$ p_{t+1} = \mathrm{argmin}_{p \in \text{simplex}} \sum_{s \le t} \langle g_s, p \rangle +
+\frac{\alpha}{2} \|p\|^2 + \frac{\beta}{2} \sum_{s \le t} \langle g_s, p - p_s \rangle^2 $$
+
+Symbols: $K$: number of clients; $F_k$: the received model's loss, before training; $\bar F$: its
+mean over clients.
 
 The server learns the aggregation weights by the online Newton step (eq. 7) on the decision loss
 -log(1 + <p, r>). r_i is client i's loss before training, divided by the mean loss and mapped by a

@@ -1,4 +1,9 @@
-"""AFL, agnostic federated learning (Mohri et al., ICML 2019), as in Table 1 of Hahn et al. (2024).
+r"""AFL, agnostic federated learning (Mohri et al., ICML 2019), as in Table 1 of Hahn et al. (2024).
+
+$$ p \leftarrow \Pi_{\text{simplex}} \left( p + \text{lr} \cdot (F_1(w), \dots, F_K(w)) \right),
+\quad w \leftarrow w - \sum_k p_k \Delta_k $$
+
+Symbols: $K$: number of clients.
 
 The weights follow the clients' losses: p <- the projection of p + lr F onto the simplex. AFL is the
 limit of q-FedAvg for q to infinity; the text of Hahn et al. once says q to 0 (discrepancy 10).

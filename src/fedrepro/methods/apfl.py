@@ -1,4 +1,7 @@
-"""APFL (Deng et al., 2020, "Adaptive personalized federated learning", Algorithm 1).
+r"""APFL (Deng et al., 2020, "Adaptive personalized federated learning", Algorithm 1).
+
+$$ v_k \leftarrow v_k - \eta \nabla_{v_k} F_k(\alpha v_k + (1 - \alpha) w_k), \quad w_k \leftarrow
+w_k - \eta \nabla F_k(w_k) $$
 
 A client uses the interpolation alpha v + (1 - alpha) w of its own model v and the shared model w.
 On every mini-batch w descends its own loss, and v the loss of the interpolation, with w held fixed.

@@ -1,4 +1,6 @@
-"""Centralised training: the upper bound for federated methods.
+r"""Centralised training: the upper bound for federated methods.
+
+$$ \min_w \sum_k \frac{n_k}{n} F_k(w) $$
 
 One client holds all training data and trains in mini-batches. A round is the setting's epochs, or
 the first ``epochs`` of them. The optimizer's state is kept between rounds, as in ordinary training.

@@ -1,4 +1,13 @@
-"""DaFKD (Wang et al., CVPR 2023), as FedGO (Jang et al., ICML 2025) compares it.
+r"""DaFKD (Wang et al., CVPR 2023), as FedGO (Jang et al., ICML 2025) compares it.
+
+$$ w \approx \mathrm{argmin}_v \, \mathrm{mean}_x \, \mathrm{KL} \left( \mathrm{softmax}\, z(x) \,
+\| \, \mathrm{softmax}\, f_v(x) \right) $$
+
+$$ z(x) = \sum_k \alpha_k(x) f_{w_k}(x), \quad \alpha_k(x) \propto D_k(x), \quad \sum_k \alpha_k(x)
+= 1 $$
+
+Symbols: $x$: a sample of the server's; $z$: the ensemble's logits; $D_k$: the output of client
+$k$'s discriminator.
 
 The paper is "DaFKD: domain-aware federated knowledge distillation". It differs from FedDF in the
 weights of teachers: on a sample, a teacher's weight is proportional to D_k, the output of its

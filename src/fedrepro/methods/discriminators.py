@@ -1,4 +1,6 @@
-"""FedGO's client discriminators (Jang et al., ICML 2025, Algorithm 3), trained before FedGO runs.
+r"""FedGO's client discriminators (Jang et al., ICML 2025, Algorithm 3), trained before FedGO runs.
+
+$$ \min_{D_k} \; {-} \mathbb{E}_x \log D_k(x) - \mathbb{E}_z \log(1 - D_k(G(z))) $$
 
 Each client trains one on its own samples against new samples of the given generator in every
 mini-batch, by binary cross-entropy (Algorithm 3 prints the wrong sign, A4). A round is a few epochs

@@ -1,4 +1,7 @@
-"""Ditto (Li et al., ICML 2021, "Fair and robust federated learning through personalization").
+r"""Ditto (Li et al., ICML 2021, "Fair and robust federated learning through personalization").
+
+$$ v_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\mu}{2} \|v - w\|^2, \quad w \leftarrow w -
+\sum_k p_k \Delta_k $$
 
 The global model is FedAvg's. In addition, every client trains its own model on its samples, pulled
 towards the global model that it received (Algorithm 1, h_k = F_k(v) + lambda/2 |v - w|^2; their

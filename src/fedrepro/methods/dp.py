@@ -1,4 +1,7 @@
-"""Differential privacy of clients: clipped updates and Gaussian noise on their sum. A wrapper.
+r"""Differential privacy of clients: clipped updates and Gaussian noise on their sum. A wrapper.
+
+$$ w \leftarrow w - \frac{1}{m} \left( \sum_k \Delta_k \min \left( 1, \frac{S}{\|\Delta_k\|} \right)
++ \mathcal{N}(0, z^2 S^2 I) \right) $$
 
 Of DP-FedAvg (McMahan et al., ICLR 2018, "Learning differentially private recurrent language
 models", Algorithm 1, flat clipping): every update is scaled down to a Euclidean norm of at most

@@ -1,4 +1,11 @@
-"""FedASAM (Caldarola et al., ECCV 2022, "Improving generalization in federated learning", eq. 5).
+r"""FedASAM (Caldarola et al., ECCV 2022, "Improving generalization in federated learning", eq. 5).
+
+$$ w_k \leftarrow w_k - \eta \nabla F_k(w_k + \epsilon), \quad \epsilon = \rho \frac{T^2 g}{\|T g\|}
+$$
+
+$$ g = \nabla F_k(w_k), \quad T = \mathrm{diag}(|w_k| + \zeta) $$
+
+Symbols: $g$: the gradient at $w_k$; $\zeta$: the hyperparameter ``eta``; $T$ is 1 for biases.
 
 Every local step is a step of ASAM (Kwon et al., ICML 2021, eqs. 9 to 11): the gradient is taken at
 w + eps instead of w, the worst point of a neighbourhood that scales with the weights,

@@ -1,4 +1,6 @@
-"""FedAvg (McMahan et al., AISTATS 2017, Algorithm 1).
+r"""FedAvg (McMahan et al., AISTATS 2017, Algorithm 1).
+
+$$ w \leftarrow w - \sum_k p_k \Delta_k, \quad \Delta_k = w - w_k, \quad p_k = n_k / \sum_j n_j $$
 
 The paper is "Communication-efficient learning of deep networks from decentralized data".
 

@@ -1,4 +1,7 @@
-"""FedBN (Li et al., ICLR 2021, "FedBN: federated learning on non-IID features", Algorithm 1).
+r"""FedBN (Li et al., ICLR 2021, "FedBN: federated learning on non-IID features", Algorithm 1).
+
+$$ \min_{\theta, \phi_1, \phi_2, \dots} \sum_k p_k F_k(\theta, \phi_k), \quad \phi_k\text{:
+BatchNorm}, \quad \theta\text{: all else} $$
 
 FedAvg of everything but BatchNorm: every client keeps its BatchNorm layers, parameters and running
 statistics alike. A client is scored with its own; the shared model, which has the initial ones, is

@@ -1,4 +1,11 @@
-"""FedCGAN: a class-conditional generator, averaged by the server (baseline of thesis chapter IV).
+r"""FedCGAN: a class-conditional generator, averaged by the server (baseline of thesis chapter IV).
+
+$$ \min_D \; {-} \mathbb{E} \left[ \log D(x) + \log D(y | x) + \log(1 - D(\tilde x)) + \log D(y |
+\tilde x) \right], \quad \tilde x = G(z, y) $$
+
+$$ \min_G \; {-} \mathbb{E} \left[ \log D(\tilde x) + \log D(y | \tilde x) \right] $$
+
+Symbols: $D(x)$: the probability of being real; $D(y | x)$: that of class $y$.
 
 The network is AC-GAN (Odena et al., ICML 2017, "Conditional image synthesis with auxiliary
 classifier GANs"): its discriminator also classifies. Clients train it and the generator on their

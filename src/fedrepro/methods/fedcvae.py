@@ -1,4 +1,11 @@
-"""FedCVAE: a class-conditional decoder, averaged by the server (baseline of thesis chapter IV).
+r"""FedCVAE: a class-conditional decoder, averaged by the server (baseline of thesis chapter IV).
+
+$$ \min \; \mathbb{E} \left[ \frac{1}{d} \|x - \mathrm{Dec}(z, y)\|^2 + \mathrm{KL} \left(
+\mathcal{N}(\mu(x), \sigma^2(x)) \, \| \, \mathcal{N}(0, I) \right) \right], \quad z \sim
+\mathcal{N}(\mu(x), \sigma^2(x)) $$
+
+Symbols: $d$: number of pixel values; $\mu(x)$, $\sigma(x)$: outputs of the encoder; $z$: the code
+that is drawn with them.
 
 The network is a conditional variational autoencoder (Sohn et al., NIPS 2015, "Learning structured
 output representation using deep conditional generative models"); as in the released code, only the

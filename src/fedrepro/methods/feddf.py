@@ -1,4 +1,9 @@
-"""FedDF (Lin et al., NeurIPS 2020, Algorithm 1), as FedGO (Jang et al., ICML 2025) runs it.
+r"""FedDF (Lin et al., NeurIPS 2020, Algorithm 1), as FedGO (Jang et al., ICML 2025) runs it.
+
+$$ w \approx \mathrm{argmin}_v \, \mathrm{mean}_x \, \mathrm{KL} \left( \mathrm{softmax}\, z(x) \,
+\| \, \mathrm{softmax}\, f_v(x) \right), \quad z = \frac{1}{m} \sum_k f_{w_k} $$
+
+Symbols: $x$: a sample of the server's; $z$: the ensemble's logits.
 
 The paper is "Ensemble distillation for robust model fusion in federated learning". After FedAvg's
 step the server's model becomes a student: for some epochs over unlabelled data it learns from the

@@ -1,4 +1,9 @@
-"""FedDisco (Ye et al., ICML 2023, eq. 4).
+r"""FedDisco (Ye et al., ICML 2023, eq. 4).
+
+$$ p_k \propto \max \left( 0, \frac{n_k}{\sum_j n_j} - a d_k + b \right), \quad d_k \propto
+\mathrm{KL}(\text{classes of } k \, \| \, \text{uniform}) $$
+
+Symbols: $d_k$: client $k$'s divergence; $a$, $b$: hyperparameters.
 
 The paper is "FedDisco: federated learning with discrepancy-aware collaboration". The more a
 client's classes are out of balance, the smaller its weight: p_k = relu(n_k / n - a d_k + b),

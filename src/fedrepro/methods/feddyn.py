@@ -1,4 +1,12 @@
-"""FedDyn (Acar et al., ICLR 2021, "Federated learning based on dynamic regularization").
+r"""FedDyn (Acar et al., ICLR 2021, "Federated learning based on dynamic regularization").
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) - \langle g_k, v \rangle + \frac{\alpha}{2} \|v - w\|^2,
+\quad g_k \leftarrow g_k - \alpha (w_k - w) $$
+
+$$ w \leftarrow \sum_k p_k w_k + h, \quad h = - \frac{1}{\alpha} \sum_{\text{all } k} \frac{n_k}{n}
+g_k $$
+
+Symbols: $g_k$: client $k$'s gradient when it last took part.
 
 A client descends its loss plus alpha/2 |theta - w|^2 - <g_k, theta> (Algorithm 1, eq. 1), where g_k
 is its gradient when it last took part (eq. 2; here ``h`` = -g_k / alpha). The server's ``h`` is the

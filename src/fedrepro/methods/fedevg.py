@@ -1,4 +1,14 @@
-"""FedEvg (thesis chapter IV, Algorithms 4.1 and 4.2): a synthetic set refined by energies.
+r"""FedEvg (thesis chapter IV, Algorithms 4.1 and 4.2): a synthetic set refined by energies.
+
+$$ \min_f \; \mathrm{CE}(f(x), y) + \lambda \, \mathrm{CE}(f(\tilde x), \tilde y) + E(x, y) - E(\hat
+x, \tilde y), \quad E(x, y) = - f(x)[y] $$
+
+$$ \tilde x \leftarrow \tilde x - \beta \sum_k s_k \nabla E_k(\tilde x, \tilde y) + \delta \,
+\mathcal{N}(0, I), \quad s_k \propto p_k e^{- \mathrm{sgn} E_k(\tilde x, \tilde y)} $$
+
+Symbols: $\tilde x$, $\tilde y$: items of the set and their classes; $\hat x$: the copy of $\tilde
+x$ that the Langevin steps moved; $E_k$: the energy of client $k$'s classifier; $\lambda$:
+``synthetic``; $\beta$: the server's step; $\delta$: ``noise``.
 
 The server holds a small labelled set of images, initially normal noise, with the same number per
 class. In a round every client trains its own classifier f as an energy-based model
@@ -136,7 +146,7 @@ class FedEvg(Method):
         """A client's objective on a mini-batch, a scalar tensor.
 
         Args:
-                items, chain: of the set [n, ...], as sent and as moved by the chain.
+            items, chain: of the set [n, ...], as sent and as moved by the chain.
             y: their classes [n].
         """
         real, counts = batch["x"], batch.get("real")

@@ -1,4 +1,12 @@
-"""FedFA, federated learning with feature anchors (Zhou et al., IEEE TMC 2023, "FedFA").
+r"""FedFA, federated learning with feature anchors (Zhou et al., IEEE TMC 2023, "FedFA").
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\lambda}{C} \sum_c \mathrm{mean}_{i: y_i = c}
+\|h_i(v) - a_c\|^2 $$
+
+$$ a_c \leftarrow \mu a_c + (1 - \mu) \, \mathrm{mean}_{i: y_i = c} \, h_i $$
+
+Symbols: $h_i$: features of sample $i$, the head's inputs; $C$: number of classes; $\lambda$:
+``pull``; $\mu$: ``momentum``.
 
 All clients share one anchor a_c for the features of every class c. From the second round on, the
 local loss pulls features towards it: + lambda / C * sum_c mean_{i of class c} |h_i - a_c|^2 over a

@@ -1,4 +1,7 @@
-"""FedGAN (Rasouli et al., 2020, Algorithm 1), FedGO's generator G3, trained without server data.
+r"""FedGAN (Rasouli et al., 2020, Algorithm 1), FedGO's generator G3, trained without server data.
+
+$$ (G, D) \leftarrow \sum_k p_k (G_k, D_k), \quad (G_k, D_k) \text{: WGAN-GP on client } k \text{'s
+samples, from } (G, D) $$
 
 The paper is "FedGAN: federated generative adversarial networks for distributed data". Clients train
 generator and critic as WGAN-GP on their own samples; the server averages both, weighted by samples.

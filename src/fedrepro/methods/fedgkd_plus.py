@@ -1,4 +1,12 @@
-"""FedGKD+ (Yao et al., 2023), as FedGO (Jang et al., ICML 2025, Appendix E.2) runs it.
+r"""FedGKD+ (Yao et al., 2023), as FedGO (Jang et al., ICML 2025, Appendix E.2) runs it.
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\gamma}{2} \tau^2 \, \mathrm{mean}_i \,
+\mathrm{KL} \left( \mathrm{softmax} \frac{f_{\bar w}(x_i)}{\tau} \, \| \, \mathrm{softmax}
+\frac{f_v(x_i)}{\tau} \right) $$
+
+$$ \bar w = \frac{1}{M} \sum_{j=0}^{M-1} w_{t-j}, \quad \text{then FedDF's distillation} $$
+
+Symbols: $x_i$: a client's samples; $t$: the round.
 
 FedGKD ("FedGKD: towards heterogeneous federated learning via global knowledge distillation") adds
 to a client's loss gamma / 2 tau^2 KL of the client's predictions from those of the mean of the

@@ -1,4 +1,9 @@
-"""FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023, "Gradient masked averaging").
+r"""FedGMA, gradient-masked averaging (Tenison et al., TMLR 2023, "Gradient masked averaging").
+
+$$ w \leftarrow w - M \odot \sum_k p_k \Delta_k $$
+
+$$ A = \left| \frac{1}{m} \sum_k \mathrm{sign}(\Delta_k) \right|, \quad M = \begin{cases} 1 &
+\text{where } A \ge \text{threshold} \\ A & \text{elsewhere} \end{cases} $$
 
 Where clients disagree on the direction of a parameter, the server moves it less. The agreement of
 m clients is A = |sum_k sign(delta_k)| / m. The mask is 1 where A reaches the threshold, else A

@@ -1,11 +1,20 @@
-"""FedGO (Jang et al., ICML 2025, Algorithms 1 to 3): teachers weighted by their discriminators.
+r"""FedGO (Jang et al., ICML 2025, Algorithms 1 to 3): teachers weighted by their discriminators.
+
+$$ w \approx \mathrm{argmin}_v \, \mathrm{mean}_x \, \mathrm{KL} \left( \mathrm{softmax}\, z(x) \,
+\| \, \mathrm{softmax}\, f_v(x) \right) $$
+
+$$ z(x) = \sum_k \alpha_k(x) f_{w_k}(x), \quad \alpha_k(x) \propto n_k \frac{D_k(x)}{1 - D_k(x)},
+\quad \sum_k \alpha_k(x) = 1 $$
+
+Symbols: $x$: a sample of the server's; $z$: the ensemble's logits; $D_k$: the output of client
+$k$'s discriminator.
 
 The paper is "Provably near-optimal federated ensemble distillation with negligible overhead". It
 differs from FedDF in the weights of teachers: on each of the server's samples, a client's logits
 count in proportion to n_k D_k / (1 - D_k), where D_k is the client's discriminator of own against
-generated samples. With optimal discriminators that is n_k p_k for any generator (Theorem 3.6).
-Discriminators are trained in an earlier run (``discriminators``, on ``wgan_gp`` or ``fedgan``) and
-judge the server's samples once.
+generated samples. With optimal discriminators that is n_k times the density of client k's samples,
+for any generator (Theorem 3.6). Discriminators are trained in an earlier run (``discriminators``,
+on ``wgan_gp`` or ``fedgan``) and judge the server's samples once.
 
 ``weighting`` selects one of the other four that Figure 2 compares: uniform (FedDF), variance,
 entropy (temperature 1) and domain, D_k without n_k and with the same discriminators (A11). In place

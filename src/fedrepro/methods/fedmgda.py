@@ -1,4 +1,10 @@
-"""FedMGDA+ (Hu et al., IEEE TNSE 2022, "Federated learning meets multi-objective optimization").
+r"""FedMGDA+ (Hu et al., IEEE TNSE 2022, "Federated learning meets multi-objective optimization").
+
+$$ w \leftarrow w - \sum_k p_k \frac{\Delta_k}{\|\Delta_k\|}, \quad p = \mathrm{argmin}_p \, \left\|
+\sum_k p_k \frac{\Delta_k}{\|\Delta_k\|} \right\|^2 $$
+
+$$ \text{over } \sum_k p_k = 1, \quad p_k \ge 0, \quad \left| p_k - \frac{1}{m} \right| \le
+\text{radius} $$
 
 The server moves along sum p_i d_i / |d_i|, d_i = w - w_i. p is the point of the simplex for which
 that vector is shortest, among those that differ from 1 / m by at most ``radius`` in every entry.

@@ -1,4 +1,8 @@
-"""FedNova (Wang et al., NeurIPS 2020, "Tackling the objective inconsistency problem", eqs. 6, 7).
+r"""FedNova (Wang et al., NeurIPS 2020, "Tackling the objective inconsistency problem", eqs. 6, 7).
+
+$$ w \leftarrow w - \left( \sum_k p_k a_k \right) \sum_k p_k \frac{\Delta_k}{a_k} $$
+
+Symbols: $a_k$: the 1-norm of the weights that client $k$'s optimizer gave to its gradients.
 
 A client's update is divided by a_i, the 1-norm of the weights that its optimizer gave to its
 gradients; the server moves by (sum_i p_i a_i) (sum_i p_i delta_i / a_i). With tau steps of SGD with

@@ -1,4 +1,7 @@
-"""FedPer (Arivazhagan et al., 2019, "Federated learning with personalization layers").
+r"""FedPer (Arivazhagan et al., 2019, "Federated learning with personalization layers").
+
+$$ \min_{\theta, \phi_1, \phi_2, \dots} \sum_k p_k F_k(\theta, \phi_k), \quad \theta\text{: body},
+\quad \phi_k\text{: head} $$
 
 The body is averaged as in FedAvg; every client keeps its own head and trains both together. The
 model defines the split into ``body`` and ``head``. In SuPerFed's models the head is the last two

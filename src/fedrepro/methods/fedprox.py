@@ -1,4 +1,6 @@
-"""FedProx (Li et al., MLSys 2020, "Federated optimization in heterogeneous networks", eq. 2).
+r"""FedProx (Li et al., MLSys 2020, "Federated optimization in heterogeneous networks", eq. 2).
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\mu}{2} \|v - w\|^2 $$
 
 A proximal term pulls the local model towards the received one: F_k(w) + mu/2 |w - w_t|^2.
 

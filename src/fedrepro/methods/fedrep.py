@@ -1,4 +1,9 @@
-"""FedRep (Collins et al., ICML 2021, "Exploiting shared representations", Algorithm 1).
+r"""FedRep (Collins et al., ICML 2021, "Exploiting shared representations", Algorithm 1).
+
+$$ \phi_k \approx \mathrm{argmin}_\phi \, F_k(\theta, \phi), \quad \theta_k \approx
+\mathrm{argmin}_v \, F_k(v, \phi_k), \quad \theta \leftarrow \sum_k p_k \theta_k $$
+
+Symbols: $\theta$: the body; $\phi_k$: client $k$'s head.
 
 As in FedPer, the body is averaged and each client keeps its head, but a client trains them one
 after the other: first the head on the received body, for the E epochs of the round, then the body

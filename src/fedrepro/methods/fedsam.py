@@ -1,9 +1,13 @@
-"""FedSAM (Qu et al., ICML 2022, "Generalized federated learning via sharpness aware minimization").
+r"""FedSAM (Qu et al., ICML 2022, Algorithm 1).
 
-Every local step is a step of SAM (Foret et al., ICLR 2021): the gradient is taken at
-w + rho g / |g|, to first order the worst point of a ball around w (Algorithm 1). Weight
-decay and momentum act at w. Caldarola et al. (ECCV 2022) propose the same. BatchNorm's running
-statistics move at both points. rho = 0.05 is the default of Foret et al.; the server's rate is 1.
+$$ w_k \leftarrow w_k - \eta \nabla F_k \left( w_k + \rho \frac{g}{\|g\|} \right), \quad g = \nabla
+F_k(w_k) $$
+
+The paper is "Generalized federated learning via sharpness aware minimization". Every local step is
+a step of SAM (Foret et al., ICLR 2021): the gradient is taken at w + rho g / |g|, to first order
+the worst point of a ball around w. Weight decay and momentum act at w. Caldarola et al. (ECCV 2022)
+propose the same. BatchNorm's running statistics move at both points. rho = 0.05 is the default of
+Foret et al.; the server's rate is 1.
 
 https://arxiv.org/abs/2206.02618, https://arxiv.org/abs/2010.01412
 """

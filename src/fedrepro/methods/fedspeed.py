@@ -1,4 +1,13 @@
-"""FedSpeed (Sun et al., ICLR 2023, Algorithm 1).
+r"""FedSpeed (Sun et al., ICLR 2023, Algorithm 1).
+
+$$ w_k \leftarrow w_k - \eta \left( (1 - \alpha) g_1 + \alpha g_2 - g_k + \mu (w_k - w) \right) $$
+
+$$ g_1 = \nabla F_k(w_k), \quad g_2 = \nabla F_k \left( w_k + \rho \frac{g_1}{\|g_1\|} \right) $$
+
+$$ g_k \leftarrow g_k - \mu (w_k - w), \quad w \leftarrow \sum_k p_k \left( w_k - g_k / \mu \right)
+$$
+
+Symbols: $g_k$: client $k$'s correction.
 
 The paper is "FedSpeed: larger local interval, less communication round, and higher generalization
 accuracy". A client descends (1 - alpha) g1 + alpha g2 - g_k + mu (theta - w), where g2 is the

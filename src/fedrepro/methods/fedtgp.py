@@ -1,4 +1,14 @@
-"""FedTGP (Zhang et al., AAAI 2024), on FedAvg as in FedGO's comparison.
+r"""FedTGP (Zhang et al., AAAI 2024), on FedAvg as in FedGO's comparison.
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \lambda \, \mathrm{mean}_i \frac{1}{d} \|h_i(v) - \hat
+P_{y_i}\|^2 $$
+
+$$ \hat P \approx \mathrm{argmin}_P \, - \mathrm{mean}_{k, c} \log \frac{e^{-\|P_{k,c} - P_c\| -
+\delta}}{e^{-\|P_{k,c} - P_c\| - \delta} + \sum_{c' \ne c} e^{-\|P_{k,c} - P_{c'}\|}} $$
+
+Symbols: $h_i$: features of sample $i$, of which there are $d$; $P_{k,c}$: client $k$'s mean
+features of class $c$; $\hat P$: the server's prototypes; $\delta$: the largest distance of a
+class's mean prototype to its nearest other, at most ``margin``; $\lambda$: ``strength``.
 
 The paper is "FedTGP: trainable global prototypes with adaptive-margin-enhanced contrastive learning
 for data and model heterogeneity in federated learning". Clients send the mean features of each of

@@ -1,4 +1,12 @@
-"""FedUV (Son et al., CVPR 2024).
+r"""FedUV (Son et al., CVPR 2024).
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) + \text{variance} \cdot \mathrm{mean}_c \max \left( 0,
+\frac{1}{\sqrt{C}} - \sigma_c \right) + \text{uniformity} \cdot \mathrm{mean}_{i < j} \, e^{-\|h_i -
+h_j\|^2 / s} $$
+
+Symbols: $C$: number of classes; $\sigma_c$: the standard deviation of class $c$'s probability over
+the mini-batch; $h_i$: the body's features of sample $i$; $s$: the median of their squared
+distances.
 
 The paper is "FedUV: uniformity and variance for heterogeneous federated learning". It adds two
 terms to a client's loss. ``variance`` keeps predictions from collapsing onto the client's own

@@ -1,4 +1,6 @@
-"""Images drawn once from a generator: FedGO's distillation set D2 (ICML 2025), without server data.
+r"""FedGO's distillation set D2 (ICML 2025): images drawn once from a generator.
+
+$$ x_i = G(z_i), \quad z_i \sim \mathcal{N}(0, I) $$
 
 The paper draws 25,000 images; that it does so once, before the first round, follows from the cost
 that it prints (Section G.2). Nothing is trained and no client's samples are used: the setting

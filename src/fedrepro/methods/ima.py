@@ -1,4 +1,10 @@
-"""IMA, iterative moving averaging (Zhou et al., IEEE TMC 2024, Algorithm 1). Wraps any method.
+r"""IMA, iterative moving averaging (Zhou et al., IEEE TMC 2024, Algorithm 1). Wraps any method.
+
+$$ \bar w_t = \frac{1}{P} \sum_{j=0}^{P-1} w_{t-j}, \quad \eta_t = \eta_{t_s} (1 - \text{decay})^{t
+- t_s} \quad \text{for } t \ge t_s $$
+
+Symbols: $w_t$: the inner method's model after round $t$; $P$: ``window``; $t_s$: the first round
+that averages.
 
 The server keeps the last P global models, from round 0 on. From round t_s = start * R on, the mean
 of those P replaces the global model: it is broadcast and evaluated. The window holds the models as

@@ -1,9 +1,14 @@
-"""Krum (Blanchard et al., NeurIPS 2017). A wrapper.
+r"""Krum (Blanchard et al., NeurIPS 2017). A wrapper.
+
+$$ w \leftarrow w - \Delta_{k^*}, \quad k^* = \mathrm{argmin}_k \, \sum_{j \in N_k} \|\Delta_k -
+\Delta_j\|^2, \quad N_k \text{: the } m - f - 2 \text{ closest to } k $$
+
+Symbols: $f$: the largest number of attackers, ``share`` times $m$, rounded down.
 
 The paper is "Machine learning with adversaries: Byzantine tolerant gradient descent" (section 4).
-Of a cohort of n clients up to f may be attackers: the ``share``, rounded down. A client's score is
-the sum of the squared distances of its update to the n - f - 2 closest others. The server moves by
-the update with the lowest score. The theorem requires n > 2 f + 2; in a smaller cohort the score is
+Of a cohort of m clients up to f may be attackers: the ``share``, rounded down. A client's score is
+the sum of the squared distances of its update to the m - f - 2 closest others. The server moves by
+the update with the lowest score. The theorem requires m > 2 f + 2; in a smaller cohort the score is
 the distance to the closest update. Distances leave out running statistics, which have other units.
 
 https://arxiv.org/abs/1703.02757

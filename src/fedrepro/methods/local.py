@@ -1,4 +1,6 @@
-"""Local training only: every client trains its own model, and nothing is communicated.
+r"""Local training only: every client trains its own model, and nothing is communicated.
+
+$$ \min_{w_k} F_k(w_k) $$
 
 The least that a personalised method must beat. All models start as the initial one. A client trains
 in the rounds in which it takes part, on the mini-batches that FedAvg's client would have, so both

@@ -1,4 +1,6 @@
-"""The coordinate-wise median (Yin et al., ICML 2018, Definition 1 and Algorithm 1). A wrapper.
+r"""The coordinate-wise median (Yin et al., ICML 2018, Definition 1 and Algorithm 1). A wrapper.
+
+$$ w_i \leftarrow w_i - \mathrm{median}_k \, \Delta_{k,i} \quad \text{for every parameter } i $$
 
 The paper is "Byzantine-robust distributed learning: towards optimal statistical rates". The server
 moves by the median of the clients' updates, for every parameter by itself; of an even number, by

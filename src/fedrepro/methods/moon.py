@@ -1,4 +1,9 @@
-"""MOON (Li et al., CVPR 2021, "Model-contrastive federated learning", Algorithm 1).
+r"""MOON (Li et al., CVPR 2021, "Model-contrastive federated learning", Algorithm 1).
+
+$$ w_k \approx \mathrm{argmin}_v \, F_k(v) - \mu \, \mathrm{mean}_i \log \frac{e^{s_i /
+\tau}}{e^{s_i / \tau} + e^{s_i' / \tau}} $$
+
+$$ s_i = \cos(z_i(v), z_i(w)), \quad s_i' = \cos(z_i(v), z_i(w_k^{\text{previous}})) $$
 
 A contrastive term pulls the features z of a sample towards those of the received model and away
 from those of the client's own previous model, its model after the round in which it last took part:

@@ -1,7 +1,12 @@
-"""Multi-Krum (Blanchard et al., NeurIPS 2017, section 4, "Multi-Krum"). A wrapper.
+r"""Multi-Krum (Blanchard et al., NeurIPS 2017, section 4, "Multi-Krum"). A wrapper.
+
+$$ w \leftarrow w - \frac{1}{q} \sum_{k \in B} \Delta_k, \quad B \text{: the } q \text{ lowest
+scores } \sum_{j \in N_k} \|\Delta_k - \Delta_j\|^2 $$
+
+Symbols: $N_k$, $f$: as for Krum; $q$: ``number``.
 
 The server moves by the mean of the ``number`` updates with the lowest scores of
-:mod:`fedrepro.methods.krum`. The default, n - f - 2 but at least 1, is the largest number for which
+:mod:`fedrepro.methods.krum`. The default, m - f - 2 but at least 1, is the largest number for which
 resilience is proven (Damaskinos et al., MLSys 2019, "AggregaThor").
 
 https://arxiv.org/abs/1703.02757
@@ -18,7 +23,7 @@ from fedrepro.support.errors import bad_value
 class MultiKrum(Krum):
     """Multi-Krum (Blanchard et al., NeurIPS 2017, section 4)."""
 
-    number: int | None = None  # m, the updates that the server averages; None: n - f - 2
+    number: int | None = None  # the updates that the server averages; None: m - f - 2
 
     def __post_init__(self) -> None:
         check_share("multi_krum", self.share)

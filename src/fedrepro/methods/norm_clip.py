@@ -1,4 +1,6 @@
-"""Norm clipping (Sun et al., 2019, "Can you really backdoor federated learning?"). A wrapper.
+r"""Norm clipping (Sun et al., 2019, "Can you really backdoor federated learning?"). A wrapper.
+
+$$ \Delta_k \leftarrow \frac{\Delta_k}{\max(1, \|\Delta_k\| / M)} $$
 
 The server scales every update whose Euclidean norm exceeds ``bound`` down to that norm:
 delta / max(1, |delta| / M) (section 4, "Norm thresholding of updates"). The norm is that of all

@@ -1,4 +1,6 @@
-"""Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1), versions HF and FO.
+r"""Per-FedAvg (Fallah et al., NeurIPS 2020, Algorithm 1), versions HF and FO.
+
+$$ \min_w \sum_k p_k F_k \left( w - \alpha \nabla F_k(w) \right) $$
 
 The paper is "Personalized federated learning with theoretical guarantees: a model-agnostic
 meta-learning approach". The shared model is a start from which one gradient step makes every

@@ -1,4 +1,7 @@
-"""pFedMe (Dinh et al., NeurIPS 2020, "Personalized federated learning with Moreau envelopes").
+r"""pFedMe (Dinh et al., NeurIPS 2020, "Personalized federated learning with Moreau envelopes").
+
+$$ \theta_k \approx \mathrm{argmin}_\theta \, F_k(\theta) + \frac{\mu}{2} \|\theta - w_k\|^2, \quad
+w_k \leftarrow w_k - \eta \mu (w_k - \theta_k) $$
 
 A client's model theta minimises f(theta) + lambda/2 |theta - w|^2 (eq. 3; their lambda is ``mu``
 here). Its copy of the shared model then follows the envelope's gradient, w - eta lambda (w - theta)

@@ -1,4 +1,6 @@
-"""PropFair (Zhang et al., TMLR 2022, "Proportional fairness in federated learning").
+r"""PropFair (Zhang et al., TMLR 2022, "Proportional fairness in federated learning").
+
+$$ w_k \approx \mathrm{argmin}_v \, {-} \log \left( 1 - \frac{F_k(v)}{M} \right) $$
 
 Clients minimise -log(1 - l / M) on every mini-batch, where l is its mean loss. If M - l is below
 0.2 the objective is l / M instead, as in the released code of Hahn et al. (ICML 2024). Zhang et al.

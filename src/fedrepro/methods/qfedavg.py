@@ -1,4 +1,7 @@
-"""q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation", Algorithm 2; solves q-FFL).
+r"""q-FedAvg (Li et al., ICLR 2020, "Fair resource allocation", Algorithm 2; solves q-FFL).
+
+$$ w \leftarrow w - \frac{\sum_k n_k F_k^q d_k}{\sum_k n_k \left( q F_k^{q-1} \|d_k\|^2 + L F_k^q
+\right)}, \quad d_k = L \Delta_k, \quad L = 1 / \eta, \quad F_k = F_k(w) $$
 
 With n_i the clients' sizes, L = 1 / lr and d_i = L (w - w_i), the server moves by
 sum n_i F_i^q d_i / sum n_i (q F_i^(q-1) |d_i|^2 + L F_i^q). Its weights (Table 1 of Hahn et al.,

@@ -1,4 +1,13 @@
-"""QSGD quantisation (Alistarh et al., NeurIPS 2017, section 3.1), with error feedback. A wrapper.
+r"""QSGD quantisation (Alistarh et al., NeurIPS 2017, section 3.1), with error feedback. A wrapper.
+
+$$ \hat\Delta_k = \frac{Q(v)}{1 + \min(d / s^2, \sqrt d / s)}, \quad v = \Delta_k + e_k, \quad e_k
+\leftarrow v - \hat\Delta_k $$
+
+$$ Q(v)_i = \frac{\|v\|}{s} \mathrm{sign}(v_i) \, \xi_i, \quad \xi_i \in \{\lfloor u_i \rfloor,
+\lfloor u_i \rfloor + 1\}, \quad \mathbb{E} \xi_i = u_i = s \frac{|v_i|}{\|v\|} $$
+
+Symbols: $v$: a bucket of an update to which the client adds $e_k$, what earlier rounds left out;
+$d$ = 512: its entries.
 
 The paper is "QSGD: communication-efficient SGD via gradient quantization and encoding". An update
 is cut into buckets of 512 entries. Of a bucket v, a client sends |v| and, for every entry, a sign

@@ -1,4 +1,11 @@
-"""Scaffnew (Mishchenko et al., ICML 2022), which is ProxSkip for federated learning, Algorithm 2.
+r"""Scaffnew (Mishchenko et al., ICML 2022), which is ProxSkip for federated learning, Algorithm 2.
+
+$$ w_k \leftarrow w_k - \eta \left( \nabla F_k(w_k) - h_k \right) \quad \text{for } T \text{ steps},
+\quad T \sim \mathrm{Geometric}(p) $$
+
+$$ w = \sum_k p_k w_k, \quad h_k \leftarrow h_k + \frac{p}{\eta} (w - w_k) $$
+
+Symbols: $h_k$: client $k$'s correction; $T$: the round's number of steps.
 
 The paper is "ProxSkip: yes! Local gradient steps provably lead to communication acceleration!
 Finally!". A local step descends the gradient minus h_k. After a communication, a client corrects

@@ -1,10 +1,17 @@
-"""SCAFFOLD (Karimireddy et al., ICML 2020, "Stochastic controlled averaging", Algorithm 1).
+r"""SCAFFOLD (Karimireddy et al., ICML 2020, "Stochastic controlled averaging", Algorithm 1).
+
+$$ w_k \leftarrow w_k - \eta \left( \nabla F_k(w_k) - c_k + c \right) $$
+
+$$ c_k \leftarrow c_k - c + \frac{w - w_k}{\tau_k \eta}, \quad c = \sum_{\text{all } k}
+\frac{n_k}{n} c_k $$
+
+Symbols: $\tau_k$: client $k$'s number of steps; with momentum, FedNova's $a_k$.
 
 Control variates correct client drift: every local step adds c - c_i to the gradient. A client's new
-variate follows option II: c_i+ = c_i - c + (x - y_i) / (k * lr) after k steps, which makes it the
-mean gradient of the client's path. Every client's c_i is kept. The paper uses SGD without momentum.
-With momentum the path is longer than k gradients, and FedNova's a_i replaces k. (With k, variates
-are ten times too long at momentum 0.9, and training diverges.)
+variate follows option II: c_i+ = c_i - c + (x - y_i) / (tau * lr) after tau steps, which makes it
+the mean gradient of the client's path. Every client's c_i is kept. The paper uses SGD without
+momentum. With momentum the path is longer than tau gradients, and FedNova's a_i replaces tau. (With
+tau, variates are ten times too long at momentum 0.9, and training diverges.)
 
 c is the mean of all clients' c_i, weighted by samples like the parameters. At a fixed point c is
 zero, so c's weights determine which objective is minimised, whatever the weights of the parameters
@@ -13,8 +20,8 @@ zero, so c's weights determine which objective is minimised, whatever the weight
 The SCAFFOLD that SuPerFed's authors released is FedAvg: its correction is assigned to a loop
 variable and lost (discrepancy 26). ``after_momentum`` is what that line intends, and what IMA's
 code does: the correction follows the optimizer's step, so that momentum does not repeat it, and the
-variate is divided by k times the learning rate, whatever the momentum. (With momentum, clients with
-different k then shift the fixed point.) IMA's code also decays the correction's rate twice,
+variate is divided by tau times the learning rate, whatever the momentum. (With momentum, clients
+with different tau then shift the fixed point.) IMA's code also decays the correction's rate twice,
 lr(t)^2 / lr(0), which ``decays_twice`` selects (B21). Variates cover trainable parameters only
 (A8).
 

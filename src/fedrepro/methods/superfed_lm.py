@@ -1,4 +1,10 @@
-"""SuPerFed-LM (Hahn et al., KDD 2022; thesis chapter II): one lambda per layer and mini-batch.
+r"""SuPerFed-LM (Hahn et al., KDD 2022; thesis chapter II): one lambda per layer and mini-batch.
+
+$$ \min_{f, l} \; \mathbb{E}_{\lambda_j \sim U(0, 1)} F_k \left( \left[ (1 - \lambda_j) f_j +
+\lambda_j l_j \right]_j \right) + \frac{\mu}{2} \|f - w\|^2 + \nu \cos^2(f, l), \quad j \text{:
+layer} $$
+
+Symbols: $f$, $l$: a client's federated and local model.
 
 Otherwise identical to SuPerFed-MM. A layer is a module with parameters of its own: a linear or
 convolutional layer, a normalisation, an embedding, or a whole LSTM.

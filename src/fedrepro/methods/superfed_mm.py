@@ -1,4 +1,9 @@
-"""SuPerFed-MM (Hahn et al., KDD 2022; thesis chapter II, eqs. 2.3 to 2.6).
+r"""SuPerFed-MM (Hahn et al., KDD 2022; thesis chapter II, eqs. 2.3 to 2.6).
+
+$$ \min_{f, l} \; \mathbb{E}_{\lambda \sim U(0, 1)} F_k((1 - \lambda) f + \lambda l) + \frac{\mu}{2}
+\|f - w\|^2 + \nu \cos^2(f, l) $$
+
+Symbols: $f$, $l$: a client's federated and local model.
 
 A client has two models: the federated one, and a local one with its own initial weights. From round
 L = ``start`` * T on, both are trained so that all their interpolations (1 - lambda) f + lambda l

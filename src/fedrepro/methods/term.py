@@ -1,4 +1,6 @@
-"""TERM, tilted empirical risk minimisation (Li et al., ICLR 2021), as in Table 1 of Hahn et al.
+r"""TERM, tilted empirical risk minimisation (Li et al., ICLR 2021), as in Table 1 of Hahn et al.
+
+$$ p_k \propto n_k e^{\text{tilt} \cdot F_k(w)}, \quad w \leftarrow w - \sum_k p_k \Delta_k $$
 
 p_i is proportional to n_i exp(tilt F_i). The released code of Hahn et al. (ICML 2024) omits n_i
 (discrepancy 11).

@@ -1,4 +1,9 @@
-"""Top-k sparsification with error feedback (Stich et al., NeurIPS 2018). A wrapper.
+r"""Top-k sparsification with error feedback (Stich et al., NeurIPS 2018). A wrapper.
+
+$$ \hat\Delta_k = \mathrm{top}_{\text{share}}(\Delta_k + e_k), \quad e_k \leftarrow \Delta_k + e_k -
+\hat\Delta_k, \quad w \leftarrow w - \sum_k p_k \hat\Delta_k $$
+
+Symbols: $e_k$: what client $k$ has left out so far.
 
 The paper is "Sparsified SGD with memory" (Algorithm 1, Definition 2.2). A client sends the
 ``share`` of its update's entries with the largest magnitudes, at least one, over all layers

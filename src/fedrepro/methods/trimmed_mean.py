@@ -1,4 +1,7 @@
-"""The coordinate-wise trimmed mean (Yin et al., ICML 2018, Definition 2). A wrapper.
+r"""The coordinate-wise trimmed mean (Yin et al., ICML 2018, Definition 2). A wrapper.
+
+$$ w_i \leftarrow w_i - \frac{1}{m - 2b} \sum_{j=b+1}^{m-b} \Delta_{(j),i}, \quad b = \lfloor \beta
+m \rfloor, \quad \Delta_{(1),i} \le \dots \le \Delta_{(m),i}, \quad \text{for every parameter } i $$
 
 The paper is "Byzantine-robust distributed learning: towards optimal statistical rates" (Algorithm
 1, option II). For every parameter by itself, the server leaves out the largest and the smallest

@@ -1,4 +1,11 @@
-"""WGAN-GP (Gulrajani et al., NeurIPS 2017, Algorithm 1), FedGO's generator G1.
+r"""WGAN-GP (Gulrajani et al., NeurIPS 2017, Algorithm 1), FedGO's generator G1.
+
+$$ \max_D \; \mathbb{E}_x D(x) - \mathbb{E}_z D(G(z)) - \lambda \, \mathbb{E}_{\hat x} \left(
+\|\nabla D(\hat x)\| - 1 \right)^2, \quad \min_G \; {-} \mathbb{E}_z D(G(z)) $$
+
+$$ \hat x = x + u (G(z) - x), \quad u \sim U(0, 1) $$
+
+Symbols: $x$: real samples; $\lambda$: ``penalty``.
 
 The paper is "Improved training of Wasserstein GANs". One client, the server itself, holds the
 unlabelled samples (partition scheme ``at_server``). Every mini-batch is a step of the critic; after

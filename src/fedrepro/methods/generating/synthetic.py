@@ -125,7 +125,6 @@ def alikeness(gradients: Tensor, classes: int) -> Tensor:
 
     The length of their mean divided by their root mean square length, averaged over classes;
     independent gradients of n items give 1 / sqrt(n).
-    ones of n items have 1 / sqrt(n).
 
     Args:
         gradients: [classes * n, ...], ordered by class.

@@ -1,4 +1,10 @@
-"""FedAdam: the second moment is a moving average."""
+r"""FedAdam: the second moment is a moving average.
+
+$$ u \leftarrow \beta_1 u + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \quad
+w \leftarrow w - \text{lr} \frac{u}{\sqrt{v} + \tau}, \quad g = \sum_k p_k \Delta_k $$
+
+Symbols: $u$, $v$: first and second moment; $\text{lr}$: the server's learning rate.
+"""
 
 from dataclasses import dataclass
 

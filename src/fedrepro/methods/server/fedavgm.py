@@ -1,4 +1,10 @@
-"""FedAvgM: momentum on the server."""
+r"""FedAvgM: momentum on the server.
+
+$$ u \leftarrow \beta u + g, \quad w \leftarrow w - \text{lr} \cdot u, \quad g = \sum_k p_k \Delta_k
+$$
+
+Symbols: $u$: the server's momentum; $\beta$: its decay, ``momentum``.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,11 @@
-"""FedYogi: the second moment moves by a bounded step."""
+r"""FedYogi: the second moment moves by a bounded step.
+
+$$ u \leftarrow \beta_1 u + (1 - \beta_1) g, \quad v \leftarrow v - (1 - \beta_2) g^2 \,
+\mathrm{sign}(v - g^2), \quad w \leftarrow w - \text{lr} \frac{u}{\sqrt{v} + \tau}, \quad g = \sum_k
+p_k \Delta_k $$
+
+Symbols: $u$, $v$: first and second moment; $\text{lr}$: the server's learning rate.
+"""
 
 from dataclasses import dataclass
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL, Match, Played
+from fedrepro.report.equations import SYMBOLS, equations_in, is_equation, symbols_in
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
@@ -98,14 +99,19 @@ def method_page(
         compared: the labels of its columns, with the pages that compare them with others.
         left_out: the labels of its columns without a rank, and why.
     """
-    said = [text for text in method.documentation.split("\n\n") if not text.startswith("http")]
-    title, *rest = said
+    paragraphs = method.documentation.split("\n\n")
+    apart = ("http", SYMBOLS)
+    title, *rest = [
+        text for text in paragraphs if not text.startswith(apart) and not is_equation(text)
+    ]
     # The reference has the paper's title; what follows it is what differs.
     rest = [left for text in rest if (left := PAPER.sub("", text))]
     return {
         "reference": reference,
         "facts": method.facts,
         "title": title,
+        "equations": [equations_in(text) for text in paragraphs if is_equation(text)],
+        "symbols": [symbols_in(text) for text in paragraphs if text.startswith(SYMBOLS)],
         "difference": rest[0] if rest else "",
         "paragraphs": rest[1:],
         "hooks": method.hooks,

@@ -1,0 +1,43 @@
+"""Equations as MathML, which browsers show without a script."""
+
+import re
+
+from latex2mathml.converter import convert
+from markupsafe import Markup, escape
+
+from fedrepro.report.pages.templates import prose
+
+MARK = "$$"
+SYMBOLS = "Symbols: "  # begins the paragraph that explains them
+
+
+def is_equation(paragraph: str) -> bool:
+    """Whether a paragraph of a docstring is LaTeX between two ``$$``."""
+    text = paragraph.strip()
+    return len(text) > 2 * len(MARK) and text.startswith(MARK) and text.endswith(MARK)
+
+
+def equations_in(paragraph: str) -> list[Markup]:
+    r"""The equations of a paragraph, cut at ``\quad`` so that a narrow page can wrap them.
+
+    One that cannot be read as LaTeX is shown as it was written.
+    """
+    whole = " ".join(paragraph.strip().removeprefix(MARK).removesuffix(MARK).split())
+    return [_in_mathml(part, "block") for part in re.split(r",?\s*\\quad\b\s*", whole) if part]
+
+
+def symbols_in(paragraph: str) -> Markup:
+    """What a paragraph says of symbols, which are LaTeX between single ``$``."""
+    parts = " ".join(paragraph.removeprefix(SYMBOLS).split()).split("$")
+    return Markup("").join(
+        _in_mathml(part, "inline") if place % 2 else prose(part) for place, part in enumerate(parts)
+    )
+
+
+def _in_mathml(latex: str, display: str) -> Markup:
+    # The converter does not escape what \text contains.
+    safe = latex.replace("<", r"\lt ").replace(">", r"\gt ")
+    try:
+        return Markup(convert(safe, display=display))
+    except Exception:  # its errors have no base of their own
+        return Markup("<code>{}</code>").format(escape(latex))

@@ -1,0 +1,47 @@
+"""Equations of methods on their pages."""
+
+import pytest
+
+from fedrepro.cli.report import described_methods
+from fedrepro.report.equations import equations_in, is_equation, symbols_in
+from fedrepro.report.pages.method import method_page
+from fedrepro.support.plugins import NONE
+
+METHODS = {method.facts["name"]: method for method in described_methods(NONE)}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_equations_that_are_mathml(name: str) -> None:
+    page = method_page(METHODS[name], [], None)
+    parts = [part for parts in page["equations"] for part in parts]
+    assert parts
+    assert all(part.startswith("<math") for part in parts)
+    # An unknown command is shown with its backslash.
+    assert not [part for part in parts if "\\" in part]
+    assert not [
+        text for text in (page["title"], page["difference"], *page["paragraphs"]) if "$$" in text
+    ]
+
+
+def test_a_paragraph_is_cut_at_its_gaps() -> None:
+    assert is_equation("$$ a = b, \\quad\nc = d $$")
+    assert not is_equation("It costs $$ and more.")
+    first, second = equations_in("$$ a = b, \\quad\nc = d $$")
+    assert "<mi>b</mi>" in first and "<mi>c</mi>" not in first
+    assert "<mi>c</mi>" in second
+
+
+@pytest.mark.parametrize("wrong", [r"\left( x", r"\begin{cases} a"])
+def test_what_is_no_latex_is_shown_as_written(wrong: str) -> None:
+    assert equations_in(f"$$ {wrong} $$") == [f"<code>{wrong}</code>"]
+
+
+def test_symbols_are_mathml_in_a_sentence() -> None:
+    found = symbols_in("Symbols: $h_i$: features of\nsample $i$; ``pull``, <b>.")
+    assert found.startswith("<math") and found.count("<math") == 2
+    assert found.endswith("; <code>pull</code>, &lt;b&gt;.")
+
+
+def test_text_cannot_contain_html() -> None:
+    (found,) = equations_in(r"$$ \text{<script>alert(1)</script>} $$")
+    assert "<script" not in found
