@@ -389,3 +389,18 @@ def test_what_clients_report_is_weighted_by_what_they_train_on() -> None:
     metric._own = _Reported()
     assert [*metric.reading.series(record)] == [(1, pytest.approx(30))]
     assert "weighted by training samples" in metric.reading.words
+
+
+def test_a_mean_over_clients_has_a_curve_without_the_clients_of_each_round() -> None:
+    """Landed results of scale compact keep the clients of the last round, and each round's mean."""
+    rounds = {"round": [1.0, 2.0, 3.0], "client_accuracy": [0.2, 0.4, 0.9]}
+    clients = {"round": [3.0, 3.0], "accuracy": [0.5, 0.7], "test_samples": [10, 30]}
+    record: Any = SimpleNamespace(rounds=rounds, clients=clients, mixtures={})
+
+    def series(**metric: Any) -> list[tuple[float, float]]:
+        return OverClients.model_validate({"of": "accuracy", **metric}).reading.series(record)
+
+    mean = series(over_clients="average", weighted=False)
+    assert mean == [(1.0, 20.0), (2.0, 40.0), (3.0, pytest.approx(60.0))]
+    assert series(over_clients="average") == [(3.0, pytest.approx(65.0))]  # by samples
+    assert [number for number, _ in series(over_clients="worst", weighted=False)] == [3.0]

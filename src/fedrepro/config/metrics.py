@@ -222,10 +222,19 @@ class OverClients(OfMeasure):
         else:
             found = by_client(record.clients, self.of, measure.weighed_by)
         factor = summary.factor(measure)
-        return [
+        series = [
             (number, factor * summary.of(values, sizes if self.weighted else None, measure.rising))
             for number, values, sizes in found
         ]
+        # Landed results of scale compact have clients of the last round only, but of each round
+        # their mean.
+        means = record.rounds.get(f"client_{self.of}", ())
+        if self.mix != "fixed" or self.over_clients != "average" or self.weighted or not means:
+            return series
+        rounds = zip(record.rounds["round"], means, strict=True)
+        first = series[0][0] if series else math.inf
+        earlier = [(n, factor * mean) for n, mean in rounds if n < first and mean is not None]
+        return [*earlier, *series]
 
     @property
     def selection(self) -> str:
