@@ -3,7 +3,7 @@
 import pytest
 
 from fedrepro.cli.report import described_methods
-from fedrepro.report.equations import equations_in, is_equation, symbols_in
+from fedrepro.report.pages.equations import equations_in, is_equation, symbols_in
 from fedrepro.report.pages.method import method_page
 from fedrepro.support.plugins import NONE
 

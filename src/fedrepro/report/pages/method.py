@@ -8,7 +8,7 @@ from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL, Match, Played
-from fedrepro.report.equations import SYMBOLS, equations_in, is_equation, symbols_in
+from fedrepro.report.pages.equations import SYMBOLS, equations_in, is_equation, symbols_in
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
