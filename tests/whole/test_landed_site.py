@@ -283,7 +283,7 @@ def test_pages_of_methods_begin_with_what_differs(made: tuple[Path, Workbench]) 
         ("fedgo", "It differs from FedDF in the weights of teachers"),
         ("feddisco", "The more a client's classes are out of balance"),
         ("dafkd", "It differs from FedDF in the weights of teachers"),
-        ("krum", "Of a cohort of n clients up to f may be attackers"),
+        ("krum", "Of a cohort of m clients up to f may be attackers"),
     ):
         markup = (site / f"methods/{name}.html").read_text(encoding="utf-8")
         before_the_code = words(markup.partition("<section")[0])
