@@ -95,9 +95,10 @@ def list_methods(arguments: argparse.Namespace) -> None:
         if arguments.json:
             print(json.dumps({**row, "meanings": meanings}, indent=2))
         else:
-            print_facts(
-                [*_about(row, meanings), ("file", part.shown_file), ("", part.documentation)]
-            )
+            from fedrepro.report.pages.equations import without_equations
+
+            said_of_it = "\n\n".join(without_equations(part.documentation))
+            print_facts([*_about(row, meanings), ("file", part.shown_file), ("", said_of_it)])
         return
     rows = [registry.describe(part) for part in registry.parts(folders).values()]
     if arguments.json:

@@ -3,7 +3,12 @@
 import pytest
 
 from fedrepro.cli.report import described_methods
-from fedrepro.report.pages.equations import equations_in, is_equation, symbols_in
+from fedrepro.report.pages.equations import (
+    equations_in,
+    is_equation,
+    symbols_in,
+    without_equations,
+)
 from fedrepro.report.pages.method import method_page
 from fedrepro.support.plugins import NONE
 
@@ -40,6 +45,13 @@ def test_symbols_are_mathml_in_a_sentence() -> None:
     found = symbols_in("Symbols: $h_i$: features of\nsample $i$; ``pull``, <b>.")
     assert found.startswith("<math") and found.count("<math") == 2
     assert found.endswith("; <code>pull</code>, &lt;b&gt;.")
+
+
+def test_a_terminal_shows_no_latex() -> None:
+    text = "Title.\n\n$$ a = b $$\n\nSymbols: $a$: one.\n\nIt costs $$ and more."
+    assert without_equations(text) == ["Title.", "It costs $$ and more."]
+    for name, method in METHODS.items():
+        assert "\\" not in "".join(without_equations(method.documentation)), name
 
 
 def test_text_cannot_contain_html() -> None:

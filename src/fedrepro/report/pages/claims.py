@@ -166,7 +166,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
     ``no_test`` of the ``total`` can't be tested there.
 
     Claims differ in their units, so a lead beyond the claimed one is drawn in half widths of its
-    interval: a bar that does not touch the middle decides the claim.
+    interval: a bar that does not touch the middle differs significantly from what is claimed.
     """
     found: dict[str, dict[str, Any]] = {}
     views = list(views)

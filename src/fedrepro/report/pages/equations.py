@@ -17,6 +17,12 @@ def is_equation(paragraph: str) -> bool:
     return len(text) > 2 * len(MARK) and text.startswith(MARK) and text.endswith(MARK)
 
 
+def without_equations(documentation: str) -> list[str]:
+    """The paragraphs of a docstring that are neither equations nor say what their symbols mean."""
+    paragraphs = documentation.split("\n\n")
+    return [text for text in paragraphs if not text.startswith(SYMBOLS) and not is_equation(text)]
+
+
 def equations_in(paragraph: str) -> list[Markup]:
     r"""The equations of a paragraph, cut at ``\quad`` so that a narrow page can wrap them.
 

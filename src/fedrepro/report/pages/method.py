@@ -8,7 +8,13 @@ from typing import Any
 
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.matches import BASELINE, BASELINE_LABEL, Match, Played
-from fedrepro.report.pages.equations import SYMBOLS, equations_in, is_equation, symbols_in
+from fedrepro.report.pages.equations import (
+    SYMBOLS,
+    equations_in,
+    is_equation,
+    symbols_in,
+    without_equations,
+)
 from fedrepro.report.papers.leads import PairedTest
 from fedrepro.report.papers.references import Reference
 
@@ -100,10 +106,8 @@ def method_page(
         left_out: the labels of its columns without a rank, and why.
     """
     paragraphs = method.documentation.split("\n\n")
-    apart = ("http", SYMBOLS)
-    title, *rest = [
-        text for text in paragraphs if not text.startswith(apart) and not is_equation(text)
-    ]
+    said = without_equations(method.documentation)
+    title, *rest = [text for text in said if not text.startswith("http")]
     # The reference has the paper's title; what follows it is what differs.
     rest = [left for text in rest if (left := PAPER.sub("", text))]
     return {
