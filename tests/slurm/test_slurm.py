@@ -146,10 +146,12 @@ def test_a_job_that_fails_for_good_leaves_a_hole(project: Project) -> None:
 
 
 def test_ctrl_c_cancels_all_jobs_and_leaves_no_lock(project: Project) -> None:
-    variables = with_method(project, "slow", "time.sleep(300)")
+    calls = project.root / "calls"
+    variables = with_method(project, "slow", f"Path({str(calls)!r}).touch(); time.sleep(300)")
     target = RUN.format("slow")
     process = started(project, *arguments(target), **variables)
-    wait_for(lambda: any("slow" in job.comment for job in jobs(project, "running")))
+    # A job may run before Snakemake has read its number, and is not known to it until then.
+    wait_for(calls.exists)
     os.killpg(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=120)
     assert process.returncode != 0, said
