@@ -140,6 +140,18 @@ def test_effects_are_what_a_paper_claims_at_a_cell(papers: Published) -> None:
                   metric="server_test_accuracy_pct") is None  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("anchor", "label"),
+    [
+        ("ima-best-on-fmnist", "Best on FMNIST"),
+        ("superfed-mm-dirichlet", "MM Dirichlet"),
+        ("aaggff-plug-in-worst", "Plug in worst"),
+    ],
+)
+def test_a_label_writes_names_as_the_claim_does(papers: Published, anchor: str, label: str) -> None:
+    assert claim_of(papers, anchor).label == label
+
+
 def test_a_claim_that_compares_nothing_is_named(papers: Published) -> None:
     claim = claim_of(papers, "fedevg-accuracy")
     empty = claim.model_copy(update={"tables": ["table_9"]})

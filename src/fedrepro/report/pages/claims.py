@@ -183,7 +183,7 @@ def findings_of(views: Iterable[ClaimView]) -> dict[str, dict[str, Any]]:
                 at = max(-FARTHEST, min(FARTHEST, at))
                 lead = f"{_lead_of(each.overall)} {unit}".strip()
                 said = f"{claim.says} {each.word.capitalize()}, {lead}."
-                colour, name = COLOURS.get(each.word, INK), claim.name.replace("-", " ")
+                colour, name = COLOURS.get(each.word, INK), claim.label
                 place = f"claims.html#{claim.anchor}"
                 bars.append(Bar((at - 1, at, at + 1), colour, said, name, place))
         found[system] = {

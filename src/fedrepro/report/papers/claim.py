@@ -1,5 +1,6 @@
 """A paper's claim as a comparison of its printed cells: the format of claims.yaml."""
 
+import re
 from typing import Literal
 
 from pydantic import Field
@@ -79,6 +80,14 @@ class Claim(Typed):
     @property
     def anchor(self) -> str:
         return f"{self.system}-{self.name}"
+
+    @property
+    def label(self) -> str:
+        """Its name in words; abbreviations and names are written as in what it says."""
+        words = re.findall(r"\w+", f"{self.says} {self.source}")[1:]
+        known = {word.lower(): word for word in words if word != word.lower()}
+        first, *rest = (known.get(word, word) for word in self.name.split("-"))
+        return " ".join([first[:1].upper() + first[1:], *rest])
 
     @property
     def sign(self) -> int:
