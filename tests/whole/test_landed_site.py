@@ -14,6 +14,7 @@ import pytest
 from fedrepro.config.metrics import Least, Reached
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.pages.row_figures import pairs_of
+from fedrepro.run.packed import folder_of
 from support.landed import (
     READ_ONLY,
     by_method,
@@ -460,3 +461,20 @@ def test_the_files_of_figures_show_what_the_parquet_files_say(made: tuple[Path, 
         assert len(curves) == 3 and float(line["At weight"]) == mean.idxmax()
         for column, value in (("At 0", mean.loc[0]), ("Best", mean.max()), ("At 1", mean.loc[1])):
             assert shows(line[column], value), (line, column)
+
+
+def test_compact_tables_offer_the_files_of_their_runs(made: tuple[Path, Workbench]) -> None:
+    site, bench = made
+    offered = set()
+    for target in bench.tables("compact").values():
+        page = site / target.system / f"{target.item}.html"
+        linked = set(re.findall(r'href="\.\./([^"]*\.parquet)"', page.read_text("utf-8")))
+        told = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["cells"]
+        for cell, each in zip(target.cells, told, strict=True):
+            landed = ROOT / folder_of(cell.setting) / "runs.parquet"
+            if each["paper"]["n"] and landed.exists():  # those of heart are of scale paper
+                place = f"{target.system}/compact/{landed.parent.name}/runs.parquet"
+                assert place in linked
+                assert (site / place).read_bytes() == landed.read_bytes()
+                offered.add(place)
+    assert len(offered) > 40

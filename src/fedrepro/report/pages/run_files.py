@@ -17,6 +17,7 @@ from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.pages.downloads import rows_as_csv
 from fedrepro.report.pages.foot import repository
 from fedrepro.report.pages.templates import Renderer
+from fedrepro.run.packed import folder_of
 from fedrepro.run.results import LOGS, RunRecord, read_run
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import PACKAGE
@@ -112,9 +113,10 @@ def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str
 
 
 def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
-    """What stands for the pages of runs that have none: their settings, and a CSV of what they are.
+    """What stands for the pages of runs that have none.
 
-    The settings are one file for each setting and method of the table.
+    Their settings, one file for each setting and method of the table; a CSV of what they are; and
+    the records of those that are landed.
     """
     keys = unpaged(table)
     if not keys:
@@ -123,8 +125,18 @@ def write_unpaged(renderer: Renderer, table: ComputedTable) -> None:
     for record in {(each.run.setting, each.run.method): each for each in records}.values():
         path = Path(setting_beside(table.system, table.item, record.run, None))
         renderer.write_changed(path, setting_of(record))
+    for setting in {record.run.setting for record in records if record.packed}:
+        for href, file in landed_files(renderer.root, setting).items():
+            renderer.write_changed(Path(href), file.read_bytes())
     text = rows_as_csv(RUNS_HEADER, map(_identity_of, records))
     renderer.write_changed(Path(table.system, f"{table.item}-runs.csv"), text.encode())
+
+
+def landed_files(root: Path, setting: str) -> dict[str, Path]:
+    """The Parquet files with a setting's landed results, by their place in the site."""
+    files = sorted((root / folder_of(setting)).glob("*.parquet"))
+    system, _, name = setting.partition("/")
+    return {f"{system}/compact/{name}/{file.name}": file for file in files}
 
 
 def unpaged(table: ComputedTable) -> dict[RunKey, bool]:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedrepro.config.targets import RunKey, TableTarget
@@ -14,7 +15,7 @@ from fedrepro.report.cells.cell import ComputedTable, Printed, Result, TableCell
 from fedrepro.report.pages import row_figures
 from fedrepro.report.pages.about import about, scales_of
 from fedrepro.report.pages.follows import what_follows
-from fedrepro.report.pages.run_files import setting_beside, unpaged
+from fedrepro.report.pages.run_files import landed_files, setting_beside, unpaged
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.rule import rule_in_words
 from fedrepro.report.papers.verdict import ERRORS
@@ -49,6 +50,7 @@ class RowView:
         notes: for each cell, how it differs from its row; or "".
         hows: one for each cell.
         about: its setting, key by key.
+        landed: Parquet files of its settings' landed results, in the site.
         scene: None if nothing was run, or if a row above shows the same runs.
         above: label and anchor of the first such row above, or None.
     """
@@ -65,6 +67,7 @@ class RowView:
     hows: tuple[How, ...]
     about: tuple[tuple[str, object], ...]
     setting: str
+    landed: tuple[str, ...]
     cells: tuple[TableCell, ...]
     scene: row_figures.Scene | None
     above: tuple[str, str] | None
@@ -122,6 +125,7 @@ def table_page(
         def scene(scale: Scale, cells: tuple[TableCell, ...] = cells) -> row_figures.Scene | None:
             return row_figures.scene_of(workbench, target, cells, columns, pairs, scale)
 
+        landed = _landed(workbench.root, cells) if table.scale == "compact" else ()
         runs = _runs(cells, "demo")
         stage = next((stage for others, stage in stages if runs and runs <= others), None)
         if stage:
@@ -143,6 +147,7 @@ def table_page(
                 tuple(_how(workbench, table, cell.paper) for cell in cells),
                 tuple(about_setting(workbench, row.setting)),
                 row.setting,
+                landed,
                 cells,
                 None if above else scene("paper"),
                 above,
@@ -292,6 +297,12 @@ def _note(target: TableTarget, row: TableRow, cell: TableCell) -> str:
     if cell.demo and cell.demo.setting != row.demo:
         notes.append(f"demo in {cell.demo.setting}")
     return "; ".join(notes)
+
+
+def _landed(root: Path, cells: Iterable[TableCell]) -> tuple[str, ...]:
+    results = [cell.paper for cell in cells]
+    settings = sorted({result.run_of(run).setting for result in results for run in result.runs})
+    return tuple(file for setting in settings for file in landed_files(root, setting))
 
 
 def _runs(cells: Iterable[TableCell], scale: Scale) -> set[RunKey]:
