@@ -5,6 +5,7 @@ import hashlib
 import io
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +108,35 @@ def medmnist(side: int = 64, channels: int = 3, **changes: NDArray[Any]) -> byte
 def ends_whole(told: list[float]) -> bool:
     """Whether what a reader told of its progress, if anything, rises to 1."""
     return told == sorted(told) and told[-1:] in ([], [1.0])
+
+
+def png_of_16_bits(channels: int) -> bytes:
+    """A black image of 2 x 2: grey, grey with alpha, RGB, or RGB with alpha."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(kind + content)
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+    colour = {1: 0, 2: 4, 3: 2, 4: 6}[channels]
+    rows = 2 * bytes(1 + 2 * 2 * channels)  # each after the number of its filter
+    header = struct.pack(">IIBBBBB", 2, 2, 16, colour, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+def tiff_of_16_bits(planes: int) -> bytes:
+    """A black RGB image of 2 x 2 with its colours together (planes 1) or separate (2)."""
+    data = bytes(2 * 2 * 3 * 2)
+    parts = 1 if planes == 1 else 3
+    end = 8 + len(data)
+    tags = [(256, 2), (257, 2), (258, 16, 16, 16), (259, 1), (262, 2)]
+    tags += [(273, *(8 + 8 * part for part in range(parts))), (277, 3), (278, 2)]
+    tags += [(279, *[len(data) // parts] * parts), (284, planes)]
+    extra, at = b"", end + 2 + 12 * len(tags) + 4  # values that do not fit into their tag
+    listed = struct.pack("<H", len(tags))
+    for tag, *values in tags:
+        packed = struct.pack(f"<{len(values)}H", *values)
+        if len(packed) > 4:
+            packed, extra = struct.pack("<I", at + len(extra)), extra + packed
+        listed += struct.pack("<HHI", tag, 3, len(values)) + packed.ljust(4, b"\0")
+    return struct.pack("<2sHI", b"II", 42, end) + data + listed + bytes(4) + extra

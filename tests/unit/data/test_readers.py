@@ -18,9 +18,18 @@ from pydantic import ValidationError
 from fedrepro.data.dataset import Dataset, open_dataset
 from fedrepro.data.prepare import prepare
 from fedrepro.data.readers.content import RawSamples
-from fedrepro.data.readers.images import read_idx
+from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
-from support.raw_data import encoded, ends_whole, entry, idx, sha256, write_zip
+from support.raw_data import (
+    encoded,
+    ends_whole,
+    entry,
+    idx,
+    png_of_16_bits,
+    sha256,
+    tiff_of_16_bits,
+    write_zip,
+)
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
@@ -137,7 +146,10 @@ def test_jpeg_parquet(tmp_path: Path) -> None:
         ({"labels": [0]}, "column: 'label': expected in the file; did you mean 'labels'"),
         ({"label": [2]}, "a label is 2: expected 0 to 1"),
         ({"label": [0], "split": ["tests"]}, "'tests': expected 'train' or 'test'"),
-        ({"label": [0], "jpeg": [b"not an image"]}, "row 0: can't be read as an image"),
+        (
+            {"label": [0], "jpeg": [b"not an image"]},
+            "p: row 0: can't be read as an image: it is in no known format, or damaged$",
+        ),
         ({"label": [0], "jpeg": [encoded(RED, 64, "JPEG")[:600]]}, "row 0: can't be read as an"),
         ({"label": [0], "split": ["test"]}, "the train split has no samples"),
         ({"label": [1]}, "class 'a': no training samples: expected some of each class: a, b"),
@@ -232,16 +244,39 @@ def test_natural_clients_lose_no_rows_to_a_shared_test_set(tmp_path: Path) -> No
     assert shared is not None and len(shared) == 2
 
 
-def test_an_image_of_16_bits_is_not_cut_off(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    Image.fromarray(np.array([[0, 300], [5000, 65535]], np.uint16)).save(buffer, "PNG")
-    path = folder_of(tmp_path / "images", {**IMAGES, "train/cat/9.png": buffer.getvalue()})
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("9.png", png_of_16_bits(1), "PNG, mode I;16"),
+        ("9.png", png_of_16_bits(2), "PNG, mode RGBA"),  # as Pillow calls grey with alpha
+        ("9.png", png_of_16_bits(3), "PNG, mode RGB"),
+        ("9.png", png_of_16_bits(4), "PNG, mode RGBA"),
+        ("9.tif", tiff_of_16_bits(1), "TIFF, mode RGB"),
+        ("9.tif", tiff_of_16_bits(2), "TIFF, mode RGB"),
+        ("9.ppm", b"P6 2 2 1000\n" + bytes(24), "PPM, mode RGB"),
+    ],
+)
+def test_an_image_of_16_bits_is_not_cut_off(
+    name: str, content: bytes, kind: str, tmp_path: Path
+) -> None:
+    path = folder_of(tmp_path / "images", {**IMAGES, f"train/cat/{name}": content})
+    line = rf"{name}: an image of more than 8 bits per channel \({kind}\): expected 8 bits"
     for channels in (1, 3):
         spec = entry("image_folder", path=str(path), height=2, width=2, channels=channels)
-        with pytest.raises(
-            UserError, match=r"9\.png: .* more than 8 bits .*I;16.*: expected 8 bits"
-        ):
+        with pytest.raises(UserError, match=line):
             prepared(tmp_path, spec)
+
+
+@pytest.mark.parametrize(
+    ("form", "mode"),
+    [("PNG", "RGBA"), ("PNG", "LA"), ("PNG", "P"), ("PNG", "1"), ("BMP", "RGB"), ("GIF", "P"),
+     ("TIFF", "RGB"), ("TIFF", "CMYK"), ("TIFF", "1"), ("PPM", "RGB"), ("PPM", "L")],
+)  # fmt: skip
+def test_images_of_8_bits_are_read_in_every_mode(form: str, mode: str) -> None:
+    buffer = io.BytesIO()
+    Image.new(mode, (5, 4)).save(buffer, form)
+    assert decode(buffer.getvalue(), "image", 3).shape == (3, 4, 5)
+    assert decode(buffer.getvalue(), "image", 1).shape == (1, 4, 5)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
+from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
@@ -219,27 +222,47 @@ def decode(
             returns them; None to keep its size.
 
     Raises:
-        UserError: if it is not an image, or is damaged.
+        UserError: if it is not an image, is damaged, or has more than 8 bits per channel.
     """
-    from PIL import Image
-
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # 90 million pixels
             with Image.open(io.BytesIO(encoded)) as image:
-                mode = image.mode
+                kind = f"{image.format}, mode {image.mode}"
+                deep = _is_deep(image)
                 pixels = image.convert("RGB" if channels == 3 else "L")
+    except UnidentifiedImageError:  # its message names the bytes in memory
+        reason = "it is in no known format, or damaged"
+        raise UserError(f"{where}: can't be read as an image: {reason}") from None
     except (OSError, MemoryError) as error:
         raise UserError(f"{where}: can't be read as an image: {error}") from None
     except Exception as error:  # Pillow raises many kinds of exceptions for damaged files
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
-    if mode.startswith(("I", "F")):  # Pillow cuts these values off at 255
-        wanted = "8 bits per channel: convert it, with the scale that suits your images"
-        raise UserError(f"{where}: an image of more than 8 bits (mode {mode}): expected {wanted}")
+    if deep:
+        wanted = "8 bits: convert it, with the scale that suits your images"
+        raise UserError(
+            f"{where}: an image of more than 8 bits per channel ({kind}): expected {wanted}"
+        )
     if callable(size):
         size = size(*pixels.size)
     if size is not None and pixels.size != size:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
     array = np.asarray(pixels)
     return array[None] if channels == 1 else array.transpose(2, 0, 1)
+
+
+def _is_deep(image: ImageFile) -> bool:
+    """Whether an image that is not decoded yet has more than 8 bits per channel.
+
+    Pillow cuts such values off, or keeps their upper 8 bits. Its mode says so of grey images only:
+    for colours it is that of 8 bits.
+    """
+    if image.mode.startswith(("I", "F")):
+        return True
+    if isinstance(image, TiffImageFile):  # colours may lie in separate planes, decoded as bytes
+        return max(image.tag_v2.get(BITSPERSAMPLE, (1,))) > 8
+    ways = [tile.args for tile in image.tile]
+    if image.format == "PPM":  # with the largest value, or plain bytes
+        return any(isinstance(way, tuple) and way[1] > 255 for way in ways)
+    return image.format == "PNG" and any(";16" in str(way) for way in ways)
