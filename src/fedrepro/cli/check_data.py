@@ -28,11 +28,11 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "check-data",
         help="show what is understood of your own table or images",
-        description="Read your own data and print columns and their kinds, classes, natural "
-        "clients and their sizes, what is held out for testing, and the first samples; write "
-        "nothing. Without an entry in config/datasets.yaml, the label of a table is its last "
-        "column and images are resized to 32 x 32, unless --set says otherwise; then it also "
-        "prints the entry.",
+        description="Read your own data and print columns and their kinds, sizes and colours of "
+        "images, classes, natural clients and their sizes, what is held out for testing, and the "
+        "first samples; write nothing. Without an entry in config/datasets.yaml, the label of a "
+        "table is its last column and images are resized to 32 x 32, unless --set says otherwise; "
+        "then it also prints the entry.",
         epilog="Example: fedrepro check-data data/patients.csv --set label=ill --set group=ward",
     )
     parser.add_argument(

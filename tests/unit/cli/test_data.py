@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedrepro.cli.main import main
 from fedrepro.config.loading import load
@@ -190,8 +191,8 @@ def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[s
     assert "image 2\ttrain/south/cat/1.png\nimage 3\ttrain/south/dog/1.png\nshape\t3x32x32" in out
     assert "classes\t2 with training samples: cat (2), dog (1)\n" in out
     assert "clients\t2 natural ones with 1 to 2 training samples: north (1), south (2)" in out
-    assert main(["check-data", "images"]) == 0
-    assert "layout" not in (out := capsys.readouterr().out) and "north (1)" in out
+    assert main(["check-data", "images", "--set", "layout=class"]) == 0  # which the entry keeps
+    assert "layout: class\n" in (out := capsys.readouterr().out) and "north (1)" in out
 
     (own / "export").mkdir()
     np.savez(own / "export/images.npz", x=np.zeros((10, 1, 2, 2), np.uint8), y=np.arange(10) % 2)
@@ -201,6 +202,37 @@ def test_images_and_exports_are_shown(own: Path, capsys: pytest.CaptureFixture[s
         out = capsys.readouterr().out
         assert "classes\t2 with training samples: a (4), b (4)\n" in out
         assert "sample 2\ta\nsample 3\tb\n" in out and "path: export\n" in out
+
+
+def test_what_becomes_of_images_is_shown(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "images/train/cat").mkdir(parents=True)
+    (own / "images/train/dog").mkdir()
+    for name, mode, size in (
+        ("cat/1.png", "RGB", (32, 32)),
+        ("cat/2.png", "RGBA", (40, 32)),
+        ("dog/1.png", "L", (40, 32)),
+    ):
+        Image.new(mode, size).save(own / "images/train" / name)
+    stack = [Image.new("RGB", (32, 32), shade) for shade in ("red", "blue")]
+    stack[0].save(own / "images/train/dog/2.tif", save_all=True, append_images=stack[1:])
+    for name in ("train/dog/scan.dcm", "train/3.png", "val/cat/1.png", ".hidden"):
+        (own / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / "images" / name).write_bytes(b"")
+    assert main(["check-data", "images"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:5] == [
+        "height x width\t32x32 (2), 32x40 (2); resized to 32x32: 2 of 4",
+        "colours\tRGB (2), RGB with alpha (1), grey (1); converted to RGB: 2 of 4",
+        "frames\tfirst of several read: 1 of 4",
+        "not read\t3 files: train/3.png, train/dog/scan.dcm, val/cat/1.png",
+    ]
+    (own / "images/train/dog/2.tif").unlink()
+    sizes = ["--set", "height=32", "--set", "width=40", "--set", "channels=1"]
+    assert main(["check-data", "images", *sizes]) == 0
+    assert capsys.readouterr().out.splitlines()[1:4] == [
+        "height x width\t32x40 (2), 32x32 (1); resized to 32x40: 1 of 3",
+        "colours\tRGB (1), RGB with alpha (1), grey (1); converted to grey: 2 of 3",
+        "not read\t3 files: train/3.png, train/dog/scan.dcm, val/cat/1.png",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,32 @@ def test_folders_of_images_that_name_the_clients(tmp_path: Path) -> None:
         prepared(tmp_path, spec.model_copy(update={"path": str(write)}))
 
 
+@pytest.mark.parametrize("tested", ["north", "east"])
+def test_folders_that_may_be_clients_or_classes_need_a_layout(tested: str, tmp_path: Path) -> None:
+    places = [f"train/{place}" for place in ("north/cat", "north/dog", "south/dog")]
+    files = {f"{place}/1.png": encoded(RED) for place in (*places, f"test/{tested}/cat")}
+    spec = entry("image_folder", path=str(folder_of(tmp_path / "i", files)), height=4, width=4)
+    with pytest.raises(UserError) as raised:
+        prepared(tmp_path, spec)
+    assert str(raised.value) == (
+        f"{tmp_path}/i: layout: not given, but train/north/cat/1.png lies deeper than train/CLASS: "
+        "expected 'client/class' if north is a client, 'class/client' if cat is one, or 'class' if "
+        "neither is"
+    )
+    if tested == "north":
+        flat = prepared(tmp_path, spec.model_copy(update={"layout": "class"}))
+        assert flat.meta["class_names"] == ["north", "south"]
+
+
+def test_an_archive_of_macos(tmp_path: Path) -> None:
+    """It has a second folder beside the images, and hidden files that are named like images."""
+    hidden = {f"__MACOSX/all/._{name}": b"\0" for name in ("train", "test")}
+    files = {f"all/{name}": content for name, content in IMAGES.items()}
+    path = write_zip(tmp_path / "i.zip", {**files, **hidden, "all/train/cat/._1.png": b"\0"})
+    spec = entry("image_folder", path=str(path), height=4, width=4)
+    assert prepared(tmp_path, spec).train.y.tolist() == [0, 0, 1]
+
+
 def test_natural_clients_lose_no_rows_to_a_shared_test_set(tmp_path: Path) -> None:
     assert prepared(tmp_path, table(tmp_path, group="site")).test is None
     shared = prepared(tmp_path, table(tmp_path, group="site", test_fraction=0.5)).test
@@ -255,6 +281,7 @@ def test_natural_clients_lose_no_rows_to_a_shared_test_set(tmp_path: Path) -> No
         ("9.tif", tiff_of_16_bits(2), "TIFF, mode RGB"),
         ("9.ppm", b"P6 2 2 1000\n" + bytes(24), "PPM, mode RGB"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_an_image_of_16_bits_is_not_cut_off(
     name: str, content: bytes, kind: str, tmp_path: Path
@@ -285,7 +312,10 @@ def test_images_of_8_bits_are_read_in_every_mode(form: str, mode: str) -> None:
         ({**IMAGES, "train/cow/1.txt": b""}, "class 'cow': no training samples: expected some of"),
         ({"cat/1.png": b""}, "expected folders train/CLASS"),
         ({**IMAGES, "test/cow/1.png": encoded(RED)}, "'cow': expected a class that train has"),
-        ({**IMAGES, "train/cat/3.png": encoded(RED)[:40]}, r"3\.png: can't be read as an image"),
+        (
+            {**IMAGES, "train/cat/3.png": encoded(RED)[:40]},
+            r"images\.zip: train/cat/3\.png: can't be read as an image",
+        ),
         ({"train/cat/1.txt": b""}, "no images in train"),
         ({"train/cat/1.png": encoded(RED), "test/cat/1.png": encoded(RED)}, "1 classes"),
         ({**IMAGES, "../../evil.png": encoded(RED)}, "would be written elsewhere"),

@@ -133,6 +133,7 @@ class ImageFolder(Own):
 
     Attributes:
         layout: the levels of folders in train and test; those of `client` are the natural clients.
+            Default: class; must be given if images lie deeper.
         height: all images are resized (bilinear) to `height` x `width`.
         width: see `height`.
         channels: 3 (red, green, blue) or 1 (grey).
@@ -146,9 +147,9 @@ class ImageFolder(Own):
     height: Pixels
     width: Pixels
     channels: Literal[1, 3] = 3
-    layout: Literal["class", "client/class", "class/client"] = later("class")
+    layout: Literal["class", "client/class", "class/client"] | None = later(None)
     test_fraction: TestFraction = Field(
-        default_factory=lambda keys: 0.2 if keys.get("layout") == "class" else 0.0
+        default_factory=lambda keys: 0.2 if keys.get("layout") in (None, "class") else 0.0
     )
 
 

@@ -3,7 +3,8 @@
 import io
 import math
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
 from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
-from fedrepro.data.readers.content import FIRST, Content, Progress, RawSamples, held_out
+from fedrepro.data.readers.content import (
+    FIRST,
+    Content,
+    Progress,
+    RawSamples,
+    held_out,
+    listed,
+)
+from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
@@ -143,16 +152,11 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     """Read a folder (or an archive of one) with train/CLASS/image and optional test/CLASS/image.
 
     Raises:
-        UserError: if a class has no images in train, or an image is damaged.
+        UserError: if a class has no images in train, an image is damaged, or images lie deeper and
+            the entry has no `layout`.
     """
-    root = path
-    if path.is_file():
-        unpack(path, scratch / "unpacked")
-        root = scratch / "unpacked"
-    inside = [child for child in root.iterdir() if not child.name.startswith(".")]
-    if not (root / "train").is_dir() and len(inside) == 1:  # archives often wrap all in one folder
-        root = inside[0]
-    levels = spec.layout.split("/")
+    root = _root(path, scratch)
+    levels = (spec.layout or "class").split("/")
     folders = {split: _folders(root / split, len(levels)) for split in ("train", "test")}
 
     def names(split: str, level: str) -> list[str]:
@@ -162,30 +166,38 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
 
     classes, clients = names("train", "class"), names("train", "client")
     if not classes:
-        raise UserError(f"{path}: expected folders train/{spec.layout.upper()} with images in them")
-    for level, known in (("class", classes), ("client", clients)):
-        foreign = [name for name in names("test", level) if name not in known]
-        if foreign:
-            raise bad_value(path, "test", foreign[0], f"a {level} that train has", known)
+        expected = f"expected folders train/{'/'.join(levels).upper()} with images in them"
+        raise UserError(f"{path}: {expected}")
     files = {
         split: [
             (image, folder)
             for folder in folders[split]
-            for image in sorted((root / split / folder).rglob("*"))
+            for image in _files(root / split / folder)
             if image.suffix.lower() in IMAGE_SUFFIXES
         ]
         for split in ("train", "test")
     }
     if not files["train"]:
         raise UserError(f"{path}: no images in train: expected one of {sorted(IMAGE_SUFFIXES)}")
-    total, done = sum(map(len, files.values())), 0
+    images = [image.relative_to(root) for pairs in files.values() for image, _ in pairs]
+    if spec.layout is None:
+        _refuse_deeper(path, images)
+    for level, known in (("class", classes), ("client", clients)):
+        foreign = [name for name in names("test", level) if name not in known]
+        if foreign:
+            raise bad_value(path, "test", foreign[0], f"a {level} that train has", known)
+    done, looks = 0, Counter[Look]()
     splits = {}
     for split, pairs in files.items():
         x = np.empty((len(pairs), spec.channels, spec.height, spec.width), np.uint8)
         for row, (image, _) in enumerate(pairs):
-            x[row] = decode(image.read_bytes(), image, spec.channels, (spec.width, spec.height))
+            # The place in an archive: the unpacked file is gone when the error is read.
+            where = image if path.is_dir() else f"{path}: {image.relative_to(root)}"
+            pixels, look = _decoded(image.read_bytes(), where, spec.channels)
+            x[row] = _array(pixels, (spec.width, spec.height))
+            looks[look] += 1
             done += 1
-            progress(done / total)
+            progress(done / len(images))
         named = [dict(zip(levels, folder.parts, strict=True)) for _, folder in pairs]
         y = np.array([classes.index(each["class"]) for each in named], np.int64)
         group = np.array([clients.index(each["client"]) for each in named]) if clients else None
@@ -195,9 +207,23 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
     if test is None:
         train, test = held_out(train, spec.test_fraction, path)
         notes["test_fraction"] = spec.test_fraction
-    shown = [str(image.relative_to(root)) for image, _ in files["train"][:FIRST]]
-    understood = [(f"image {number}", name) for number, name in enumerate(shown, 1)]
+    understood = [
+        *facts(looks, spec.channels, spec.height, spec.width),
+        ("not read", _left_out(root, set(images))),
+        *((f"image {number}", str(name)) for number, name in enumerate(images[:FIRST], 1)),
+    ]
     return Content(train, test, classes, notes, understood)
+
+
+def _root(path: Path, scratch: Path) -> Path:
+    """The folder that contains train; an archive is unpacked first."""
+    root = path
+    if path.is_file():
+        unpack(path, scratch / "unpacked")
+        root = scratch / "unpacked"
+    # Archives often wrap all in one folder; those of macOS have another one beside it.
+    inside = [child for child in root.iterdir() if not child.name.startswith((".", "__MACOSX"))]
+    return inside[0] if not (root / "train").is_dir() and len(inside) == 1 else root
 
 
 def _folders(root: Path, levels: int) -> list[Path]:
@@ -205,6 +231,34 @@ def _folders(root: Path, levels: int) -> list[Path]:
     found = sorted(root.glob("/".join("*" * levels)))
     paths = [each.relative_to(root) for each in found if each.is_dir()]
     return [each for each in paths if not any(part.startswith(".") for part in each.parts)]
+
+
+def _files(root: Path) -> list[Path]:
+    """All files below `root`, sorted, without hidden ones, such as macOS adds to images."""
+    return [
+        each
+        for each in sorted(root.rglob("*"))
+        if not any(part.startswith(".") for part in each.relative_to(root).parts)
+        and not each.is_dir()
+    ]
+
+
+def _left_out(root: Path, images: set[Path]) -> str:
+    """How many files are none of the images that were read, and which; "" if all are."""
+    others = [name for each in _files(root) if (name := each.relative_to(root)) not in images]
+    return f"{len(others):,} files: {listed(list(map(str, others)))}" if others else ""
+
+
+def _refuse_deeper(path: Path, images: Sequence[Path]) -> None:
+    """Refuse images of train/A/B without a `layout`: A may be the class, or the client."""
+    for image in images:
+        split, outer, inner, *deeper = image.parts
+        if deeper:
+            raise UserError(
+                f"{path}: layout: not given, but {image} lies deeper than {split}/CLASS: expected "
+                f"'client/class' if {outer} is a client, 'class/client' if {inner} is one, or "
+                "'class' if neither is"
+            )
 
 
 def decode(
@@ -224,13 +278,20 @@ def decode(
     Raises:
         UserError: if it is not an image, is damaged, or has more than 8 bits per channel.
     """
+    pixels, _ = _decoded(encoded, where, channels)
+    return _array(pixels, size(*pixels.size) if callable(size) else size)
+
+
+def _decoded(encoded: bytes, where: object, channels: int) -> tuple[Image.Image, Look]:
+    """An image in RGB or grey, and what it was; see `decode`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)  # 90 million pixels
             with Image.open(io.BytesIO(encoded)) as image:
-                kind = f"{image.format}, mode {image.mode}"
+                kind, mode = image.format, image.mode
                 deep = _is_deep(image)
                 pixels = image.convert("RGB" if channels == 3 else "L")
+                several = bool(getattr(image, "is_animated", False))
     except UnidentifiedImageError:  # its message names the bytes in memory
         reason = "it is in no known format, or damaged"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
@@ -240,16 +301,18 @@ def decode(
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{where}: can't be read as an image: {reason}") from None
     if deep:
+        found = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"
-        raise UserError(
-            f"{where}: an image of more than 8 bits per channel ({kind}): expected {wanted}"
-        )
-    if callable(size):
-        size = size(*pixels.size)
+        raise UserError(f"{where}: {found}: expected {wanted}")
+    return pixels, Look(mode, pixels.size, several)
+
+
+def _array(pixels: Image.Image, size: tuple[int, int] | None) -> NDArray[Any]:
+    """An image as uint8 [channels, height, width], resized to (width, height) if given."""
     if size is not None and pixels.size != size:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
     array = np.asarray(pixels)
-    return array[None] if channels == 1 else array.transpose(2, 0, 1)
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
 def _is_deep(image: ImageFile) -> bool:
@@ -261,7 +324,7 @@ def _is_deep(image: ImageFile) -> bool:
     if image.mode.startswith(("I", "F")):
         return True
     if isinstance(image, TiffImageFile):  # colours may lie in separate planes, decoded as bytes
-        return max(image.tag_v2.get(BITSPERSAMPLE, (1,))) > 8
+        return bool(max(image.tag_v2.get(BITSPERSAMPLE, (1,))) > 8)
     ways = [tile.args for tile in image.tile]
     if image.format == "PPM":  # with the largest value, or plain bytes
         return any(isinstance(way, tuple) and way[1] > 255 for way in ways)

@@ -1,0 +1,49 @@
+"""What images were before they were resized and converted, for `fedrepro check-data`."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from fedrepro.data.readers.content import listed
+
+MODES = {  # Pillow's names of colours that users know by another one
+    "1": "black and white",
+    "L": "grey",
+    "LA": "grey with alpha",
+    "P": "palette",
+    "RGBA": "RGB with alpha",
+}
+
+
+class Look(NamedTuple):
+    """What a file of an image holds.
+
+    Attributes:
+        mode: its colours, in Pillow's words.
+        size: (width, height) in pixels.
+        several: whether it has several frames or pages, of which the first is read.
+    """
+
+    mode: str
+    size: tuple[int, int]
+    several: bool
+
+
+def facts(looks: "Counter[Look]", channels: int, height: int, width: int) -> list[tuple[str, str]]:
+    """The sizes and colours of images, and how many become images of another size or colour."""
+    mode = "RGB" if channels == 3 else "L"
+    sizes = Counter(f"{look.size[1]}x{look.size[0]}" for look in looks.elements())
+    colours = Counter(MODES.get(look.mode, look.mode) for look in looks.elements())
+    resized = sum(look.size != (width, height) for look in looks.elements())
+    converted = sum(look.mode != mode for look in looks.elements())
+    several = sum(look.several for look in looks.elements())
+
+    def said(counts: "Counter[str]", changed: int, change: str) -> str:
+        found = listed([f"{name} ({count})" for name, count in counts.most_common()])
+        return f"{found}; {change}: {changed} of {looks.total()}" if changed else found
+
+    frames = f"first of several read: {several} of {looks.total()}" if several else ""
+    return [
+        ("height x width", said(sizes, resized, f"resized to {height}x{width}")),
+        ("colours", said(colours, converted, f"converted to {MODES.get(mode, mode)}")),
+        ("frames", frames),
+    ]
