@@ -15,6 +15,7 @@ from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.dataset import FORMAT, PREPARED, read_meta, what_is
 from fedrepro.data.fetching.raw_files import DOWNLOADS, download
 from fedrepro.data.readers.content import (
+    LARGEST,
     Content,
     Progress,
     RawSamples,
@@ -28,7 +29,6 @@ from fedrepro.support.locks import only_one
 from fedrepro.support.sealed import sealed
 
 STORED = (np.dtype(np.uint8), np.dtype(np.int16), np.dtype(np.int32))  # others become float32
-LARGEST = np.finfo(np.float32).max
 
 
 def prepare(

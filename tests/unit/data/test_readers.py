@@ -380,6 +380,7 @@ def test_tabular_csv(tmp_path: Path) -> None:
             {"split": "when", "group": "site"},
             r"when: 'tset' in row 4 \(site B\): expected 'train' or",
         ),
+        (TABLE.replace("test", ""), {"split": "when"}, "when: '' in row 4: expected 'train' or"),
         (TABLE.replace("yes", ""), {}, "expected a value in every row"),
         (TABLE.replace("yes", "no"), {}, "1 classes: expected at least 2"),
         (
@@ -505,8 +506,17 @@ def test_columns_of_images_that_are_not_what_they_should_be(
             r"label: y: 0.5 in row 1 \(g x\): expected whole numbers or words",
         ),
         (["1,inf,x", "2,1,y"], r"label: y: inf in row 1 \(g x\): expected whole numbers or words"),
-        (["1,a,x", "2,b,"], "group: 'g': expected a value in every row"),
-        (["1e300,a,x", "2,b,y", "3,a,x"], "a value is NaN, infinite or too large for float32"),
+        (["1,a,x", "2,b,"], "group: 'g': expected a value in every row: none in row 2$"),
+        (["1,a,x", "2,,"], "label: 'y': expected a value in every row: none in row 2$"),
+        (
+            ["1,a,x", "-1e300,b,y", "3,a,x"],
+            r"x: -1e\+300 in row 2 \(g y\): expected finite numbers up to 3.4e\+38$",
+        ),
+        (
+            ["1,a,x", f"{10**23},b,y", "3,a,x"],
+            r"x: '?10{23}'? in row 2 \(g y\): expected whole numbers below 2\*\*63: write larger",
+        ),
+        (["-1,a,x", f"{2**63},b,y"], r"x: '?9223372036854775808'? in row 2 \(g y\): .* 2\*\*63"),
         ([f"t{at},{at % 2},x" for at in range(1001)], "x: 1001 different texts: .*`drop`"),
     ],
 )
@@ -515,9 +525,13 @@ def test_tables_that_are_not_what_they_should_be(
 ) -> None:
     path = tmp_path / "table.csv"
     path.write_text("\n".join(["x,y,g", *rows]), encoding="utf-8")
-    keys = {"group": "g", "standardise": False, "test_fraction": 0}
-    with pytest.raises(UserError, match=line):
-        prepared(tmp_path, entry("tabular_csv", path=str(path), label="y", **keys))
+    for standardise in (
+        False,
+        True,
+    ):  # with which large numbers overflowed before they were refused
+        keys = {"group": "g", "standardise": standardise, "test_fraction": 0}
+        with pytest.raises(UserError, match=line):
+            prepared(tmp_path, entry("tabular_csv", path=str(path), label="y", **keys))
 
 
 def test_sides_have_a_limit(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from fedrepro.support.errors import UserError, brief
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
 MOST_LISTED = 12  # names in a line
+LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
 
 
 @dataclass(frozen=True)

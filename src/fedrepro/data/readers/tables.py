@@ -12,6 +12,7 @@ import pandas as pd
 from fedrepro.data.catalogue.kinds import TabularCsv
 from fedrepro.data.readers.content import (
     FIRST,
+    LARGEST,
     Content,
     Progress,
     RawSamples,
@@ -170,9 +171,10 @@ def _refuse_unknown_columns(spec: TabularCsv, table: pd.DataFrame, path: Path) -
 
 
 def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path: Path) -> None:
-    """Refuse infinite numbers, fractions as labels, and single words among numbers.
+    """Refuse numbers that can't be stored, fractions as labels, and single words among numbers.
 
-    A word would turn its whole column into words, so that each number becomes a feature.
+    A word would turn its whole column into words, so that each number becomes a feature. So would
+    a whole number of more than 64 bits.
     """
     cells = table[column]
     whole = column == spec.label
@@ -181,13 +183,13 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
             f"{path}: {column}: every cell is empty: expected a value in some row: "
             "add the column to `drop`"
         )
-    expected, repair = "finite numbers", ""
+    expected, repair = f"finite numbers up to {LARGEST:.2g}", ""
     if pd.api.types.is_bool_dtype(cells):
         return
     if pd.api.types.is_numeric_dtype(cells):
-        wrong = np.isinf(cells)
+        wrong = cells.abs() >= LARGEST
         if whole:
-            wrong |= cells != np.floor(cells)
+            wrong = np.isinf(cells) | (cells != np.floor(cells))
             expected = "whole numbers or words"
     else:
         text = cells.astype(str)
@@ -199,13 +201,17 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
         expected = f"a number such as 1.5, as {numbers} of its {known} values are numbers"
         empty = "" if whole else "leave the cell empty if the number is missing, or "
         repair = f": {empty}put a letter before each number if they are codes"
+        if not whole and not wrong.any():
+            wrong = pd.to_numeric(text, errors="coerce").abs() >= 2**63
+            expected = "whole numbers below 2**63"
+            repair = ": write larger ones as 1e20, say, or add the column to `drop`"
     if wrong.any():
         value = cells[wrong].iloc[0]
-        if isinstance(value, str) and decimal[wrong].iloc[0]:
+        if isinstance(value, str) and "," in value and decimal[wrong].iloc[0]:
             repair = ": write decimals with a point"
         raise UserError(
             f"{path}: {'label: ' if whole else ''}{column}: "
-            f"{brief(value if isinstance(value, str) else float(value))} in "
+            f"{brief(float(value) if isinstance(value, np.floating) else value)} in "
             f"{_place(spec, table, wrong)}: expected {expected}{repair}"
         )
 
@@ -213,8 +219,8 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
 def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> str:
     """The first row with a fault, counted from 1 below the header, and its natural client."""
     row = int(np.flatnonzero(wrong)[0])
-    client = "" if spec.group is None else f" ({spec.group} {table[spec.group].iloc[row]})"
-    return f"row {row + 1}{client}"
+    client = None if spec.group is None else table[spec.group].iloc[row]
+    return f"row {row + 1}" if pd.isna(client) else f"row {row + 1} ({spec.group} {client})"
 
 
 def _understood(spec: TabularCsv, table: pd.DataFrame) -> list[tuple[str, str]]:
@@ -245,11 +251,12 @@ def _split(
 ) -> tuple[RawSamples, RawSamples | None]:
     if spec.split is None:
         return held_out(everything, spec.test_fraction, path)
-    split = table[spec.split].astype(str).to_numpy()
+    cells = table[spec.split]
+    split = cells.astype(str).where(cells.notna(), "").to_numpy()
     unknown = np.flatnonzero(~np.isin(split, ["train", "test"]))
     if len(unknown):
         wrong = split[unknown[0]]
-        place = _place(spec, table, table[spec.split].astype(str) == wrong)
+        place = _place(spec, table, pd.Series(split == wrong))
         raise UserError(
             f"{path}: {spec.split}: {brief(str(wrong))} in {place}: expected 'train' or 'test'"
             f"{nearest(str(wrong), ['train', 'test'])}"
