@@ -351,7 +351,14 @@ def test_names_are_path_safe_and_tell_schemes_apart() -> None:
         (spec("paired_shards", clients=301), "clients: 301: expected at most 300, half of the"),
         (spec("dirichlet", clients=100, alpha=1.0), "minimum: 10: expected at most 6"),
         (spec("natural", clients=8), "clients: 8: expected at most 7, the number of groups"),
-        (spec("iid", clients=600, test_fraction=0.5), "client 0 has 1 sample: expected at least 2"),
+        (
+            spec("iid", clients=600, test_fraction=0.5),
+            "client 0 has 1 sample: expected at least 2, to hold one out: lower `clients`",
+        ),
+        (
+            spec("dirichlet", clients=100, alpha=1.0, minimum=1, test_fraction=0.5),
+            "expected at least 2, to hold one out: lower `clients` or raise `minimum`",
+        ),
     ],
 )
 def test_what_cannot_be_met_is_one_line(chosen: PartitionSpec, line: str) -> None:
@@ -369,13 +376,20 @@ def test_a_natural_client_is_named() -> None:
         chosen = spec("natural", test_fraction=0.4, **keys)
         with pytest.raises(UserError, match=line):
             make_partition(np.array(labels), groups, chosen, 1, group_names=names)
-    with pytest.raises(UserError, match=r"client 2 \(west\) has 1 sample: expected at least 2"):
+    with pytest.raises(UserError) as raised:
         make_partition(np.zeros(6), groups[1:], spec("natural", validation=0.5), 1, None, names)
+    assert str(raised.value).endswith(
+        "client 2 (west) has 1 sample: expected at least 2, to hold one out: raise `minimum` (1), "
+        "which leaves smaller ones out"
+    )
+    enough = spec("natural", validation=0.5, minimum=2)
+    assert len(make_partition(np.zeros(6, int), groups[1:], enough, 1).train) == 2
 
 
 def test_no_groups_and_no_samples() -> None:
-    with pytest.raises(UserError, match="the data set has no groups"):
-        make_partition(LABELS, None, spec("natural"), 1)
+    for key in ("`group` (a column of a table)", "`layout` (folders of images)"):
+        with pytest.raises(UserError, match=rf"the data set has no groups: .*{re.escape(key)}"):
+            make_partition(LABELS, None, spec("natural"), 1)
     with pytest.raises(UserError, match="no samples to partition"):
         make_partition(LABELS[:0], None, SPECS[0], 1)
 

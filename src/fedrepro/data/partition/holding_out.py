@@ -19,11 +19,20 @@ def hold_out(
     share: float,
     random: RandomState,
 ) -> tuple[Indices, Indices]:
-    """The samples that a client keeps, and the `share` it holds out, in the order of `indices`."""
+    """The samples that a client keeps, and the `share` it holds out, in the order of `indices`.
+
+    Raises:
+        UserError: if it has a single sample.
+    """
     if len(indices) < 2:
+        repair = "lower `clients`"
+        if isinstance(spec, Natural):  # as many as the data name, whatever their size
+            repair = f"raise `minimum` ({spec.minimum}), which leaves smaller ones out"
+        elif hasattr(spec, "minimum"):
+            repair += " or raise `minimum`"
         raise UserError(
             f"partition {spec.name}: client {client} has {len(indices)} sample: expected at least "
-            "2, to hold one out: lower `clients` or raise `minimum`"
+            f"2, to hold one out: {repair}"
         )
     wanted = min(max(round(share * len(indices)), 1), len(indices) - 1)
     own = labels[indices] if spec.stratified else np.zeros(len(indices), dtype=np.int64)

@@ -314,9 +314,10 @@ class Natural(Scheme):
 
     def check(self, labels: "Indices", groups: "Indices | None") -> None:
         if groups is None:
-            expectation = "the data set has no groups: expected one with a `group` column"
             raise UserError(
-                f"partition {self.name}: scheme: 'natural': {expectation} in config/datasets.yaml"
+                f"partition {self.name}: scheme: 'natural': the data set has no groups: expected "
+                "one with a `group` (a column of a table), or with a `layout` (folders of images) "
+                "that has clients, in config/datasets.yaml"
             )
 
     def _parts(self) -> list[str]:
