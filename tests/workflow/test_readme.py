@@ -138,7 +138,9 @@ def test_from_a_csv_file_to_a_table(
     (table,), (datasets, experiment) = blocks(file, "csv"), blocks(file, "yaml")
     Path("data").mkdir()
     Path("data/patients.csv").write_text(table, encoding="utf-8")
-    Path("config/datasets.yaml").write_text(datasets, encoding="utf-8")
+    catalogue = Path("config/datasets.yaml")
+    above, line, below = catalogue.read_text(encoding="utf-8").partition("\ndatasets:\n")
+    catalogue.write_text(above + line + datasets + below, encoding="utf-8")
     Path("config/experiments/mine.yaml").write_text(experiment, encoding="utf-8")
     for step in steps.splitlines():
         assert cli.main(step.split()[1:]) == 0

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -71,8 +72,8 @@ def handle(arguments: argparse.Namespace) -> None:
     print_facts([("data", f"{path}, {spec.kind}"), *_facts(content)])
     if name not in known:
         keys = spec.model_dump(mode="json", exclude_unset=True)
-        print(f"\nIts entry in {CATALOGUE}:\n")
-        print(yaml.safe_dump({"datasets": {name: keys}}, sort_keys=False), end="")
+        print(f"\nIts entry, right below the line `datasets:` in {CATALOGUE}:\n")
+        print(indent(yaml.safe_dump({name: keys}, sort_keys=False), "  "), end="")
 
 
 def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") -> "tuple[str, Own]":

@@ -117,7 +117,7 @@ def _in_words(about: Mapping[str, Any]) -> str:
         "## Privacy",
         about["privacy"],
         "## Use",
-        "To use it in fedrepro, add to config/datasets.yaml:",
+        "To use it in fedrepro, put this right below the line `datasets:` in config/datasets.yaml:",
         "```yaml\n  my_synthetic_set:\n    kind: synthetic\n    title: "
         f"{json.dumps(about['title'], ensure_ascii=False)}\n    licence: "
         f"{json.dumps(source['licence'], ensure_ascii=False)}\n"

@@ -136,15 +136,16 @@ class _Loader(SafeLoader):
     """YAML 1.1 safe loader that reads 1e-3 as a number and rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
+        seen: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} is given twice",
+                        problem=f"the key {key.value!r} is given twice: expected it once: put what "
+                        f"is below it under that in line {seen[key.value]}",
                         problem_mark=key.start_mark,
                     )
-                seen.add(key.value)
+                seen[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
 
     def construct_whole(self, node: yaml.ScalarNode) -> Any:

@@ -137,7 +137,10 @@ def test_a_table_is_shown_as_it_is_understood(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check-data", "data/Own data.csv", "--set", "group=ward"]) == 0
-    shown, _, entry = capsys.readouterr().out.partition("\nIts entry in config/datasets.yaml:\n\n")
+    shown, place, entry = capsys.readouterr().out.partition(
+        "\nIts entry, right below the line `datasets:` in config/datasets.yaml:\n\n"
+    )
+    assert place
     assert shown.splitlines() == [
         "data\tdata/Own data.csv, tabular_csv",
         "column age\tnumbers, 40 to 60; 1 missing",
@@ -157,7 +160,7 @@ def test_a_table_is_shown_as_it_is_understood(
     assert not (own / "results").exists()
 
     # The entry that it prints gives the same data set.
-    (own / "config/datasets.yaml").write_text(entry, encoding="utf-8")
+    (own / "config/datasets.yaml").write_text(f"datasets:\n{entry}", encoding="utf-8")
     (own / "config/experiments").rename(own / "others")
     (own / "config/experiments").mkdir()
     (own / "config/experiments/mine.yaml").write_text(REUSING.replace("mnist5k", "own_data"))

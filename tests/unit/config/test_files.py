@@ -176,7 +176,9 @@ def test_not_yaml(copy: Path) -> None:
 
 def test_key_given_twice(copy: Path) -> None:
     line = fault(copy, "rounds: 300\n", "rounds: 300\n    rounds: 200\n")
-    assert line.endswith("not valid YAML: the key 'rounds' is given twice")
+    first = (copy / IMA).read_text(encoding="utf-8").split("rounds: 300\n")[0].count("\n") + 1
+    assert "not valid YAML: the key 'rounds' is given twice: expected it once" in line
+    assert line.endswith(f" line {first}")
 
 
 def test_empty_and_missing_files(copy: Path) -> None:
