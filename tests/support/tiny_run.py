@@ -12,7 +12,6 @@ from fedrepro.config.settings import Setting
 from fedrepro.data.dataset import Dataset, Split
 from fedrepro.data.partition.partition import Partition
 from fedrepro.run import runner
-from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.support.plugins import NONE
 
 CLIENTS, CLASSES = 6, 3
@@ -80,7 +79,6 @@ def carry_out(
     spec: RunSpec,
     report: runner.Report = lambda progress: None,
     data: Dataset | None = None,
-    sharing: Sharing = ALONE,
 ) -> dict[str, Any]:
-    parts = partition(spec.setting.evaluate.clients)
-    return runner.run(spec, data or dataset(), parts, folder, "code", report, sharing=sharing)
+    held_out = spec.setting.evaluate.clients
+    return runner.run(spec, data or dataset(), partition(held_out), folder, "code", report)

@@ -1,6 +1,5 @@
 """Load runs, by folder or by setting, method and seed."""
 
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from fedrepro.config.run_spec import RunSpec
     from fedrepro.run.checkpoint import SoFar
 
 Architecture = Callable[[tuple[int, ...], int], "nn.Module"]
@@ -151,17 +149,6 @@ def _so_far(partial: Path) -> "SoFar | None":
     return so_far(partial)
 
 
-def _began_otherwise(so_far: "SoFar", today: "RunSpec") -> str:
-    """Why a run that is begun again today does not resume, or ""."""
-    from fedrepro.run.checkpoint import differing
-    from fedrepro.run.fingerprint import of_code
-
-    now = {"run": today.description(), "code": of_code(today)}
-    changed = differing(so_far.identity, json.loads(json.dumps(now)))
-    why = f"its configuration or code has changed ({changed}), so it would start again"
-    return why if changed else ""
-
-
 def _whole(columns: Mapping[str, Sequence[float]]) -> dict[str, list[Any]]:
     """Columns of a checkpoint with whole numbers where the run's Parquet files will have them."""
     from fedrepro.run.record import WHOLE
@@ -224,9 +211,7 @@ def load(
         partial = partial_of(Path(root) / named.folder)
         if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
             rounds = f"{so_far.done} of {bench.setting(named.setting).rounds} rounds"
-            began = _began_otherwise(so_far, bench.run_spec(named.setting, method, named.seed))
-            why = began or here.why
-            warnings.warn(f"{partial}: unfinished, {rounds} so far: {why}", stacklevel=2)
+            warnings.warn(f"{partial}: unfinished, {rounds} so far: {here.why}", stacklevel=2)
             about = {"run": asdict(named), "rounds_done": so_far.done}
             tables = {
                 "rounds.parquet": _whole(so_far.rounds),

@@ -7,7 +7,7 @@ read nor write there, and changes nothing that another relies on.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +15,9 @@ from typing import Any
 
 from fedrepro.engine import tree
 from fedrepro.run.assembly import Plan
-from fedrepro.run.difference import of_values
 from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
-from fedrepro.run.results import FINISHED, changed_files, flatten
+from fedrepro.run.results import FINISHED, changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
@@ -41,11 +40,6 @@ COUNTERS = (
     "done", "diverged_at", "bytes_down", "bytes_up", "wall_seconds", "cpu_seconds", "resumed",
     "began", "beside",
 )  # fmt: skip
-SHOWN = 3  # differences of an identity
-
-# All that a checkpoint must match to be resumed, as JSON returns it: the run's description under
-# "run", code, data, how it is executed.
-Identity = Mapping[str, Any]
 
 
 def claim(partial: Path, lock: Held) -> Path:
@@ -88,30 +82,31 @@ def leave(partial: Path, mine: Path) -> None:
 
 
 def resume(
-    partial: Path, plan: Plan, identity: Identity, note: Callable[[str], None] = lambda line: None
+    partial: Path, plan: Plan, identity: str, note: Callable[[str], None] = lambda line: None
 ) -> State:
     """The state of the last checkpoint, or a new one.
 
     Args:
         identity: of the run; a checkpoint with another identity is discarded.
-        note: gets one line about a checkpoint that is damaged or of another identity.
+        note: gets one line about a damaged checkpoint, which is discarded as well.
 
     Raises:
         UserError: if the disk fails.
     """
-    checkpoint = partial / CHECKPOINT
+    checkpoint, state = partial / CHECKPOINT, None
     try:
         if checkpoint.exists():
             state = _load(checkpoint, plan, identity, partial / CLIENTS)
+        if state:
             for client in state.client_states.clients():  # check now, not hours later
                 state.client_states.get(client)
             _refuse_others(partial, state)
             state.resumed += 1
             return state
     except UserError as error:
-        note(f"{error}: cannot resume from it, and starts again")
+        note(f"{error}: cannot resume from it")
     try:
-        discard(partial)
+        discard(partial)  # other code, configuration or data: nothing to resume
         make_folder(partial)
     except OSError as error:
         raise cannot_write(partial, error) from error
@@ -121,14 +116,9 @@ def resume(
 
 @dataclass(frozen=True)
 class SoFar:
-    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``.
-
-    Attributes:
-        identity: of the checkpoint, to be compared with :func:`differing`.
-    """
+    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``."""
 
     done: int
-    identity: Any
     rounds: dict[str, list[float]]
     clients: dict[str, list[float]]
 
@@ -148,25 +138,10 @@ def so_far(partial: Path) -> SoFar | None:
                 {column: values.tolist() for column, values in saved[table].items()}
                 for table in ("rounds", "clients")
             )
-            done, identity = int(facts["counters"]["done"]), facts["identity"]
-            return SoFar(done, identity, rounds, clients)
+            return SoFar(int(facts["counters"]["done"]), rounds, clients)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(file, error) from error
     return None
-
-
-def differing(then: object, now: Identity) -> str:
-    """In which keys a checkpoint's identity differs from that of today's run; or "".
-
-    Only the keys of ``now`` are compared.
-    """
-    if not isinstance(then, Mapping):
-        return "by an older version of fedrepro"
-    old = {key: value for key, value in then.items() if key in now}
-    found = of_values(dict(flatten(old)), dict(flatten(now)))
-    lines = [line.removeprefix("run.") for line in found]
-    more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return ", ".join([*lines[:SHOWN], *more])
 
 
 def _refuse_others(partial: Path, state: State) -> None:
@@ -177,19 +152,17 @@ def _refuse_others(partial: Path, state: State) -> None:
             raise damaged(file, ValueError("missing, or of another run"))
 
 
-def _load(checkpoint: Path, plan: Plan, identity: Identity, client_states: Path) -> State:
-    """The state of a checkpoint; ``client_states`` is their folder.
+def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> State | None:
+    """The state of a checkpoint, None if its identity differs; ``client_states`` is their folder.
 
     Raises:
-        UserError: if the checkpoint is damaged, or has another identity.
+        UserError: if the checkpoint is damaged.
     """
     saved, facts = load_tree(checkpoint, checksummed=True)
     device = plan.federation.context.net.device
     try:
         if facts["identity"] != identity:
-            why = differing(facts["identity"], identity)
-            done = facts["counters"]["done"]
-            raise UserError(f"{checkpoint}: its {done} rounds were trained otherwise ({why})")
+            return None
         rounds, clients = columns_of(plan, saved["server"])
         return State(
             tree.apply(lambda leaf: leaf.to(device), saved["server"]),
@@ -203,7 +176,7 @@ def _load(checkpoint: Path, plan: Plan, identity: Identity, client_states: Path)
         raise damaged(checkpoint, error) from error
 
 
-def save(state: State, partial: Path, identity: Identity) -> None:
+def save(state: State, partial: Path, identity: str) -> None:
     """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
 
     Raises:
@@ -224,7 +197,7 @@ def save(state: State, partial: Path, identity: Identity) -> None:
     state.client_states.settle()
 
 
-def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
+def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
     """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
@@ -246,7 +219,7 @@ def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
 
 
 def resume_from_parent(
-    parent: ParentRun, plan: Plan, partial: Path, identity: Identity, note: Callable[[str], None]
+    parent: ParentRun, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
 ) -> State | None:
     """The parent run's last usable state, converted to ``plan``'s method, or None.
 
@@ -270,6 +243,7 @@ def resume_from_parent(
         for file in (folder / CLIENTS).glob("*.safetensors"):
             _link(file, partial / CLIENTS / file.name)
         state = _load(folder / CHECKPOINT, plan, identity, partial / CLIENTS)
+        assert state, "its identity has been compared"
         context = replace(plan.federation.context, seed=plan.spec.seed)
         state.server = plan.federation.method.from_parent(context, state.server)
         state.wall_seconds = state.cpu_seconds = 0.0

@@ -55,7 +55,7 @@ def of_manifests(before: Side, after: Side) -> dict[str, list[str]]:
     for title, keys in SECTIONS.items():
         both = [key for key in keys if key in before.manifest and key in after.manifest]
         if both:
-            found[title] = of_values(_section(before, both), _section(after, both))
+            found[title] = _of_values(_section(before, both), _section(after, both))
         elif any(key in side.manifest for key in keys for side in (before, after)):
             known = any(key in before.manifest for key in keys)
             found[title] = [f"not recorded by {(before, after)[known].name}"]
@@ -109,8 +109,7 @@ def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
     return dict(flatten(found))
 
 
-def of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """A line for each key, dotted, whose values differ."""
+def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     lines = []
     for key in dict.fromkeys((*old, *new)):
         values = old.get(key, ABSENT), new.get(key, ABSENT)
@@ -124,7 +123,7 @@ def _of_code(before: Side, after: Side) -> list[str]:
     fingerprints = [side.manifest.get("code") for side in (before, after)]
     files = [side.manifest.get("code_files") for side in (before, after)]
     states = [dict(flatten(_git_of(side))) for side in (before, after)]
-    commits = of_values(*states) if all(states) else []
+    commits = _of_values(*states) if all(states) else []
     old, new = files
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         if fingerprints[0] == fingerprints[1]:

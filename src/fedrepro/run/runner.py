@@ -211,31 +211,27 @@ def _finished(folder: Path, subject: Mapping[str, Any]) -> dict[str, Any] | None
     return found if whole else None
 
 
-def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> checkpoint.Identity:
-    """What a checkpoint must match to be resumed."""
+def _identity(plan: Plan, code: str, data: Mapping[str, Any]) -> str:
+    """Key that a checkpoint must match to be resumed."""
     execution = plan.spec.execution
-    identity: checkpoint.Identity = json.loads(
-        json.dumps(
-            {
-                "run": plan.spec.description(),
-                "data": data,
-                "code": code,
-                "executor": plan.executor,
-                "device": execution.device,
-                "threads": plan.threads,
-                "torch": torch.__version__,
-                "layout": checkpoint.LAYOUT,
-            }
-        )
-    )
-    return identity
+    shared = [
+        fingerprint.of_config(plan.spec),
+        plan.executor,
+        execution.device,
+        plan.threads,
+        code,
+        data,
+        torch.__version__,
+        checkpoint.LAYOUT,
+    ]
+    return fingerprint.of_text(json.dumps(shared))
 
 
 def _train(
     plan: Plan,
     state: State,
     partial: Path,
-    identity: checkpoint.Identity,
+    identity: str,
     report: Report,
     sharing: Sharing,
     lock: Held,
@@ -253,7 +249,7 @@ def _play(
     plan: Plan,
     state: State,
     partial: Path,
-    identity: checkpoint.Identity,
+    identity: str,
     report: Report,
     sharing: Sharing,
     lock: Held,
