@@ -273,7 +273,9 @@ def test_an_unfinished_run_is_marked_and_comes_before_a_reference_result(tmp_pat
     with pytest.warns(UserWarning, match="because .* stopped before its last round"):
         assert fr.load(run.setting, "fedavg", root=tmp_path).finished
     stop_after(5)
-    with pytest.warns(UserWarning, match=r"seed1\.partial: unfinished, 4 of \d+ rounds so far"):
+    warned = r"seed1\.partial: unfinished, 4 of 12 rounds so far: stopped before its last round; "
+    changed = "made with another configuration: setting was test/blobs, is ima/fmnist"
+    with pytest.warns(UserWarning, match=warned + changed):
         begun = fr.load(run.setting, "fedavg", root=tmp_path)
     assert (begun.finished, begun.method, begun.seed) == (False, "fedavg", 1)
     assert "seed 1, unfinished" in begun._repr_html_()

@@ -104,7 +104,8 @@ def test_why_says_what_snakemake_does(project: Project) -> None:
     )
     assert "    changed: methods/fedprox.py\n" in said and "    rounds: 2 -> 3\n" in said
     listed = project.snakemake("-n", FEDPROX).stdout
-    reason = "made with another configuration: rounds"  # the check's, instead of Snakemake's
+    # The check's reason, instead of Snakemake's.
+    reason = "made with another configuration: rounds was 2, is 3"
     assert f"run ima/tiny fedprox 1: {reason}: fedrepro {' '.join(arguments)}\n" in listed
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -210,8 +210,13 @@ def load(
         here, record = read_run(Path(root), named), find_run(Path(root), named)
         partial = partial_of(Path(root) / named.folder)
         if not here.manifest and here.state != "damaged" and (so_far := _so_far(partial)):
-            rounds = f"{so_far.done} of {bench.setting(named.setting).rounds} rounds"
-            warnings.warn(f"{partial}: unfinished, {rounds} so far: {here.why}", stacklevel=2)
+            today = bench.run_spec(named.setting, named.method, named.seed)
+            if made_with := so_far.subject:
+                other = not_of_today(replace(here, manifest=made_with), today)
+            wanted = made_with["run"]["rounds"] if made_with else today.setting.rounds
+            why = "; ".join(filter(None, (here.why, other)))
+            rounds = f"{so_far.done} of {wanted} rounds"
+            warnings.warn(f"{partial}: unfinished, {rounds} so far: {why}", stacklevel=2)
             about = {"run": asdict(named), "rounds_done": so_far.done}
             tables = {
                 "rounds.parquet": _whole(so_far.rounds),

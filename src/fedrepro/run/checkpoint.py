@@ -7,14 +7,16 @@ read nor write there, and changes nothing that another relies on.
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from fedrepro.engine import tree
 from fedrepro.run.assembly import Plan
+from fedrepro.run.difference import unlike
 from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
 from fedrepro.run.results import FINISHED, changed_files
@@ -81,14 +83,26 @@ def leave(partial: Path, mine: Path) -> None:
         partial.rmdir()
 
 
+class Identity(NamedTuple):
+    """What a run is, which its checkpoint must match.
+
+    Attributes:
+        key: a hash; it decides.
+        subject: what it is the hash of, in words of a manifest.
+    """
+
+    key: str
+    subject: Mapping[str, Any] = MappingProxyType({})
+
+
 def resume(
-    partial: Path, plan: Plan, identity: str, note: Callable[[str], None] = lambda line: None
+    partial: Path, plan: Plan, identity: Identity, note: Callable[[str], None] = lambda line: None
 ) -> State:
     """The state of the last checkpoint, or a new one.
 
     Args:
-        identity: of the run; a checkpoint with another identity is discarded.
-        note: gets one line about a damaged checkpoint, which is discarded as well.
+        identity: of the run; a checkpoint with another one is discarded.
+        note: gets one line about a checkpoint that is discarded, also if it is damaged.
 
     Raises:
         UserError: if the disk fails.
@@ -96,7 +110,11 @@ def resume(
     checkpoint, state = partial / CHECKPOINT, None
     try:
         if checkpoint.exists():
-            state = _load(checkpoint, plan, identity, partial / CLIENTS)
+            state = _load(checkpoint, plan, identity.key, partial / CLIENTS)
+            if state is None:
+                before = _so_far(checkpoint)
+                why = unlike(before.subject, identity.subject)
+                note(f"drops the rounds played up to {before.done} and starts again: {why}")
         if state:
             for client in state.client_states.clients():  # check now, not hours later
                 state.client_states.get(client)
@@ -116,11 +134,16 @@ def resume(
 
 @dataclass(frozen=True)
 class SoFar:
-    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``."""
+    """What an unfinished run has recorded: rows up to its last checkpoint, after round ``done``.
+
+    Attributes:
+        subject: what it is made with, in words of a manifest; empty if an older version began it.
+    """
 
     done: int
     rounds: dict[str, list[float]]
     clients: dict[str, list[float]]
+    subject: dict[str, Any]
 
 
 def so_far(partial: Path) -> SoFar | None:
@@ -131,17 +154,20 @@ def so_far(partial: Path) -> SoFar | None:
     Raises:
         UserError: if the checkpoint is damaged.
     """
-    for file in partial.glob(f"{HOLDER}*/{CHECKPOINT}"):
-        saved, facts = load_tree(file, checksummed=True)
-        try:
-            rounds, clients = (
-                {column: values.tolist() for column, values in saved[table].items()}
-                for table in ("rounds", "clients")
-            )
-            return SoFar(int(facts["counters"]["done"]), rounds, clients)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise damaged(file, error) from error
-    return None
+    found = next(partial.glob(f"{HOLDER}*/{CHECKPOINT}"), None)
+    return _so_far(found) if found else None
+
+
+def _so_far(file: Path) -> SoFar:
+    saved, facts = load_tree(file, checksummed=True)
+    try:
+        rounds, clients = (
+            {column: values.tolist() for column, values in saved[table].items()}
+            for table in ("rounds", "clients")
+        )
+        return SoFar(int(facts["counters"]["done"]), rounds, clients, facts.get("subject", {}))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise damaged(file, error) from error
 
 
 def _refuse_others(partial: Path, state: State) -> None:
@@ -176,14 +202,15 @@ def _load(checkpoint: Path, plan: Plan, identity: str, client_states: Path) -> S
         raise damaged(checkpoint, error) from error
 
 
-def save(state: State, partial: Path, identity: str) -> None:
+def save(state: State, partial: Path, identity: Identity) -> None:
     """Save ``state``; if the process is killed meanwhile, the previous checkpoint remains.
 
     Raises:
         UserError: if the disk fails.
     """
     facts = {
-        "identity": identity,
+        "identity": identity.key,
+        "subject": dict(identity.subject),
         "versions": state.client_states.flush(),
         "counters": {name: getattr(state, name) for name in COUNTERS},
     }
@@ -197,7 +224,7 @@ def save(state: State, partial: Path, identity: str) -> None:
     state.client_states.settle()
 
 
-def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
+def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
     """Copy the checkpoint just saved to ``folder`` for child runs; a whole one is left alone.
 
     Files are hard links where the file system supports them, because they are never rewritten.
@@ -205,7 +232,7 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
     Raises:
         UserError: if the disk fails.
     """
-    about = {"identity": identity, "machine": hardware(device)}
+    about = {"identity": identity.key, "machine": hardware(device)}
     there = _about(folder)
     if about.items() <= there.items() and not any(changed_files(folder, there)):
         return
@@ -219,7 +246,7 @@ def keep(partial: Path, folder: Path, identity: str, device: str) -> None:
 
 
 def resume_from_parent(
-    parent: ParentRun, plan: Plan, partial: Path, identity: str, note: Callable[[str], None]
+    parent: ParentRun, plan: Plan, partial: Path, identity: Identity, note: Callable[[str], None]
 ) -> State | None:
     """The parent run's last usable state, converted to ``plan``'s method, or None.
 
@@ -232,7 +259,7 @@ def resume_from_parent(
         about = _about(folder)
         if round > parent.rounds:
             continue
-        if (about.get("identity"), about.get("machine")) != (identity, machine):
+        if (about.get("identity"), about.get("machine")) != (identity.key, machine):
             differing = "other code, configuration, arithmetic, data or machine"
             note(f"{folder}: cannot resume from it: {differing}")
             continue
@@ -242,7 +269,7 @@ def resume_from_parent(
             continue
         for file in (folder / CLIENTS).glob("*.safetensors"):
             _link(file, partial / CLIENTS / file.name)
-        state = _load(folder / CHECKPOINT, plan, identity, partial / CLIENTS)
+        state = _load(folder / CHECKPOINT, plan, identity.key, partial / CLIENTS)
         assert state, "its identity has been compared"
         context = replace(plan.federation.context, seed=plan.spec.seed)
         state.server = plan.federation.method.from_parent(context, state.server)

@@ -22,6 +22,7 @@ SECTIONS = {
 }
 ABSENT = object()  # stands for the value of a missing key
 LONGEST = 60  # characters of a value
+MOST = 3  # keys in a sentence
 HASH = 12  # of a hash
 PATCH = 40  # lines of a file's diff
 
@@ -109,13 +110,41 @@ def _section(side: Side, keys: Sequence[str]) -> dict[str, Any]:
     return dict(flatten(found))
 
 
+def of_configurations(then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+    """What differs between a result's description and today's, in words; or ""."""
+    now = json.loads(json.dumps(today))  # as a file returns it
+    said = [
+        f"{key} was {old}, is {new}"
+        for key, old, new in _changed(dict(flatten(then)), dict(flatten(now)))
+    ]
+    more = [f"and {len(said) - MOST} more"] if said[MOST:] else []
+    return "; ".join((*said[:MOST], *more))
+
+
+def unlike(then: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+    """Why an unfinished run is not one of today's, in words, from parts of both manifests.
+
+    Args:
+        then: empty if an older version began the run.
+    """
+    if not then:
+        return "it is not recorded what they were made with"
+    if changed := of_configurations(then["run"], today["run"]):
+        return f"made with another configuration: {changed}"
+    found = of_manifests(Side("then", then), Side("today's", json.loads(json.dumps(today))))
+    return f"made with other {', '.join(found) or 'code'}"
+
+
 def _of_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    lines = []
+    return [f"{key}: {then} -> {now}" for key, then, now in _changed(old, new)]
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Each key with another value, the old value and the new one, as they are printed."""
     for key in dict.fromkeys((*old, *new)):
         values = old.get(key, ABSENT), new.get(key, ABSENT)
         if values[0] != values[1]:
-            lines.append(f"{_key(key)}: {_shown(values[0])} -> {_shown(values[1])}")
-    return lines
+            yield _key(key), _shown(values[0]), _shown(values[1])
 
 
 def _of_code(before: Side, after: Side) -> list[str]:

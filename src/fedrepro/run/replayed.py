@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.targets import RunKey
 from fedrepro.run import numerics
+from fedrepro.run.difference import of_configurations
 from fedrepro.run.results import PAPERS, REFERENCE, RunRecord
 from fedrepro.support.errors import UserError
 
@@ -107,7 +108,7 @@ def other_code(record: RunRecord, today: RunSpec) -> str:
 
 def not_of_today(record: RunRecord, today: RunSpec) -> str:
     """Why a result is not one of today's configuration and code, in words; or ""."""
-    changed = ", ".join(changed_keys(record, today))
+    changed = of_configurations(record.manifest["run"], today.description())
     return f"made with another configuration: {changed}" if changed else other_code(record, today)
 
 

@@ -25,6 +25,7 @@ from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
+from fedrepro.run.checkpoint import Identity
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
@@ -125,11 +126,11 @@ def run(
                 checkpoint.leave(partial, mine)
                 return before
         told = {"data": data, **manifest.origin(spec)}
-        identity = _identity(plan, code, data)
+        identity = Identity(_identity(plan, code, data), subject)
         state = checkpoint.resume(mine, plan, identity, sharing.note)
         parent = sharing.parent
         if parent and state.done == 0:
-            theirs = _identity(replace(plan, spec=parent.spec), parent.code, data)
+            theirs = Identity(_identity(replace(plan, spec=parent.spec), parent.code, data))
             begun = checkpoint.resume_from_parent(parent, plan, mine, theirs, sharing.note)
             state = begun or state
         _train(plan, state, mine, identity, report, sharing, lock)
@@ -231,7 +232,7 @@ def _train(
     plan: Plan,
     state: State,
     partial: Path,
-    identity: str,
+    identity: Identity,
     report: Report,
     sharing: Sharing,
     lock: Held,
@@ -249,7 +250,7 @@ def _play(
     plan: Plan,
     state: State,
     partial: Path,
-    identity: str,
+    identity: Identity,
     report: Report,
     sharing: Sharing,
     lock: Held,

@@ -11,6 +11,7 @@ import pytest
 
 from fedrepro.run import checkpoint, runner
 from fedrepro.run.assembly import make_plan
+from fedrepro.run.checkpoint import Identity
 from fedrepro.run.state import State
 from fedrepro.run.store import load_tree
 from fedrepro.support import files
@@ -59,7 +60,7 @@ class Watch:
         done = 0
         for file in partial.glob(f"{checkpoint.HOLDER}*/{checkpoint.CHECKPOINT}"):
             facts = load_tree(file)[1]
-            state = checkpoint.resume(file.parent, self.plan, facts["identity"])
+            state = checkpoint.resume(file.parent, self.plan, Identity(facts["identity"]))
             done = state.done
             for client in state.client_states.clients():
                 assert state.client_states.get(client)
@@ -84,7 +85,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
     disk = Disk(root, watch)
     save = checkpoint.save
 
-    def note(state: State, partial: Path, identity: str) -> None:
+    def note(state: State, partial: Path, identity: Identity) -> None:
         save(state, partial, identity)
         watch.saved = state.done
 

@@ -22,10 +22,10 @@ from fedrepro.cli.run import progress_lines
 from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
-from fedrepro.run import runner
+from fedrepro.run import checkpoint, runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
-from fedrepro.run.store import load_tree
+from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import Interrupted, UserError
 from fedrepro.support.files import sha256_of
 from support.killed import kill_after
@@ -155,14 +155,44 @@ def stop_after(rounds: int) -> runner.Report:
     return report
 
 
-def test_a_checkpoint_of_another_configuration_is_not_gone_on_from(tmp_path: Path) -> None:
-    folder = tmp_path / "seed1"
+@pytest.mark.parametrize(
+    ("changes", "code", "why"),
+    [
+        (
+            {"optimizer": {"lr": 0.05, "momentum": 0.9}, "epochs": 3, "rounds": 9},
+            "code",
+            "made with another configuration: rounds was 12, is 9; epochs was 2, is 3; "
+            "optimizer.lr was 0.1, is 0.05; and 1 more",
+        ),
+        ({}, "code2", "made with other code"),
+        ({"executor": "vectorised"}, "code", "made with other execution"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_dropped_and_said(
+    tmp_path: Path, changes: dict[str, Any], code: str, why: str
+) -> None:
+    folder, seen, notes = tmp_path / "seed1", list[int](), list[str]()
     with pytest.raises(Stop):
         carry_out(folder, run_spec(), stop_after(7))
-    seen: list[int] = []
-    changed = run_spec(optimizer={"lr": 0.05, "momentum": 0.0, "weight_decay": 0.0})
-    carry_out(folder, changed, lambda progress: seen.append(progress.round))
+    runner.run(
+        run_spec(**changes), dataset(), partition(), folder, code,
+        lambda progress: seen.append(progress.round), sharing=replace(ALONE, note=notes.append),
+    )  # fmt: skip
     assert seen[0] == 1
+    assert notes == [f"drops the rounds played up to 6 and starts again: {why}"]
+
+
+def test_a_checkpoint_of_an_older_version_is_dropped_and_said(tmp_path: Path) -> None:
+    folder, notes = tmp_path / "seed1", list[str]()
+    with pytest.raises(Stop):
+        carry_out(folder, run_spec(), stop_after(7))
+    (file,) = tmp_path.rglob(checkpoint.CHECKPOINT)
+    saved, facts = load_tree(file)
+    del facts["subject"]
+    save_tree(file, saved, facts | {"identity": "older"}, checksummed=True)
+    sharing = replace(ALONE, note=notes.append)
+    runner.run(run_spec(), dataset(), partition(), folder, "code", sharing=sharing)
+    assert notes[0].endswith("starts again: it is not recorded what they were made with")
 
 
 def test_how_often_checkpoints_are_written_changes_nothing(tmp_path: Path) -> None:
