@@ -4,6 +4,7 @@ import inspect
 import shutil
 import tempfile
 import uuid
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -97,6 +98,7 @@ def train(
     from fedrepro.methods.facts import requires_of
     from fedrepro.models import registry
     from fedrepro.run import fingerprint, numerics, runner
+    from fedrepro.run.shared_prefix import KEPT, Sharing
 
     if needs := requires_of(method):
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
@@ -144,7 +146,9 @@ def train(
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
-        run.manifest.update(runner.run(spec, dataset, partition, run.folder, code, numerics=ids))
+        sharing = Sharing(KEPT, note=lambda line: warnings.warn(line, stacklevel=5))
+        made = runner.run(spec, dataset, partition, run.folder, code, sharing=sharing, numerics=ids)
+        run.manifest.update(made)
     return run
 
 
