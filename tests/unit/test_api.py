@@ -422,6 +422,14 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
             {"clients": [(np.ones((3, 2)), np.array([1, 2, 3]))]},
             "'classes from 1 to 3': expected classes numbered from 0: subtract 1",
         ),
+        (
+            {"clients": [(np.ones((3, 2)), np.array([0, 1, 3]))]},
+            "clients: class 2: no training samples: expected some of each class from 0 to 3",
+        ),
+        (
+            {"test": (TEST[0][:2], np.array([0, 3]))},
+            "test: class 3: no training samples: expected some of each class from 0 to 3",
+        ),
         ({"clients": [3]}, r"expected \(x, y\), or a data set of such pairs"),
     ],
 )

@@ -63,7 +63,8 @@ def train(
         model: a model's name (`fedrepro models` lists them), a module, or a function that builds a
             module from a sample's shape and the number of classes. ``seed`` initialises its
             weights.
-        clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set.
+        clients: for each, (x [n, ...], y [n]) as arrays or tensors, or a torch data set. Classes
+            are whole numbers from 0 without gaps.
         test: test samples in the same form, which belong to no client.
         test_fraction: the share of its samples that each client holds out for testing. Default: 0
             with ``test``, else 0.2.

@@ -23,8 +23,8 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         test: test samples in the same form, which belong to no client.
 
     Raises:
-        UserError: for samples in another form, or of different shapes or types, or if classes are
-            numbered from 1.
+        UserError: for samples in another form, or of different shapes or types, if classes are
+            numbered from 1, or for a class without training samples.
     """
     if not len(clients):
         raise bad_value(WHERE, "clients", clients, "samples of at least one client")
@@ -43,13 +43,15 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         raise bad_value(WHERE, "clients", f"classes from {y.min()} to {y.max()}", wanted)
     group = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts])
     splits = [Split(x, y, group), *([Split(*held_out, None)] if held_out else [])]
+    classes = 1 + max(int(split.y.max()) for split in splits)
+    _refuse_untrained(splits, classes)
     digest = hashlib.sha256()
     for split in splits:
         digest.update(split.x.tobytes() + split.y.tobytes())
     return Dataset(
         name=NAME,
         task="classification",
-        classes=1 + max(int(split.y.max()) for split in splits),
+        classes=classes,
         input_shape=x.shape[1:],
         train=splits[0],
         test=splits[1] if held_out else None,
@@ -57,6 +59,23 @@ def dataset_of(clients: Sequence[Any], test: Any = None) -> Dataset:
         std=None,
         meta={"content_sha256": digest.hexdigest()},
     )
+
+
+def _refuse_untrained(splits: Sequence[Split], classes: int) -> None:
+    """Refuse a class that a model has an output for but would never learn, as own files' is.
+
+    Args:
+        splits: the training samples, then the test samples if there are any.
+    """
+    trained = np.unique(splits[0].y)
+    if len(trained) == classes:
+        return
+    missing = int(np.flatnonzero(np.append(trained, -1) != np.arange(len(trained) + 1))[0])
+    key, repair = "clients", "number classes without gaps"
+    if any(missing in split.y for split in splits[1:]):
+        key, repair = "test", "leave it out, or give clients some"
+    expected = f"expected some of each class from 0 to {classes - 1}: {repair}"
+    raise UserError(f"{WHERE}: {key}: class {missing}: no training samples: {expected}")
 
 
 def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
