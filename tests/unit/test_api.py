@@ -247,6 +247,19 @@ def test_what_diverged_at_once_does_not_keep_others_from_being_drawn() -> None:
         fr.plot({"b": [gone], "c": [gone]})
 
 
+def test_a_seed_that_diverged_at_once_is_left_out_of_its_group_which_says_so() -> None:
+    gone = diverged("b", 1, [0.5])
+    for group in ([gone, finished("b", 2, [0.5, 0.7])], [finished("b", 2, [0.5, 0.7]), gone]):
+        said = "b (diverged: seed 1 in round 1, left out)"
+        drawn = fr.plot({"b": group}).svg
+        assert f"{said} ends at 0.7" in drawn and f">{said}</text>" in drawn
+    later = diverged("b", 3, [0.3, 0.9])  # its first round counts
+    drawn = fr.plot({"b": [gone, finished("b", 2, [0.5, 0.7]), later]}).svg
+    assert "seed 1 in round 1, left out, seed 3 in round 2) ends at 0.4" in drawn
+    with pytest.raises(UserError, match="b: loss: its seeds have no common round"):
+        fr.plot({"b": [lossless("b", 1, [0.2]), lossless("b", 2, [0.2])]}, of="loss")
+
+
 def test_a_notebook_shows_a_run_as_a_curve_with_its_end(tmp_path: Path) -> None:
     shown = finished("ima+<b>", 3, [0.5, 0.875])._repr_html_()
     said = "<b>ima+&lt;b&gt;</b>, own/arrays, seed 3: test accuracy 0.875 after round 2"
@@ -337,6 +350,19 @@ def test_curves_are_drawn_as_a_file_of_their_own(tmp_path: Path) -> None:
     assert len(repr(drawn)) < 80  # what a notebook writes beside it
     with pytest.raises(UserError, match="theirs: loss: its seeds have no common round"):
         fr.plot({"theirs": lossless("b", 1, [0.2])}, of="loss")
+
+
+def test_a_chart_is_saved_as_its_name_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = fr.plot([finished("a", 1, [0.1, 0.5])])
+    drawn.save(tmp_path / "curve.PNG")
+    assert (tmp_path / "curve.PNG").read_bytes().startswith(b"\x89PNG")
+    for name in ("curve.pdf", "curve"):
+        with pytest.raises(UserError, match=f"{name}': expected a name that ends in .svg or .png"):
+            drawn.save(tmp_path / name)
+    monkeypatch.setattr("fedrepro.report.pages.downloads.has_png", lambda: False)
+    with pytest.raises(UserError, match="vl-convert-python is not installed: save as"):
+        drawn.save(tmp_path / "other.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["curve.PNG"]
 
 
 def test_a_module_without_a_head_serves_methods_that_need_none() -> None:

@@ -1,6 +1,7 @@
 """Learning curves of runs as SVG."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,29 +49,41 @@ def lines_of(
 
 
 def line_of(name: str, group: "Sequence[Run]", column: str) -> "curves.Line":
-    """A group's learning curve, named with what diverged in it."""
+    """A group's learning curve, named with what diverged in it.
+
+    A seed that diverged before its first point is left out: it has no round to average.
+
+    Raises:
+        UserError: if no round has a value of all other seeds.
+    """
     from fedrepro.report.drawing import curves
 
-    points = [
-        [
-            (number, value)
-            for number, value in zip(run.rounds["round"], column_of(run, column), strict=True)
-            if run.diverged_at is None or number < run.diverged_at
-        ]
-        for run in group
-    ]
-    line = curves.average(name + _divergence(group), points)
+    found = [(run, points_of(run, column)) for run in group]
+    out = [run.seed for run, points in found if run.diverged_at and not points]
+    kept = [points for run, points in found if points or not run.diverged_at]
+    named = name + _divergence(group, out if kept else ())
+    line = curves.average(named, kept)
     if line is None:
-        raise UserError(
-            f"fedrepro: {name}{_divergence(group)}: {column}: "
-            "its seeds have no common round with it"
-        )
+        raise UserError(f"fedrepro: {named}: {column}: its seeds have no common round with it")
     return line
 
 
-def _divergence(group: "Sequence[Run]") -> str:
-    """Which runs of a group diverged, to follow its name; or ""."""
-    found = [f"seed {run.seed} in round {run.diverged_at}" for run in group if run.diverged_at]
+def points_of(run: "Run", column: str) -> "curves.Points":
+    """A run's finite values by round, up to the one in which it diverged."""
+    return [
+        (number, value)
+        for number, value in zip(run.rounds["round"], column_of(run, column), strict=True)
+        if math.isfinite(value) and (run.diverged_at is None or number < run.diverged_at)
+    ]
+
+
+def _divergence(group: "Sequence[Run]", out: Collection[int] = ()) -> str:
+    """Which seeds of a group diverged, and are left ``out``, to follow its name; or ""."""
+    found = [
+        f"seed {run.seed} in round {run.diverged_at}{', left out' * (run.seed in out)}"
+        for run in group
+        if run.diverged_at
+    ]
     return f" (diverged: {', '.join(found)})" if found else ""
 
 
@@ -91,6 +104,19 @@ def coloured(svg: str, scale: float) -> str:
     style = own_or_packaged(Path(), templates.TEMPLATES) / "assets/site.css"
     colours = downloads.light_colours(style.read_text(encoding="utf-8"))
     return downloads.standalone(svg, colours, scale)
+
+
+def as_png(svg: str) -> bytes:
+    """A chart as PNG.
+
+    Raises:
+        UserError: if the extra ``png`` is not installed.
+    """
+    from fedrepro.report.pages import downloads
+
+    if not downloads.has_png():
+        raise UserError("vl-convert-python is not installed: save as .svg, or add the extra `png`")
+    return downloads.as_png(svg)
 
 
 def score_of(runs: "Iterator[Run]") -> str:

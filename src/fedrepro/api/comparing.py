@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedrepro.api import charts
 from fedrepro.api.runs import Run
 from fedrepro.run import arithmetic
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.files import write_atomically
 
 if TYPE_CHECKING:
@@ -93,26 +93,34 @@ class Chart:
         return self.svg
 
     def save(self, path: str | Path) -> None:
-        """Write the SVG file.
+        """Write an SVG file, or a PNG file of twice its size, as the path's ending says.
 
         Raises:
-            UserError: if the file cannot be written.
+            UserError: for another ending, for PNG without the extra ``png``, or if the file cannot
+                be written.
         """
+        ending = Path(path).suffix.lower()
+        if ending not in (".svg", ".png"):
+            wanted = "a name that ends in .svg or .png"
+            raise bad_value("fedrepro", "path", str(path), wanted)
+        content = charts.as_png(self.svg) if ending == ".png" else self.svg.encode("utf-8")
         with write_atomically(Path(path)) as temporary:
-            temporary.write_text(self.svg, encoding="utf-8")
+            temporary.write_bytes(content)
 
 
 def plot(runs: Sequence[Group] | Mapping[str, Group], of: str | None = None) -> Chart:
     """Plot learning curves: for each group, the mean and the range over seeds.
 
-    A diverged run's curve ends before the round in which it diverged, and the key says so.
+    A diverged run's curve ends before the round in which it diverged, and the key says so. It also
+    says which seeds are left out, because they diverged before their first point.
 
     Args:
         runs: as in :func:`compare`.
         of: a column of ``rounds``, as in :func:`compare`.
 
     Raises:
-        UserError: if the seeds of a group have no evaluated round in common.
+        UserError: if the seeds of a group have no evaluated round in common, or all diverged before
+            their first.
 
     Examples:
         With the ``clients`` of :func:`fedrepro.train`'s example:
