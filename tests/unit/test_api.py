@@ -82,7 +82,7 @@ def test_clients_have_the_optimizer_and_the_executor_that_are_asked_for() -> Non
         fr.train("fedavg", drops, CLIENTS, rounds=1, test=TEST, executor="vectorised")
 
 
-def test_numpy_numbers_are_numbers(run: fr.Run) -> None:
+def test_numpy_numbers_are_numbers_and_torch_devices_are_devices(run: fr.Run) -> None:
     three, one = np.int64(3), np.int32(1)
     same = fr.train(
         "fedprox",
@@ -94,6 +94,7 @@ def test_numpy_numbers_are_numbers(run: fr.Run) -> None:
         batch_size=np.int64(32),
         lr=np.float64(0.1),
         seed=one,
+        device=torch.device("cpu"),
         mu=np.float32(0.0),
     )
     assert same.rounds["test_loss"].equals(run.rounds["test_loss"])
@@ -414,9 +415,9 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
         ({"model": "logistik"}, "did you mean 'logistic'"),
         (
             {"method": "ima+superfed_mm", "start": 0.5},
-            "'start': expected a hyperparameter of one part",
+            "'start': expected an argument of train, or a hyperparameter of one part",
         ),
-        ({"mu": 1.0}, "hyperparameter: 'mu': expected a hyperparameter of one part"),
+        ({"mu": 1.0}, "'mu': expected an argument of train, or a hyperparameter of one part"),
         ({"rounds": 0}, "rounds: 0: expected a whole number of at least 1"),
         ({"clients": []}, "samples of at least one client"),
         ({"clients": [samples(1), (np.ones((5, 2), np.float32), np.ones(5, int))]}, "clients.1"),
@@ -430,6 +431,13 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
         ({"test": (np.array([[1.0, np.nan, 0.0]]), [0])}, "test.x, row 0: nan: expected a finite"),
         ({"clients": [(np.array([[1e300]]), [0])]}, "row 0: 1e[+]300: expected a finite number of"),
         ({"clients": [(3, 4)]}, "inputs .n, .... and as many classes"),
+        ({"clients": [(np.ones((3, 2)), [0, 1, -1])]}, "clients.0.y, row 2: -1: expected a class"),
+        ({"learning_rate": 0.1}, "'learning_rate': .* as constant_server_lr, .* mean 'lr'"),
+        ({"fraction": 0.1}, "'fraction': .*; did you mean 'participation'"),
+        ({"batchsize": 8}, "'batchsize': .*; did you mean 'batch_size'"),
+        ({"n_clients": 8}, "'n_clients': .*; did you mean 'clients'"),
+        ({"hyperparameter": 8}, "'hyperparameter': .* of one part, as .*sample_weighted$"),
+        ({"device": torch.device("mps")}, "device: 'mps': expected cpu, cuda or cuda:<number>"),
         ({"device": "mps"}, "device: 'mps': expected cpu, cuda or cuda:<number>"),
         ({"seed": -1}, "seed: -1: expected a whole number from 0"),
         ({"executor": "paralel"}, "did you mean 'parallel'"),

@@ -16,14 +16,22 @@ import numpy as np
 from fedrepro.api.runs import Architecture, Run
 from fedrepro.config.settings import BETAS
 from fedrepro.config.values import Device, Executor, Seed
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.typed_yaml import Typed, validate
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 SETTING = "own/arrays"
 WHERE = "fedrepro.train"
+# What others call arguments, where it resembles no name here, or the wrong one.
+ELSEWHERE = {
+    "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
+    "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
+    "fraction_fit": "participation", "fraction_train": "participation",
+    "test_size": "test_fraction", "test_data": "test",
+}  # fmt: skip
 
 
 class _Outside(Typed):
@@ -51,7 +59,7 @@ def train(
     optimizer: Literal["sgd", "adam"] = "sgd",
     betas: tuple[float, float] = BETAS,
     seed: int = 1,
-    device: str = "cpu",
+    device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
     folder: str | Path | None = None,
     **hyperparameters: Any,
@@ -70,7 +78,7 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
-        device: "cpu", "cuda", or "cuda:1".
+        device: "cpu", "cuda", or "cuda:1", or a torch.device of these.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
             by side), or "auto", which chooses.
         folder: where to save the run. An interrupted run resumes there, and a finished one is
@@ -154,8 +162,12 @@ def train(
 
 
 def _plain(value: Any) -> Any:
-    """Arguments with Python's numbers for numpy's, which the types of files do not accept."""
+    """Arguments with Python's numbers for numpy's, and a device's name for it, as in files."""
+    import torch
+
     match value:
+        case torch.device():
+            return str(value)
         case np.generic():
             return value.item()
         case dict():
@@ -201,8 +213,12 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
         having = [name for name in names if key in fields[name]]
         if len(having) != 1:
             choices = sorted({each for own in fields.values() for each in own})
-            wanted = "a hyperparameter of one part" + (f", as {', '.join(choices)}" * bool(choices))
-            raise bad_value(WHERE, "hyperparameter", key, wanted, choices)
+            such = f", as {', '.join(choices)}" * bool(choices)
+            choices += [*inspect.signature(train).parameters][:-1]  # the last takes all others
+            raise UserError(
+                f"{WHERE}: hyperparameter: {key!r}: expected an argument of train, or a "
+                f"hyperparameter of one part{such}{nearest(ELSEWHERE.get(key, key), choices)}"
+            )
         found[having[0]][key] = value
     return found
 

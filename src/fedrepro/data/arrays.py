@@ -94,8 +94,11 @@ def _pair(key: str, samples: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if not x.ndim or y.ndim != 1 or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
         raise bad_value(WHERE, key, shapes, "inputs [n, ...] and as many classes [n], n above 0")
-    if y.dtype.kind not in "iu" or y.min() < 0:
+    if y.dtype.kind not in "iu":
         raise bad_value(WHERE, f"{key}.y", y.dtype.name, "classes, whole numbers from 0")
+    if y.min() < 0:
+        row = int(np.argmax(y < 0))
+        raise bad_value(WHERE, f"{key}.y, row {row}", int(y[row]), "a class, a whole number from 0")
     if x.dtype.kind not in "fiu":
         raise bad_value(WHERE, f"{key}.x", x.dtype.name, "numbers")
     if x.dtype.kind == "f":
