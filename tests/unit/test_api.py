@@ -410,7 +410,12 @@ def test_no_model_is_loaded_from_a_changed_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"method": "fedprax"}, "did you mean 'fedprox'"),
+        ({"method": "fedprax", "mu": 1.0}, "method: 'fedprax': .* mean 'fedprox' or 'fedper'"),
+        (
+            {"method": "ima+fedprox_mu0.5", "mu": 1.0},
+            "method: 'fedprox_mu0.5': expected fedprox, with mu=0.5 as arguments",
+        ),
+        ({"method": "fedprox_nu0.5"}, "expected fedprox with values .* mean 'mu'"),
         ({"method": "fedgo"}, "method: 'fedgo': expected one that does not require"),
         ({"model": "logistik"}, "did you mean 'logistic'"),
         (

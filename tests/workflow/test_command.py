@@ -40,8 +40,19 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "run ima/fmnist-shards2-demo fedprax --seed 1",
-            "method fedprax: part: 'fedprax': expected one of ",
-            "; did you mean 'fedprox'?",
+            "method fedprax: part: 'fedprax': expected a name that `fedrepro methods` lists",
+            "; did you mean 'fedprox' or 'fedper' or 'fedfa'?",
+        ),
+        (
+            "run ima/fmnist-shards2-demo ima+fedprox_nu0.5 --seed 1",
+            "method ima+fedprox_nu0.5: part: 'fedprox_nu0.5': expected fedprox with values of its "
+            "hyperparameters, each once in this order: ",
+            "halved, mu, sample_weighted, squared; did you mean 'mu'?",
+        ),
+        (
+            "run ima/fmnist-shards2-demo fedprox_mu0.1_mu0.5 --seed 1",
+            "method fedprox_mu0.1_mu0.5: part: ",
+            "each once in this order: constant_server_lr, halved, mu, sample_weighted, squared",
         ),
         (
             "run ima/fmnist-shards2-demo ima+central --seed 1",

@@ -200,13 +200,23 @@ def _by_part(composition: str, values: Mapping[str, Any]) -> dict[str, dict[str,
     """Hyperparameters by part of the composition.
 
     Raises:
-        UserError: for a hyperparameter that no part or more than one part has.
+        UserError: for an unknown part, for a name with values, which are arguments here, and for a
+            hyperparameter that no part or more than one part has.
     """
+    from fedrepro.config.searches import values_in
     from fedrepro.methods import registry
-    from fedrepro.methods.files import split
+    from fedrepro.methods.facts import defaults_of
+    from fedrepro.methods.files import split, unknown_part
+    from fedrepro.support.plugins import NONE
 
     known = registry.parts()
-    names = [name for name, _ in split(composition) if name in known]
+    names = [name for name, _ in split(composition)]
+    for name in (each for each in names if each not in known):
+        for part in (each for each in known if name.startswith(f"{each}_")):
+            if said := values_in(name.removeprefix(part), defaults_of(part)):
+                given = ", ".join(f"{key}={value}" for key, value in said.items())
+                raise bad_value(WHERE, "method", name, f"{part}, with {given} as arguments")
+        raise unknown_part(WHERE, "method", name, NONE, defaults_of)
     fields = {name: registry.hyperparameters_of(known[name].cls) for name in names}
     found: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in values.items():

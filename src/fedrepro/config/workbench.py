@@ -49,7 +49,7 @@ from fedrepro.methods.facts import (
     requires_of,
     shares_prefix_with_inner,
 )
-from fedrepro.methods.files import part_files
+from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import UserError, bad_value, nearest
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
@@ -150,8 +150,9 @@ class Experiment(Typed):
             UserError: for a variant that uses itself.
         """
         own = {**self.methods.get(name, {}), **setting.methods.get(name, {})}
-        if not own and ends_with_value(name):  # names are looked up often, a folder of plug-ins not
-            own = self._variant(setting, name)
+        # Names are looked up often; a folder of plug-ins is not.
+        if not own and ends_with_value(name) and not self._is_known(setting, name):
+            own = self.said_by(setting, name)
         base = str(own.pop("use", name))
         if base == name:
             return base, own
@@ -166,17 +167,16 @@ class Experiment(Typed):
     def _is_known(self, setting: Setting, name: str) -> bool:
         return any(name in each for each in (self.methods, setting.methods, part_files(self._own)))
 
-    def _variant(self, setting: Setting, name: str) -> Hyperparameters:
+    def said_by(self, setting: Setting, name: str) -> Hyperparameters:
         """What a candidate's name says, in the form of `methods`; nothing if it is none."""
-        if self._is_known(setting, name):
-            return {}
         parts = name.split("_")
         for length in range(len(parts) - 1, 0, -1):
             use = "_".join(parts[:length])
             if self._is_known(setting, use):
                 base, _ = self.part(setting, use)
                 known = defaults_of(base, self._own) if base in part_files(self._own) else {}
-                if values := values_in(name.removeprefix(use), known):
+                values = values_in(name.removeprefix(use), known)
+                if values and not values.keys() & self.said_by(setting, use).keys():
                     # As a search's candidates: it shares no prefix with the part's parent run.
                     return {"use": use, "parent": None, **values}
         return {}
@@ -478,15 +478,16 @@ class Workbench:
             option: of the command line, which errors name.
 
         Raises:
-            UserError: for a hyperparameter that no part or more than one part has, and for a
-                name that another method has.
+            UserError: for a hyperparameter that no part or more than one part has, or that the
+                method's name has a value of, and for a name that another method has.
         """
         line, experiment = "the command line", self._experiment_of(setting)
         names = [part.partition("@")[0] for part in method.split("+")]
         bases = {name: experiment.part(setting, name) for name in names}
         for base, _ in bases.values():
             if base not in part_files(self.plugins):
-                raise bad_value(line, "METHOD", base, "a method", part_files(self.plugins))
+                fields_of = partial(defaults_of, folders=self.plugins)
+                raise unknown_part(line, "METHOD", base, self.plugins, fields_of)
         known = {
             f"{name}.{key}": key
             for name, (base, _) in bases.items()
@@ -499,7 +500,13 @@ class Workbench:
                 choices = ", ".join(having or known)
                 wanted = f"one of {choices}, each once" if known else "none: it has none"
                 raise bad_value(line, option, key, wanted, (*known.values(), *known))
-            grid[having[0]] = [value]
+            (place,) = having
+            name = place.removesuffix(f".{known[place]}")
+            said = experiment.said_by(setting, name)
+            if known[place] in said:
+                wanted = f"none: the name {name} says {said[known[place]]}"
+                raise bad_value(line, f"{option} {key}", value, wanted)
+            grid[place] = [value]
         searched = Searched(method=method, grid=grid)
         candidate = searched.candidate({place: value for place, (value,) in grid.items()})
         if len(candidate.method) > LONGEST:

@@ -4,11 +4,13 @@ A method's file has its name: ``methods/fedprox.py`` defines fedprox. Plug-in fo
 as well (:mod:`fedrepro.support.plugins`).
 """
 
+import re
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
 from fedrepro.support import plugins
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import UserError, bad_value, nearest
 
 METHODS = Path(__file__).parent
 SERVER_OPTIMIZERS = METHODS / "server"
@@ -53,6 +55,30 @@ def split(composition: str) -> list[tuple[str, bool]]:
             )  # fmt: skip
         parts.append((name, fidelity == "released"))
     return parts
+
+
+def unknown_part(
+    where: object,
+    key: str,
+    name: str,
+    folders: plugins.Folders,
+    fields_of: Callable[[str], Iterable[str]],
+) -> UserError:
+    """The error for a name that no part has.
+
+    It says the nearest names, or for a part's name with a value, such as ``fedprox_nu0.5``, the
+    part's hyperparameters, which ``fields_of`` gives.
+    """
+    known = part_files(folders)
+    part = max((each for each in known if name.startswith(f"{each}_")), key=len, default="")
+    valued = re.match(r"_(\w+?)(minus)?(\d|true|false|null)", name.removeprefix(part))
+    own = sorted(fields_of(part)) if part and valued else []
+    if not valued or not own:
+        wanted = f"a name that `fedrepro methods` lists{nearest(name, known, most=3)}"
+    else:
+        wanted = f"{part} with values of its hyperparameters, each once in this order: "
+        wanted += ", ".join(own) + ("" if valued[1] in own else nearest(valued[1], own))
+    return bad_value(where, key, name, wanted)
 
 
 def module_files(composition: str, folders: plugins.Folders = plugins.NONE) -> list[Path]:

@@ -7,13 +7,13 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedrepro.methods import _checks
-from fedrepro.methods.files import METHODS, part_files, split
+from fedrepro.methods.files import METHODS, part_files, split, unknown_part
 from fedrepro.support import plugins
 from fedrepro.support.errors import UserError, bad_value, intact
 from fedrepro.support.old_names import refuse_old_hooks
@@ -127,6 +127,11 @@ def hyperparameters_of(cls: type[Any]) -> dict[str, Any]:
     return {each.name: each.default for each in fields(cls) if each.name != "inner"}
 
 
+def _fields_of(name: str, folders: plugins.Folders) -> dict[str, Any]:
+    """The hyperparameters of a known part."""
+    return hyperparameters_of(part_in(part_files(folders)[name]).cls)
+
+
 def code_of_hooks(part: Part) -> dict[str, str]:
     """The code of each hook that a part overrides, wherever its class has it from."""
     from fedrepro.engine.method import Method
@@ -233,8 +238,7 @@ def compose(
     for name, released in split(composition):
         found = part(name, folders)
         if found is None:
-            known = part_files(folders)
-            raise bad_value(where, "part", name, f"one of {', '.join(known)}", known)
+            raise unknown_part(where, "part", name, folders, partial(_fields_of, folders=folders))
         made = _make(found, name, (hyperparameters or {}).get(name, {}))
         if released:
             if not found.cls.deviations():

@@ -71,13 +71,13 @@ def brief(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def nearest(value: object, choices: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` with the choice most similar to ``value``, or ""."""
+def nearest(value: object, choices: Iterable[str], most: int = 1) -> str:
+    """``; did you mean 'x'?`` with the ``most`` choices that resemble ``value`` best, or ""."""
     text = value if isinstance(value, str) else brief(value)
     if len(text) > LONGEST:  # not a typo, and slow to compare
         return ""
-    close = get_close_matches(text, list(choices), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    close = [f"'{each}'" for each in get_close_matches(text, list(choices), n=most, cutoff=0.5)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def bad_value(

@@ -64,7 +64,13 @@ def test_what_is_not_set_stays_as_the_experiment_has_it() -> None:
             ("fedprox", "--set", "mu=1", "--set", "fedprox.mu=2"),
             "'fedprox.mu': expected one",
         ),
-        (("fedprix", "--set", "mu=1"), r"METHOD: 'fedprix': expected .*did you mean 'fedprox'\?"),
+        (("fedprix", "--set", "mu=1"), "METHOD: 'fedprix': expected .*did you mean 'fedprox' or "),
+        (("fedprox_nu0.5", "--set", "mu=1"), "expected fedprox with values .* mean 'mu'"),
+        (
+            ("ima+fedprox_mu0.5", "--set", "mu=0.1"),
+            "--set mu: 0.1: expected none: the name fedprox_mu0.5 says 0.5",
+        ),
+        (("fedprox_mu0.1", "--set", "fedprox_mu0.1.mu=1"), "the name fedprox_mu0.1 says 0.1"),
         (("fedadam", "--set", "lr=1e-119"), "expected values that make a name of at most"),
     ],
 )
