@@ -1,6 +1,7 @@
-"""The examples in docstrings of `import fedrepro as fr` run, and give what they show."""
+"""The examples in docstrings run, and give what they show."""
 
 import doctest
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 import torch
 
 import fedrepro as fr
+from support.places import ROOT
 
+SOURCE = ROOT / "src"
 X, Y = np.eye(3, dtype="float32"), np.arange(3)
 # What the example of `train` defines; the others refer to it.
 DEFINED = {
@@ -19,6 +22,19 @@ DEFINED = {
 }
 
 
+def with_examples() -> list[str]:
+    """The modules outside of the interface whose docstrings have examples."""
+    files = sorted((SOURCE / "fedrepro").rglob("*.py"))
+    shown = [file for file in files if ">>> " in file.read_text(encoding="utf-8")]
+    names = [".".join(file.relative_to(SOURCE).with_suffix("").parts) for file in shown]
+    return [name for name in names if not name.startswith("fedrepro.api.")]
+
+
+def failed_and_tried(example: doctest.DocTest) -> tuple[int, int]:
+    # pandas and numpy put spaces after a heading and in a column, which no file should have.
+    return doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)[:2]
+
+
 @pytest.mark.parametrize("name", fr.__all__)
 def test_the_example_of_a_function_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -27,7 +43,14 @@ def test_the_example_of_a_function_runs(
     finder = doctest.DocTestFinder(recurse=False)
     names = {} if name == "train" else dict(DEFINED)
     (example,) = finder.find(getattr(fr, name), name, globs=names)
-    # pandas puts spaces after a heading, which no file should have.
-    failed, tried = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example)
+    failed, tried = failed_and_tried(example)
     assert tried > 1
     assert not failed
+
+
+@pytest.mark.parametrize("name", with_examples())
+def test_the_examples_of_a_module_run_by_themselves(name: str) -> None:
+    found = doctest.DocTestFinder().find(import_module(name), globs={})
+    examples = [each for each in found if each.examples]
+    assert examples
+    assert not any(failed_and_tried(each)[0] for each in examples)

@@ -19,7 +19,15 @@ Branch = TypeVar("Branch", Tree, Tensor)
 
 
 def apply(function: Callable[..., Any], *trees: Branch) -> Branch:
-    """Apply ``function`` to the corresponding leaves of one or more trees."""
+    """Apply ``function`` to the corresponding leaves of one or more trees.
+
+    Examples:
+        >>> import torch
+        >>> from fedrepro.engine import tree
+        >>> model = {"body": {"w": torch.tensor([1.0, 2.0])}, "b": torch.tensor(3.0)}
+        >>> tree.apply(torch.add, model, model)
+        {'body': {'w': tensor([2., 4.])}, 'b': tensor(6.)}
+    """
     first = trees[0]
     if isinstance(first, dict):
         return {key: apply(function, *(tree[key] for tree in trees)) for key in first}
@@ -65,7 +73,14 @@ def leaves_as(tree: Tree | Tensor, order: Tree) -> list[Tensor]:
 
 
 def named(tree: Tree | Tensor, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Pairs of path (keys joined by ``/``) and tensor."""
+    """Pairs of path (keys joined by ``/``) and tensor.
+
+    Examples:
+        >>> import torch
+        >>> from fedrepro.engine import tree
+        >>> list(tree.named({"body": {"w": torch.tensor([1.0, 2.0])}, "b": torch.tensor(3.0)}))
+        [('body/w', tensor([1., 2.])), ('b', tensor(3.))]
+    """
     if isinstance(tree, dict):
         for key, branch in tree.items():
             yield from named(branch, f"{prefix}/{key}" if prefix else key)
@@ -110,7 +125,14 @@ def scale(tree: Branch, factor: float | Tensor) -> Branch:
 
 
 def mix(left: Branch, right: Branch, weight: float | Tensor) -> Branch:
-    """Interpolate linearly: ``left`` at weight 0, ``right`` at weight 1."""
+    """Interpolate linearly: ``left`` at weight 0, ``right`` at weight 1.
+
+    Examples:
+        >>> import torch
+        >>> from fedrepro.engine import tree
+        >>> tree.mix({"w": torch.tensor([0.0, 4.0])}, {"w": torch.tensor([4.0, 0.0])}, 0.25)
+        {'w': tensor([1., 3.])}
+    """
     return apply(lambda a, b: a + weight * (b - a), left, right)
 
 
@@ -140,7 +162,17 @@ def take(tree: Branch, index: int) -> Branch:
 
 
 def weighted_sum(tree: Branch, weights: Tensor) -> Branch:
-    """The sum over every leaf's leading (client) axis, weighted by ``weights`` [clients]."""
+    """The sum over every leaf's leading (client) axis, weighted by ``weights`` [clients].
+
+    Examples:
+        Two clients' models, of which the second weighs three times as much:
+
+        >>> import torch
+        >>> from fedrepro.engine import tree
+        >>> models = [{"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([5.0, 6.0])}]
+        >>> tree.weighted_sum(tree.stack(models), torch.tensor([0.25, 0.75]))
+        {'w': tensor([4., 5.])}
+    """
     return apply(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), tree)
 
 

@@ -55,6 +55,20 @@ class Measure:
         as_released: whether it is computed as in released code that no text describes.
         incomparable: why a printed number of this kind is not comparable with ours, or "".
         guide: for a client measure: the measure by which interpolations are chosen.
+
+    Examples:
+        The file confident.py in a folder of plug-in measures could have this:
+
+        >>> import numpy as np
+        >>> from fedrepro.measures.base import Measure
+        >>> class Confident(Measure):
+        ...     words, unit, rising, per = "samples with a clear answer", "%", True, "client"
+        ...
+        ...     def of_outputs(self, outputs, targets):
+        ...         first, second = np.sort(outputs, axis=1)[:, :-3:-1].T
+        ...         return (first - second > 1).mean()
+        >>> Confident().checked(np.array([[5.0, 1.0, 2.0], [0.0, 0.5, 0.1]]), np.array([0, 1]))
+        0.5
     """
 
     name: ClassVar[str]

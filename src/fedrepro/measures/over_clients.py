@@ -32,7 +32,16 @@ def deviation(values: Array) -> float:
 
 
 def worst(values: Array, sizes: Array | None = None, share: float = 0.1) -> float:
-    """The average over the ``share`` of clients (at least one) with the lowest values."""
+    """The average over the ``share`` of clients (at least one) with the lowest values.
+
+    Examples:
+        A client without test samples is left out, and half of the other three is one:
+
+        >>> import numpy as np
+        >>> from fedrepro.measures import over_clients
+        >>> over_clients.worst(np.array([0.9, 0.5, 0.7, np.nan]), share=0.5)
+        0.5
+    """
     return _extreme(values, sizes, share, 1)
 
 

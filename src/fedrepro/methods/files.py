@@ -40,6 +40,11 @@ def split(composition: str) -> list[tuple[str, bool]]:
 
     Raises:
         UserError: for an empty part or a fidelity other than paper or released.
+
+    Examples:
+        >>> from fedrepro.methods.files import split
+        >>> split("ima+fedprox@released")
+        [('ima', False), ('fedprox', True)]
     """
     parts = []
     for text in composition.split("+"):

@@ -227,6 +227,12 @@ def compose(
     Raises:
         UserError: for unknown names or hyperparameters, a wrong order, a wrapper that cannot wrap
             the method, or a server optimizer after a method that does not use one.
+
+    Examples:
+        >>> from fedrepro.methods.registry import compose
+        >>> method, optimizer = compose("ima+fedprox+fedadam", {"fedprox": {"mu": 0.5}})
+        >>> [type(layer).__name__ for layer in method.layers()], method.inner.mu
+        (['IMA', 'FedProx'], 0.5)
     """
     from fedrepro.engine.method import name_of
     from fedrepro.methods.server.base import ServerOptimizer

@@ -278,6 +278,12 @@ def build(
     Raises:
         UserError: if there is no such model, it does not accept that input, or its weights are
             missing or do not fit.
+
+    Examples:
+        >>> import torch
+        >>> from fedrepro.models.registry import build
+        >>> build("twonn", (1, 28, 28), 10)(torch.zeros(5, 1, 28, 28)).shape
+        torch.Size([5, 10])
     """
     model = find(name, folders)
     if model.make:

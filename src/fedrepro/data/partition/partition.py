@@ -197,6 +197,17 @@ def make_partition(
 
     Raises:
         UserError: if the scheme cannot be applied to these samples.
+
+    Examples:
+        Four classes of ten samples each, in four shards for two clients:
+
+        >>> import numpy as np
+        >>> from fedrepro.data.partition.partition import make_partition
+        >>> from fedrepro.data.partition.schemes import Shards
+        >>> spec = Shards(scheme="shards", clients=2, classes_per_client=2, test_fraction=0.5)
+        >>> made = make_partition(np.repeat([0, 1, 2, 3], 10), None, spec, seed=1)
+        >>> made.train_counts + made.test_counts
+        array([[ 0,  0, 10, 10], [10, 10,  0,  0]])
     """
     seed = seed if spec.seed is None else spec.seed
     labels = np.asarray(labels)
