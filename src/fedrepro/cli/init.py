@@ -1,32 +1,39 @@
-"""``fedrepro init``: create a workbench in a new folder."""
+"""``fedrepro init``: create a workbench in a new folder, or add published experiments to one."""
 
 import argparse
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedrepro.support.errors import bad_value
+from fedrepro.config.workbench import COMPACT, CONFIG, EXPERIMENTS, shipped
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.packaged import ORIGIN
 
 SKELETON = Path("workflow/skeleton")
 # Files that the skeleton takes unchanged from the package.
 COPIED = ("config/datasets.yaml", "config/schema", "workflow/profiles")
-EXPERIMENTS, PAPERS = Path("config/experiments"), Path("reports/papers")
-COMPACT = Path("config/compact")
+PAPERS = Path("reports/papers")
+ORDER = PAPERS / "systems.yaml"
+LEFT_OUT = ("__pycache__", "reference")
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "init",
-        help="create your own workbench in a new folder",
+        help="create your own workbench in a new folder, or add published experiments to one",
         description="Create a folder with a Snakefile that uses this package's rules, "
         "configuration, an experiment with one table, and one example plug-in each of a method, a "
         "model, a partition scheme and a measure. `snakemake --cores all` in it makes the table "
-        "and its site.",
-        epilog="Example: fedrepro init my-paper --with ima",
+        "and its site. In a workbench, --with adds the files that it lacks of these systems.",
+        epilog="Examples: fedrepro init my-paper --with ima; inside of it: fedrepro init --with "
+        "fedgo",
     )
     parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="a folder that does not exist yet"
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        nargs="?",
+        help="a folder that does not exist yet; with --with also a workbench (default: this one)",
     )
     parser.add_argument(
         "--with",
@@ -40,8 +47,20 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    folder: Path = arguments.folder
-    _write(folder, tuple(dict.fromkeys(arguments.systems)))
+    systems, known = tuple(dict.fromkeys(arguments.systems)), shipped()
+    for system in systems:
+        if system not in known:
+            one_of = f"one of {', '.join(known)}"
+            raise bad_value("the command line", "--with", system, one_of, known)
+    folder: Path = arguments.folder or Path()
+    if systems and (folder / CONFIG).is_file():
+        for system in systems:
+            print(f"{system}: {_in_words(_add(folder, system))}")
+        return
+    if arguments.folder is None:
+        wanted = f"a folder that does not exist yet, or --with in a workbench, which has {CONFIG}"
+        raise UserError(f"the command line: FOLDER: missing: expected {wanted}")
+    _write(folder, systems)
     print(f"{folder}: run `snakemake --cores all` there to make everything; see its README.md")
 
 
@@ -49,41 +68,70 @@ def _write(folder: Path, systems: Sequence[str]) -> None:
     """Write the workbench, whole or not at all.
 
     Raises:
-        UserError: if the folder exists, or a system is unknown.
+        UserError: if the folder exists.
     """
     from fedrepro.support.files import whole_folder
     from fedrepro.support.locks import only_one
 
-    known = sorted(path.stem for path in (ORIGIN / EXPERIMENTS).glob("*.yaml"))
-    for system in systems:
-        if system not in known:
-            one_of = f"one of {', '.join(known)}"
-            raise bad_value("the command line", "--with", system, one_of, known)
     if folder.exists():
         raise bad_value(
             "the command line", "FOLDER", str(folder), "a folder that does not exist yet"
         )
     with only_one(folder), whole_folder(folder) as made:
-        shutil.copytree(ORIGIN / SKELETON, made, dirs_exist_ok=True, ignore=_COMPILED)
+        ignore = shutil.ignore_patterns(*LEFT_OUT)
+        shutil.copytree(ORIGIN / SKELETON, made, dirs_exist_ok=True, ignore=ignore)
         for name in COPIED:
             # Snakemake looks for profiles in `profiles`.
-            _copy(ORIGIN / name, made / name.removeprefix("workflow/"))
+            target = made / name.removeprefix("workflow/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ORIGIN / name).is_dir():
+                shutil.copytree(ORIGIN / name, target, ignore=ignore)
+            else:
+                shutil.copyfile(ORIGIN / name, target)
         for system in systems:
-            _copy(ORIGIN / EXPERIMENTS / f"{system}.yaml", made / EXPERIMENTS / f"{system}.yaml")
-            _copy(ORIGIN / PAPERS / system, made / PAPERS / system)
-            if (ORIGIN / (added := COMPACT / f"{system}.yaml")).exists():
-                _copy(ORIGIN / added, made / added)
-        if systems:
-            lines = "".join(f"- {system}\n" for system in systems)
-            (made / PAPERS / "systems.yaml").write_text(lines, encoding="utf-8")
+            _add(made, system)
 
 
-_COMPILED = shutil.ignore_patterns("__pycache__", "reference")
+def _add(folder: Path, system: str) -> list[Path]:
+    """Copy the files of a system that a workbench lacks, and list its paper.
+
+    Returns:
+        The copied files, relative to the workbench.
+
+    Raises:
+        UserError: if a file cannot be written, or the list of papers is damaged.
+    """
+    from fedrepro.support.files import write_atomically
+    from fedrepro.support.typed_yaml import read_yaml
+
+    added = [name for name in _files_of(system) if not (folder / name).exists()]
+    for name in added:
+        with write_atomically(folder / name) as temporary:
+            shutil.copyfile(ORIGIN / name, temporary)
+    listed = read_yaml(folder / ORDER, ORDER) if (folder / ORDER).exists() else []
+    if not isinstance(listed, list):
+        raise UserError(f"{ORDER}: expected a list of systems")
+    if system not in listed:
+        with write_atomically(folder / ORDER) as temporary:
+            lines = "".join(f"- {each}\n" for each in (*listed, system))
+            temporary.write_text(lines, encoding="utf-8")
+    return added
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=_COMPILED)
-    else:
-        shutil.copyfile(source, target)
+def _files_of(system: str) -> Iterator[Path]:
+    """A system's files, relative to the package; last the experiment, which uses the others."""
+    for path in sorted((ORIGIN / PAPERS / system).rglob("*")):
+        name = path.relative_to(ORIGIN)
+        if path.is_file() and not {*LEFT_OUT} & {*name.parts}:
+            yield name
+    if (ORIGIN / (compact := COMPACT / f"{system}.yaml")).exists():
+        yield compact
+    yield EXPERIMENTS / f"{system}.yaml"
+
+
+def _in_words(added: Sequence[Path]) -> str:
+    """What was added: files of ``config``, and how many of ``reports``."""
+    config = [str(name) for name in added if PAPERS not in name.parents]
+    papers = len(added) - len(config)
+    parts = [*config, *([f"{papers} files in {PAPERS}"] if papers else [])]
+    return f"added {', '.join(parts)}" if parts else "all of it is here, nothing was added"

@@ -226,9 +226,7 @@ def show_claims(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     print_rows(header, [[str(row[key]) for key in header] for row in rows])
     if not rows:
-        line = (
-            "no paper is in this workbench: `fedrepro init FOLDER --with SYSTEM` brings its claims"
-        )
+        line = "no paper is in this workbench: `fedrepro init --with SYSTEM` brings its claims"
         print(f"fedrepro: {line}", file=sys.stderr)
     elif not any((bench.root / PAPERS).glob(f"*/{REFERENCE}")):
         line = "results at scale paper that come with fedrepro are only in a clone of it"

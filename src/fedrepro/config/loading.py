@@ -17,6 +17,7 @@ from fedrepro.config.workbench import (
     CompactFile,
     Experiment,
     Workbench,
+    how_to_add,
 )
 from fedrepro.data.catalogue.catalogue import CATALOGUE, load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -88,7 +89,7 @@ def _experiment(
 ) -> Experiment:
     def checked(data: Any, file: Path) -> Experiment:
         if isinstance(data, dict) and isinstance(data.get("settings"), dict):
-            data = {**data, "settings": _extend_all(data["settings"], file)}
+            data = {**data, "settings": _extend_all(data["settings"], file, root)}
         experiment = validate(Experiment, data, file, plugins)
         experiment._own = plugins
         for name, setting in experiment.settings.items():
@@ -130,7 +131,7 @@ def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> 
     return found
 
 
-def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, object]:
+def _extend_all(raw: Mapping[object, object], shown: Path, root: Path) -> dict[object, object]:
     """Settings with ``extends`` resolved: a missing key is inherited as a whole.
 
     Settings that others extend come first, so that errors name the setting with the wrong value.
@@ -145,8 +146,11 @@ def _extend_all(raw: Mapping[object, object], shown: Path) -> dict[object, objec
             parent = own["extends"]
             key = f"settings.{name}.extends"
             if not isinstance(parent, str) or parent not in raw:
-                choices = [str(choice) for choice in raw]
-                raise bad_value(shown, key, parent, "a setting of this file", choices)
+                choices, wanted = [str(choice) for choice in raw], "a setting of this file"
+                if isinstance(parent, str) and "/" in parent:
+                    wanted += f"; copy another file's here: `fedrepro settings {parent}` prints it"
+                    wanted += how_to_add(parent, root)
+                raise bad_value(shown, key, parent, wanted, choices)
             if parent in (*above, name):
                 raise bad_value(shown, key, parent, "a setting that does not extend this one")
             inherited = extend(parent, (*above, name))
@@ -217,10 +221,8 @@ def _check_settings_of_others(bench: Workbench) -> None:
     for system, experiment in bench.experiments.items():
         for where, value in _named_settings(experiment):
             if value is not None and "/" in value and value not in bench.settings:
-                wanted = (
-                    f"a setting of this file, or SYSTEM/SETTING of another in {EXPERIMENTS} "
-                    "(`fedrepro init --with SYSTEM` copies a paper's)"
-                )
+                wanted = f"a setting of this file, or SYSTEM/SETTING of another in {EXPERIMENTS}"
+                wanted += how_to_add(value, bench.root)
                 raise bad_value(bench.files[system], where, value, wanted, bench.settings)
 
 

@@ -1,6 +1,6 @@
 """The contents of ``config/``, and what follows from them: settings, runs and targets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -51,12 +51,29 @@ from fedrepro.methods.facts import (
 )
 from fedrepro.methods.files import part_files, unknown_part
 from fedrepro.support.errors import UserError, bad_value, nearest
+from fedrepro.support.packaged import ORIGIN
 from fedrepro.support.plugins import NONE, Folders
 from fedrepro.support.typed_yaml import Typed
 
 CONFIG = Path("config/config.yaml")
 EXPERIMENTS = Path("config/experiments")
 COMPACT = Path("config/compact")
+
+
+def shipped() -> list[str]:
+    """The systems whose experiments come with the package."""
+    return sorted(path.stem for path in (ORIGIN / EXPERIMENTS).glob("*.yaml"))
+
+
+def how_to_add(name: str, root: Path) -> str:
+    """For errors: the command that adds the system of a name to a workbench.
+
+    "" if the system is there, or does not come with the package.
+    """
+    system = name.partition("/")[0]
+    if system not in shipped() or (root / EXPERIMENTS / f"{system}.yaml").exists():
+        return ""
+    return f"; `fedrepro init --with {system}` adds {system} to this workbench"
 
 
 class CompactFile(Typed):
@@ -236,8 +253,15 @@ class Workbench:
             if base in self.settings:
                 wanted = f"a setting with `released` keys; {base} has none"
                 raise bad_value(self.files[base.partition("/")[0]], "setting", name, wanted)
-            raise bad_value(EXPERIMENTS, "setting", name, "the name of a setting", self.settings)
+            wanted = f"the name of a setting{how_to_add(name, self.root)}"
+            raise bad_value(EXPERIMENTS, "setting", name, wanted, self.settings)
         return self.settings[name]
+
+    def seeds_of(self, setting: str, method: str, scales: Iterable[str]) -> set[int]:
+        """The seeds of a setting's runs with a method in all tables and figures at some scales."""
+        targets = (each for scale in scales for each in self.targets(scale).values())
+        runs = (run for target in targets for run in target.runs)
+        return {run.seed for run in runs if (run.setting, run.method) == (setting, method)}
 
     def histogram_of(self, setting: str) -> Path:
         """The file with each client's class counts, for a setting and the first paper seed.
@@ -364,7 +388,8 @@ class Workbench:
         """Raise UserError, with the nearest name, if a system has no experiment file."""
         if system not in self.experiments:
             here = ", ".join(self.experiments)
-            expectation = f"a system with an experiment file: {here}"
+            added = how_to_add(system, self.root)
+            expectation = f"a system with an experiment file: {here}{added}"
             raise bad_value(EXPERIMENTS, "system", system, expectation, self.experiments)
 
     def scale(self, name: str | None) -> Scale:

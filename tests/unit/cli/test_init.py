@@ -1,5 +1,6 @@
 """What `fedrepro init` copies."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,61 @@ def test_a_workbench_begins_without_results(
     assert "'mine': expected a folder that does not exist yet" in capsys.readouterr().err
 
 
+def test_a_published_setting_is_used_after_the_command_that_the_error_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / "mine")]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    file = Path("config/experiments/mine.yaml")
+    own = file.read_text(encoding="utf-8")
+    theirs = own.replace("Even, setting: even", "Even, setting: ima/fmnist-shards2-demo")
+    capsys.readouterr()
+    for text, key in (
+        (theirs, "tables.table_1.rows.Even.setting: 'ima/fmnist-shards2-demo'"),
+        (own.replace("extends: even", "extends: ima/cifar10"), "extends: 'ima/cifar10'"),
+    ):
+        file.write_text(text, encoding="utf-8")
+        assert main(["settings"]) == 2
+        line = capsys.readouterr().err
+        assert key in line
+        assert "; `fedrepro init --with ima` adds ima to this workbench" in line
+    assert "`fedrepro settings ima/cifar10` prints it" in line
+    file.write_text(theirs, encoding="utf-8")
+    Path("reports/papers/ima").mkdir()
+    Path("reports/papers/ima/cells.csv").write_text("mine", encoding="utf-8")
+    assert main(["init", "--with", "ima"]) == 0
+    experiment, compact = "config/experiments/ima.yaml", "config/compact/ima.yaml"
+    line = rf"ima: added {compact}, {experiment}, \d+ files in reports/papers\n"
+    assert re.fullmatch(line, capsys.readouterr().out)
+    assert main(["run", "ima/fmnist-shards2-demo", "fedavgg", "--seed", "1"]) == 2
+    assert "part: 'fedavgg'" in capsys.readouterr().err  # it gets as far as the method
+    # What was there is as it was.
+    assert file.read_text(encoding="utf-8") == theirs
+    assert Path("reports/papers/ima/cells.csv").read_text(encoding="utf-8") == "mine"
+    Path(experiment).write_text("mine", encoding="utf-8")
+    assert main(["init", "--with", "ima", "fedgo"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "ima: all of it is here, nothing was added"
+    assert second.startswith("fedgo: added config/compact/fedgo.yaml")
+    assert Path(experiment).read_text(encoding="utf-8") == "mine"
+    listed = Path("reports/papers/systems.yaml").read_text(encoding="utf-8")
+    assert listed == "- ima\n- fedgo\n"
+
+
+def test_without_a_folder_it_needs_a_workbench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["init"], ["init", "--with", "ima"]):
+        assert main(words) == 2
+        assert "FOLDER: missing: expected a folder that does not" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     ("copied", "said"),
     [
-        ([], "no paper is in this workbench: `fedrepro init FOLDER --with SYSTEM`"),
+        ([], "no paper is in this workbench: `fedrepro init --with SYSTEM`"),
         (
             ["--with", "fedevg"],
             "results at scale paper that come with fedrepro are only in a clone",
