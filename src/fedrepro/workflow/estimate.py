@@ -10,7 +10,7 @@ from typing import Any
 
 from fedrepro.config.targets import FigureTarget, RunKey, SearchTarget, Target
 from fedrepro.config.values import SCALES
-from fedrepro.config.workbench import Workbench
+from fedrepro.config.workbench import Workbench, how_to_add
 from fedrepro.data.catalogue.entries import Fetched, RawFile
 from fedrepro.data.dataset import PREPARED
 from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD
@@ -285,7 +285,8 @@ def chosen(bench: Workbench, names: Sequence[str], scale: str | None) -> list[Ta
             matching = {key: bench.target(*key, at) for key in matching if key[1] == item}
         if not matching:
             known = {*bench.experiments, *("/".join(key) for key in every), *bench.settings}
-            wanted = "a system, SYSTEM/ITEM such as ima/table_1, or a setting and then one method"
+            wanted = "a system of this workbench, SYSTEM/ITEM, or a setting and then one method"
+            wanted += how_to_add(name, bench.root)
             known.discard(name)
             raise bad_value("the command line", "TARGET", name, wanted, known)
         found |= matching
@@ -296,14 +297,12 @@ def _cell(bench: Workbench, setting: str, method: str, scale: str | None) -> Cel
     """The runs of a setting with a method, for the seeds of all tables and figures that have them.
 
     Args:
-        scale: count these seeds at this scale only. Where nothing has such runs there, the seeds
-            are those of the system.
+        scale: of these tables and figures; default: the configured one or, where nothing has such
+            runs at it, all. Where nothing has any, the seeds are those of the system.
     """
     system, _, name = setting.partition("/")
-    targets = (each for at in ([scale] if scale else SCALES) for each in bench.targets(at).values())
-    runs = {run for target in targets for run in target.runs}
-    at = bench.scale(scale)
-    seeds = {run.seed for run in runs if (run.setting, run.method) == (setting, method)}
+    at, others = bench.scale(scale), () if scale else SCALES
+    seeds = bench.seeds_of(setting, method, [at]) or bench.seeds_of(setting, method, others)
     wanted = (RunKey(setting, method, seed) for seed in sorted(seeds or bench.seeds(at, system)))
     return CellTarget(system, f"{name} {method}", at, tuple(wanted))
 

@@ -493,15 +493,26 @@ def test_a_cell_by_itself_with_the_runs_that_it_starts_from(
     assert last.split()[-1] == "results/runs/ima/tiny/ima+fedprox/seed1/manifest.json"
 
 
-@pytest.mark.parametrize(("scale", "seeds"), [(None, [1, 2]), ("demo", [1]), ("paper", [1, 2])])
+@pytest.mark.parametrize(("scale", "seeds"), [(None, [1]), ("demo", [1]), ("paper", [1, 2])])
 def test_a_cell_has_the_seeds_of_the_tables_that_show_it(
     bench: Workbench, scale: str | None, seeds: list[int]
 ) -> None:
-    """The tables' own ones; at either scale, if none is asked for."""
+    """The tables' own ones, at the configured scale if none is asked for."""
     text = EXPERIMENT.replace("title: First", "title: First\n    seeds: {demo: [1], paper: [1, 2]}")
     (bench.root / "config/experiments/ima.yaml").write_text(text)
     (cell,) = chosen(load(bench.root), ("ima/tiny", "fedprox"), scale)
     assert [run.seed for run in cell.required] == seeds
+
+
+def test_a_cell_that_no_table_has_at_the_configured_scale_has_the_seeds_of_others(
+    bench: Workbench,
+) -> None:
+    text = EXPERIMENT.replace("setting: tiny}", "setting: tiny, demo: other}")
+    text = text.replace("tables:\n", "  other: {extends: tiny}\ntables:\n")
+    text = text.replace("title: First", "title: First\n    seeds: {demo: [1], paper: [7]}")
+    (bench.root / "config/experiments/ima.yaml").write_text(text)
+    (cell,) = chosen(load(bench.root), ("ima/tiny", "fedprox"), None)
+    assert [run.seed for run in cell.required] == [7]
 
 
 def test_a_target_that_is_none(bench: Workbench) -> None:
@@ -511,6 +522,9 @@ def test_a_target_that_is_none(bench: Workbench) -> None:
         chosen(bench, ["ima/tinny", "fedavg"], None)
     with pytest.raises(UserError, match=r"TARGET: 'ima/tiny': .* a setting and then one method"):
         chosen(bench, ["ima/tiny"], None)
+    for names in (["fedgo"], ["fedgo/table_1"], ["fedgo/cifar10-alpha0.1", "fedavg"]):
+        with pytest.raises(UserError, match="; `fedrepro init --with fedgo` adds fedgo to"):
+            chosen(bench, names, None)
 
 
 def test_a_damaged_calibration_is_named(bench: Workbench, rates: Rates) -> None:
