@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from fedrepro.data.dataset import FORMAT
 from fedrepro.data.fetching.own_files import state_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
-from fedrepro.methods.files import part_files
+from fedrepro.methods.facts import defaults_of
+from fedrepro.methods.files import part_files, split, unknown_part
 from fedrepro.models.registry import INCEPTION
 from fedrepro.run import arithmetic, fingerprint, numerics
 from fedrepro.run.results import PAPERS, REFERENCES
@@ -262,8 +263,21 @@ class Graph:
     def inputs_of_run(self, wildcards: Any) -> list[str]:
         with one_line():
             spec = self._run_spec(wildcards)
+            self._refuse_unknown(spec.composition)  # a target may name any method
         data = f"results/data/{spec.setting.dataset}/meta.json"
         return [data, str(spec.setting.partition_path(spec.seed)), *given_of(spec)]
+
+    def _refuse_unknown(self, composition: str) -> None:
+        """Raise UserError for a part that does not exist: its job would fail much later."""
+        for name, _ in split(composition):
+            if name not in self._parts:
+                own = self.bench.plugins
+                fields_of = partial(defaults_of, folders=own)
+                raise unknown_part(f"method {composition}", "part", name, own, fields_of)
+
+    @cached_property
+    def _parts(self) -> dict[str, Path]:
+        return part_files(self.bench.plugins)
 
     def parent_of_run(self, wildcards: Any) -> list[str]:
         """The manifest of the parent run, if there is one."""

@@ -25,6 +25,18 @@ def test_weights_for_a_fid_count_where_one_is_asked_for(monkeypatch: pytest.Monk
     assert found["ima/fmnist-shards2", True] == found["ima/fmnist-shards2", False]
 
 
+def test_a_target_may_name_any_method_that_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    made = graph.Graph(load(ROOT))
+    run = SimpleNamespace(setting="ima/fmnist-shards2", method="ima+fedprox_mu0.3", seed="1")
+    assert made.inputs_of_run(run)
+    run.method = "ima+fedprx"
+    with pytest.raises(SystemExit, match="2"):
+        made.inputs_of_run(run)
+    line = capsys.readouterr().err
+    assert line.startswith("fedrepro: method ima+fedprx: part: 'fedprx': expected a name that ")
+    assert "; did you mean 'fedprox'" in line and line.count("\n") == 1
+
+
 def test_a_table_is_made_anew_when_its_data_stand_in_for_others() -> None:
     bench = load(ROOT)
     entry = bench.datasets["fmnist"].model_copy(update={"surrogate_for": "mnist"})
