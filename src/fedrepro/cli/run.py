@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedrepro.config.loading import load
 from fedrepro.config.settings import Overrides
 from fedrepro.config.targets import RunKey
-from fedrepro.config.values import Scalar
+from fedrepro.config.values import SCALES, Scalar
 from fedrepro.config.workbench import Workbench
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.typed_yaml import read_value, validate
@@ -160,7 +160,7 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
         _say(f"{name}: {_privacy(manifest['privacy'])}")
     before = "" if played else " before, by the same code and configuration on the same data"
     verdicts = _verdicts(workbench, run)
-    numbers = "" if verdicts else _numbers(workbench, run)
+    numbers = "" if verdicts else _numbers(workbench, run) or _unread(workbench, run)
     # At once: the workflow's jobs share a terminal.
     _say("\n".join([f"{name}: done{before}, in {run.folder}{numbers}", *verdicts]))
 
@@ -199,6 +199,15 @@ def _numbers(workbench: Workbench, run: RunKey) -> str:
         for each in found[:MOST_NUMBERS]
     )
     return "".join(f"; {each}" for each in numbers)
+
+
+def _unread(workbench: Workbench, run: RunKey) -> str:
+    """That tables and figures have a run's cell with other seeds, in words; or ""."""
+    seeds = workbench.seeds_of(run.setting, run.method, SCALES)
+    if not seeds or run.seed in seeds:
+        return ""
+    named = ", ".join(map(str, sorted(seeds)))
+    return f"; no table or figure reads seed {run.seed}: they read {named} (`seeds`)"
 
 
 def prepare(workbench: Workbench, run: RunKey) -> None:

@@ -136,6 +136,20 @@ def test_its_last_line_has_the_number_of_its_table(
 
 
 @pytest.mark.parametrize(
+    ("method", "seed", "said"),
+    [
+        ("fedavg", "99", "; no table or figure reads seed 99: they read 1 (`seeds`)\n"),
+        ("fedprox", "99", "seed99\n"),  # of no table, whatever its seed
+    ],
+)
+def test_a_seed_that_no_table_reads_is_said(
+    bench: Path, capsys: pytest.CaptureFixture[str], method: str, seed: str, said: str
+) -> None:
+    assert main(["run", "own/s", method, "--seed", seed]) == 0
+    assert capsys.readouterr().err.endswith(said)
+
+
+@pytest.mark.parametrize(
     ("given", "line"),
     [
         (["--set", "mu=1", "--set", "mu=2"], "--set: 'mu=2': expected NAME=VALUE, each name once"),
