@@ -53,15 +53,16 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def handle(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
+    from fedrepro.config.loading import load_config
     from fedrepro.config.workbench import CONFIG
+    from fedrepro.data.catalogue.catalogue import load_catalogue
     from fedrepro.data.fetching.own_files import find_own
     from fedrepro.data.prepare import read_checked
 
-    workbench = load() if CONFIG.exists() else None  # a file can be checked anywhere
-    known = workbench.datasets if workbench else {}
+    here = CONFIG.exists()  # a file can be checked anywhere
+    known = load_catalogue().datasets if here else {}
     name, spec = _entry(arguments.data, arguments.set, known)
-    path = find_own(spec.path, workbench.config.data.archives if workbench else None)
+    path = find_own(spec.path, load_config().data.archives if here else None)
     if path is None:
         raise bad_value(name, "path", spec.path, "a file or folder that exists")
     try:

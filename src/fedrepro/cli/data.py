@@ -53,45 +53,37 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _download(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
-    from fedrepro.data.catalogue.catalogue import find_dataset
+    from fedrepro.config.loading import load_config
+    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
     from fedrepro.data.fetching.raw_files import DOWNLOADS, RECORD, download, what_is
     from fedrepro.support import sealed
     from fedrepro.support.files import sha256_of
 
-    workbench = load()
-    weights = workbench.catalogue_weights
-    if arguments.name in weights:
+    # Not all of config/: a broken experiment file does not matter here.
+    archives, catalogue = load_config().data.archives, load_catalogue()
+    if arguments.name in catalogue.weights:
         from fedrepro.data.fetching.weights import fetch_weights
 
-        path = fetch_weights(
-            arguments.name, weights[arguments.name], workbench.config.data.archives
-        )
+        path = fetch_weights(arguments.name, catalogue.weights[arguments.name], archives)
         print(f"{path}  sha256 {sha256_of(path)}")
         return
-    spec = find_dataset(arguments.name, workbench.datasets)
-    download(arguments.name, spec, workbench.config.data.archives)
+    spec = find_dataset(arguments.name, catalogue.datasets)
+    download(arguments.name, spec, archives)
     record = DOWNLOADS / arguments.name / RECORD
     for name, about in sealed.read(record, what_is(arguments.name))["files"].items():
         print(f"{name}  sha256 {about['sha256']}  from {about['from']}")
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
-    from fedrepro.data.catalogue.catalogue import find_dataset
+    from fedrepro.config.loading import load_config
+    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
     from fedrepro.data.dataset import open_dataset
     from fedrepro.data.prepare import prepare
 
-    workbench = load()
-    spec = find_dataset(arguments.name, workbench.datasets)
+    archives = load_config().data.archives
+    spec = find_dataset(arguments.name, load_catalogue().datasets)
     with progress_bar(f"{arguments.name}: reading") as progress:
-        folder = prepare(
-            arguments.name,
-            spec,
-            workbench.config.data.archives,
-            again=arguments.again,
-            progress=progress,
-        )
+        folder = prepare(arguments.name, spec, archives, again=arguments.again, progress=progress)
     dataset = open_dataset(arguments.name)
     test = len(dataset.test) if dataset.test else 0
     print(
@@ -152,10 +144,11 @@ def _partition(arguments: argparse.Namespace) -> None:
 
 
 def _datasets(arguments: argparse.Namespace) -> None:
-    from fedrepro.config.loading import load
-    from fedrepro.data.catalogue.catalogue import find_dataset
+    from fedrepro.config.loading import load_config
+    from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
 
-    known = load().datasets
+    load_config()  # which says so where there is no workbench
+    known = load_catalogue().datasets
     if arguments.name is not None:
         row = _state(arguments.name, find_dataset(arguments.name, known))
         if arguments.json:

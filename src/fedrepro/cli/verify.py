@@ -54,7 +54,10 @@ def _not_of_today(results: Path) -> str:
     from fedrepro.run.integrity import runs_in
     from fedrepro.workflow.recorded import why_not_today
 
-    bench = load()
+    try:
+        bench = load()
+    except UserError as error:  # which says nothing against the files
+        return f"runs are not compared with today's configuration: {error}"
     found: list[str] = []
     for _, run in runs_in(results / "runs"):
         with suppress(UserError):  # no experiment file has it any more

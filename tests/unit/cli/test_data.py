@@ -42,6 +42,23 @@ settings:
 """
 
 
+def test_a_broken_experiment_stops_no_command_that_needs_none(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bench / "config/experiments/mine.yaml").write_text("system: mine\nmodl: x\n")
+    (bench / "own.csv").write_text("a,b\n1,x\n2,y\n3,x\n")
+    for words in (
+        "methods fedprox", "models logistic", "datasets", "download mnist5k", "prepare mnist5k",
+        "check-data own.csv", "verify",
+    ):  # fmt: skip
+        assert main(words.split()) == 0, words
+    end = "fedrepro: runs are not compared with today's configuration: config/experiments/mine.yaml"
+    assert end in capsys.readouterr().err
+    assert main(["run", "ima/fmnist-shards2-demo", "fedavg", "--seed", "1"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("fedrepro: config/experiments/mine.yaml: ") and line.count("\n") == 1
+
+
 def test_mnist5k_from_nothing_to_clients(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "mnist5k"]) == 0
     assert (
