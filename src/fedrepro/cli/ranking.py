@@ -40,7 +40,8 @@ def remarks(league: League) -> Iterator[str]:
     """What is said below the table."""
     for standing in league.standings:
         if standing.found:
-            means = ", ".join(f"{name} {mean:.2f}" for name, mean in standing.found.means.items())
+            # Not by commas, which names have: "Per-FedAvg, HF".
+            means = "; ".join(f"{name} {mean:.2f}" for name, mean in standing.found.means.items())
             yield f"Mean ranks, {standing.group}: {means}."
         yield f"{standing.group}: {in_words(standing, league.own)}."
     if alone := [each.match.title for each in league.played if not each.ranks]:
