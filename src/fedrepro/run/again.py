@@ -10,8 +10,15 @@ from fedrepro.run import manifest
 from fedrepro.run.results import RunRecord
 
 SAME = "same bits"
-SHARE = "accuracy"  # names of shares from 0 to 1 contain it
+SCORES = ("test_accuracy", "quality accuracy")  # shares from 0 to 1, of a model for all
 Table = Mapping[str, Sequence[float]]
+# The tables of a run, with the columns that name a row.
+TABLES = {
+    "rounds": ("round",),
+    "clients": ("round", "client"),
+    "decisions": ("round", "client"),
+    "mixtures": ("client", "weight"),
+}
 
 
 class Again(NamedTuple):
@@ -40,16 +47,17 @@ def compare(landed: RunRecord, made: RunRecord) -> Again:
     if made.state != landed.state:
         return Again(f"{made.state} instead of {landed.state}", expected=False)
     pairs = [
-        (name, then, now)
-        for before, after in ((landed.rounds, made.rounds), (landed.clients, made.clients))
-        for name, then, now in _pairs(before, after)
+        each
+        for table, keys in TABLES.items()
+        for each in _pairs(getattr(landed, table), getattr(made, table), keys)
     ]
+    pairs += _measures(landed.quality, made.quality)
     differing = [each for each in pairs if not _equal(*each[1:])]
     if not differing:
         return Again(SAME, expected=True)
-    shares = [abs(then - now) for name, then, now in differing if name == f"test_{SHARE}"]
+    shares = [abs(then - now) for name, then, now in differing if name in SCORES]
     others = sorted({name for name, *_ in differing})
-    points = f"test accuracy by at most {100 * max(shares, default=0.0):.2f} points"
+    points = f"accuracy by at most {100 * max(shares, default=0.0):.2f} points"
     words = f"{len(differing)} of {len(pairs)} numbers differ ({', '.join(others[:3])}); {points}"
     there = landed.manifest.get("hardware", {})
     if is_of_this_kind(landed.manifest):
@@ -58,14 +66,26 @@ def compare(landed: RunRecord, made: RunRecord) -> Again:
     return Again(f"{words}; landed from another kind of machine ({kind})", expected=True)
 
 
-def _pairs(before: Table, after: Table) -> Iterator[tuple[str, float, float]]:
+def _pairs(before: Table, after: Table, keys: Sequence[str]) -> Iterator[tuple[str, float, float]]:
     """(column, landed value, value made here) in each landed row; NaN where there is none."""
-    keys = [name for name in ("round", "client") if name in before]
     rows = {key: place for place, key in enumerate(_rows(after, keys))}
     for name in before.keys() - {*keys}:
         for key, then in zip(_rows(before, keys), before[name], strict=True):
             found = name in after and key in rows
             yield name, float(then), float(after[name][rows[key]]) if found else math.nan
+
+
+def _measures(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, float, float]]:
+    """The same for the measures of a synthetic set; one that was not computed is NaN."""
+    made = after.get("numbers", {})
+    for name, then in before.get("numbers", {}).items():
+        yield f"quality {name}", _number(then), _number(made.get(name))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _rows(table: Table, keys: Sequence[str]) -> Iterable[tuple[float, ...]]:

@@ -18,6 +18,9 @@ class Record:
 
     def __init__(self, rounds: Any = ROUNDS, clients: Any = CLIENTS, **changes: Any) -> None:
         self.rounds, self.clients = rounds, clients
+        self.decisions = changes.pop("decisions", {})
+        self.mixtures = changes.pop("mixtures", {})
+        self.quality = {"numbers": changes.pop("quality", {})}
         self.state = changes.pop("state", "finished")
         here = {"hardware": manifest.hardware("cpu"), "packages": {"torch": torch.__version__}}
         here["packages"]["torch"] = torch.__version__.partition("+")[0]
@@ -59,6 +62,28 @@ def test_what_differs(rounds: Any, clients: Any, words: str) -> None:
         assert elsewhere.expected
         if not found.expected:
             assert "landed from another kind of machine" in elsewhere.words
+
+
+MIXTURES = {"client": [0, 0], "weight": [0.0, 1.0], "accuracy": [0.5, 0.75]}
+DECISIONS = {"round": [4, 4], "client": [0, 1], "weight": [0.25, 0.75]}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"mixtures": MIXTURES | {"accuracy": [0.5, 0.5]}}, r"1 of 12 .*\(accuracy\); .* 0\.00 "),
+        ({"decisions": DECISIONS | {"weight": [0.75, 0.25]}}, r"2 of 12 .*\(weight\)"),
+        ({"quality": {"accuracy": 0.7, "fid": None}}, r"1 of 12 .*\(quality acc.* 3\.00 points"),
+        ({"quality": {"accuracy": 0.73}}, "same bits"),  # no FID, as before
+        ({"quality": {}}, r"1 of 12 .*\(quality accuracy\)"),
+    ],
+)
+def test_all_that_was_landed_is_compared(made: dict[str, Any], words: str) -> None:
+    quality = {"accuracy": 0.73, "fid": None}
+    whole = {"mixtures": MIXTURES, "decisions": DECISIONS, "quality": quality}
+    assert compared(Record(**whole), Record(**whole)).words == again.SAME
+    found = compared(Record(**whole), Record(**(whole | made)))
+    assert re.match(words, found.words), found.words
 
 
 def test_another_pytorch_may_round_differently() -> None:
