@@ -14,9 +14,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "plan",
         help="estimate the cost of targets: jobs, steps, hours, disk, memory, downloads",
         description="Estimate the remaining cost of targets on this machine. Speeds are measured "
-        "once (under two minutes) and kept in results/calibration. Each sum counts a run that "
-        "several tables need once, and leaves out finished runs. The last sum also counts the runs "
-        "that these start from: parent runs and inputs.",
+        "once (under two minutes) and kept in results/calibration; on a busy machine they come out "
+        "up to half as fast. Each sum counts a run that several tables need once, and leaves out "
+        "finished runs. The last sum also counts the runs that these start from: parent runs and "
+        "inputs.",
         epilog="Examples: fedrepro plan ima superfed/table_2_3 --scale paper; "
         "fedrepro plan superfed/mnist-500@released fedrep",
     )

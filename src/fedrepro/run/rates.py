@@ -1,7 +1,8 @@
 """How fast a machine is, measured once and stored: the basis of a plan's hours.
 
-Seconds are CPU seconds for runs with one CPU thread, so that a busy machine gives the same figures
-as an idle one; otherwise they are wall time.
+Seconds are CPU seconds for runs with one CPU thread, which do not count the time that other
+processes have; otherwise they are wall time. They do grow, by up to two times, where others keep
+both hardware threads of a core busy: measure on an idle machine.
 """
 
 import hashlib
