@@ -53,6 +53,7 @@ class PackedRun:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+@cache  # a site asks for the same few paths 50,000 times
 def folder_of(setting: str) -> Path:
     """The folder of a setting's landed results."""
     system, _, name = setting.partition("/")

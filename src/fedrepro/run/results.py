@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,6 +201,7 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
+@cache  # as packed.folder_of
 def reference_folder(run: RunKey) -> Path:
     """The folder of the committed reference result of this run."""
     system, _, setting = run.setting.partition("/")
