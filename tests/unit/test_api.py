@@ -4,7 +4,7 @@ import ast
 import json
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,9 @@ from torch.utils.data import TensorDataset
 import fedrepro as fr
 from fedrepro.config.loading import load as load_workbench
 from fedrepro.config.targets import RunKey
+from fedrepro.run import scoring
 from fedrepro.run.runner import Progress
+from fedrepro.run.state import State
 from fedrepro.support.errors import UserError
 from support.places import ROOT
 from support.report_world import make_world, write_run
@@ -124,6 +126,26 @@ def test_what_is_not_kept_goes_with_its_object() -> None:
     assert folder.is_dir()
     del run
     assert not folder.exists()
+
+
+def test_rounds_that_are_dropped_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(rounds: int) -> fr.Run:
+        folder = tmp_path / "run"
+        return fr.train("fedavg", "logistic", CLIENTS, rounds=rounds, test=TEST, folder=folder)
+
+    def fails_in_round_12(_plan: object, state: State, *_: object) -> Iterator[Any]:
+        if state.done == 12:
+            raise ArithmeticError
+        return iter(())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scoring, "beside", fails_in_round_12)
+        with pytest.raises(ArithmeticError):
+            train(30)
+    lost = "up to 10 and starts again: .*rounds was 30, is 2"
+    with pytest.warns(UserWarning, match=lost) as said:
+        assert train(2).rounds["round"].tolist() == [1, 2]
+    assert said[0].filename == __file__
 
 
 def test_what_is_kept_is_not_made_again_and_can_be_loaded(tmp_path: Path) -> None:

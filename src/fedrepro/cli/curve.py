@@ -1,4 +1,4 @@
-"""``fedrepro curve``: a run's rounds so far, as a curve on a terminal."""
+"""``fedrepro curve``: a run's rounds so far, as a curve on a terminal or as a page."""
 
 import argparse
 import math
@@ -6,12 +6,19 @@ import shutil
 import sys
 import warnings
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedrepro.cli.console import print_rows
 from fedrepro.cli.run import add_run, requested
 
+if TYPE_CHECKING:
+    from fedrepro.api.runs import Run
+
 HEIGHT = 10  # lines of the plot
 LEVELS = " ▁▂▃▄▅▆▇█"
+STYLE = "body{font:1rem/1.5 sans-serif;margin:2rem}td,th{padding:0 .8rem 0 0;text-align:right}"
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -24,6 +31,12 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         epilog="Example: fedrepro curve ima/fmnist-shards2-demo fedavg --seed 1",
     )
     add_run(parser)
+    parser.add_argument(
+        "--page",
+        metavar="FILE",
+        type=Path,
+        help="write a page with the curve and all scores instead; one file, such as curve.html",
+    )
     parser.set_defaults(handler=handle)
 
 
@@ -39,12 +52,30 @@ def handle(arguments: argparse.Namespace) -> None:
     # As `fedrepro run` reports it: where clients are scored on their own test samples, their mean.
     known = ["client_accuracy", "test_accuracy", *run.rounds.columns.drop("round")]
     column = next(name for name in known if name in run.rounds and run.rounds[name].notna().any())
+    if arguments.page:
+        _write_page(arguments.page, run, column, [str(warning.message) for warning in said])
+        return
     rounds, values = run.rounds["round"].tolist(), run.rounds[column].tolist()
     if sys.stdout.isatty():
         print(*plotted(column.replace("_", " "), rounds, values), sep="\n")
     else:
         cells = zip(map(str, rounds), map(repr, values), strict=True)
         print_rows(("round", column), [*cells])
+
+
+def _write_page(file: Path, run: "Run", column: str, remarks: Sequence[str]) -> None:
+    """A page that needs no other file: what is to be said of the run, its curve, its rounds."""
+    import fedrepro
+    from fedrepro.support.files import write_atomically
+
+    title = escape(f"{run.setting} {run.method}, seed {run.seed}")
+    parts = [f"<h1>{title}</h1>", *(f"<p>{escape(remark)}</p>" for remark in remarks)]
+    parts += [fedrepro.plot([run], of=column).svg, run.rounds.to_html(index=False, border=0)]
+    head = '<!doctype html><html lang="en"><meta charset="utf-8">'
+    head += f"<title>{title}</title><style>{STYLE}</style>"
+    with write_atomically(file) as temporary:
+        temporary.write_text("\n".join([head, *parts, "</html>\n"]), encoding="utf-8")
+    print(file, file=sys.stderr)
 
 
 def plotted(name: str, rounds: Sequence[int], values: Sequence[float]) -> list[str]:

@@ -68,7 +68,7 @@ def shipped() -> list[str]:
 def how_to_add(name: str, root: Path) -> str:
     """For errors: the command that adds the system of a name to a workbench.
 
-    "" if the system is there, or does not come with the package.
+    Returns "" if the workbench already has the system, or if the package does not ship it.
     """
     system = name.partition("/")[0]
     if system not in shipped() or (root / EXPERIMENTS / f"{system}.yaml").exists():

@@ -1,6 +1,7 @@
 """``fedrepro curve``: a run's rounds, drawn or as lines."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_a_run_that_broke_off_has_its_rounds_so_far(
     assert [number for number, _ in lines[1:]] == ["1", "2", "3", "4"]
     assert all(0 <= float(value) <= 1 for _, value in lines[1:])
     assert "unfinished, 4 of" in said.err
+    page = tmp_path / "curve.html"
+    assert main([*words, "--page", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "unfinished, 4 of" in text and text.count("<svg") == 1
+    cells = [re.findall("<td>(.*?)</td>", row) for row in text.split("<tr>")]
+    place = re.findall("<th>(.*?)</th>", text).index("test_accuracy")
+    shown = {row[0]: float(row[place]) for row in cells if row}
+    assert shown == pytest.approx({name: float(value) for name, value in lines[1:]}, abs=1e-6)
 
 
 def test_a_curve_is_as_high_as_its_scores(monkeypatch: pytest.MonkeyPatch) -> None:
