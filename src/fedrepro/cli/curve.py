@@ -14,7 +14,7 @@ from fedrepro.cli.console import print_rows
 from fedrepro.cli.run import add_run, requested
 
 if TYPE_CHECKING:
-    from fedrepro.api.runs import Run
+    import fedrepro
 
 HEIGHT = 10  # lines of the plot
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -63,7 +63,7 @@ def handle(arguments: argparse.Namespace) -> None:
         print_rows(("round", column), [*cells])
 
 
-def _write_page(file: Path, run: "Run", column: str, remarks: Sequence[str]) -> None:
+def _write_page(file: Path, run: "fedrepro.Run", column: str, remarks: Sequence[str]) -> None:
     """A page that needs no other file: what is to be said of the run, its curve, its rounds."""
     import fedrepro
     from fedrepro.support.files import write_atomically
