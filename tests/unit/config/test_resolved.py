@@ -2,7 +2,8 @@
 
 ``resolved.json`` has a hash of every method, setting, table and figure as it is after reading, and
 of the descriptions of all runs of each table and figure. What it does not name may be added freely;
-after a change that is meant, write it again: ``python tests/unit/config/test_resolved.py``.
+after a change that is meant, write it again:
+``PYTHONPATH=tests python tests/unit/config/test_resolved.py``.
 """
 
 import hashlib
