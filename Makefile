@@ -40,7 +40,7 @@ reference: setup ## compute the missing runs of reports/papers/reference.yaml: h
 	@python scripts/render_reference.py
 
 compact: setup ## compute the missing runs of scale compact: a night; ONLY='fedgo/*' for a part, AGAIN=1 to compare
-	@python scripts/reference.py --cores $(or $(CORES),$(shell nproc)) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
+	@python scripts/reference.py --cores $(or $(CORES),all) --compact $(if $(ONLY),'$(ONLY)') $(if $(AGAIN),--again)
 
 test: setup ## run all tests, on two cores
 	@scripts/chromium

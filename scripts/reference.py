@@ -234,16 +234,16 @@ def be_nice() -> None:
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
 
 
-def make(runs: Iterable[RunKey], bench: Workbench, cores: int) -> int:
+def make(runs: Iterable[RunKey], bench: Workbench, cores: str) -> int:
     """Have Snakemake make runs. Returns its exit status."""
     files = [str(run.folder / "manifest.json") for run in runs]
     # A synthetic set is judged before it is kept.
     files += [str(run.analysis("quality")) for run in runs if bench.setting(run.setting).judge]
-    called = subprocess.run(["snakemake", "--cores", str(cores), *files], check=False)
+    called = subprocess.run(["snakemake", "--cores", cores, *files], check=False)
     return called.returncode
 
 
-def make_again(bench: Workbench, groups: Iterable[Group], cores: int) -> None:
+def make_again(bench: Workbench, groups: Iterable[Group], cores: str) -> None:
     """Make runs again that were landed with today's code, and compare their numbers.
 
     Those that lie in results/ are left out.
@@ -331,7 +331,7 @@ def main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", action="store_true", help="print what is missing and stop")
-    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--cores", default="1", help="as of snakemake: a number, or all")
     parser.add_argument(
         "--compact", metavar="TABLES", nargs="?", const="*",
         help="make scale compact, or only the tables that match, such as 'fedgo/*'",
