@@ -223,6 +223,7 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
     return internals.compiled(_every_client, 2 * UNROLLED)
 
 
+@lru_cache  # every round asks
 def _missing_to_compile() -> str:
     """What torch.compile lacks on this machine's CPU, or ""."""
     if not any(shutil.which(name) for name in ("c++", "g++")):

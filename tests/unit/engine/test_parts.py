@@ -14,7 +14,7 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.evaluate import evaluate, score
-from fedrepro.engine.executors import choose, eager, vectorised
+from fedrepro.engine.executors import _missing_to_compile, choose, eager, vectorised
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.net import Net
 from fedrepro.engine.optim import sgd
@@ -307,8 +307,12 @@ def test_without_pythons_headers_clients_are_not_stacked(
     monkeypatch.delenv("CPATH", raising=False)
     monkeypatch.delenv("CPLUS_INCLUDE_PATH", raising=False)
     world = federation()
-    with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
-        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+    _missing_to_compile.cache_clear()
+    try:
+        with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
+            vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+    finally:
+        _missing_to_compile.cache_clear()
 
 
 def test_composition() -> None:
