@@ -234,6 +234,11 @@ def be_nice() -> None:
         Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
 
 
+def core_count(text: str) -> str:
+    """What Snakemake takes: a number, or "all"."""
+    return text if text == "all" else str(int(text))
+
+
 def make(runs: Iterable[RunKey], bench: Workbench, cores: str) -> int:
     """Have Snakemake make runs. Returns its exit status."""
     files = [str(run.folder / "manifest.json") for run in runs]
@@ -331,7 +336,7 @@ def main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plan", action="store_true", help="print what is missing and stop")
-    parser.add_argument("--cores", default="1", help="as of snakemake: a number, or all")
+    parser.add_argument("--cores", type=core_count, default="1", help="a number, or all")
     parser.add_argument(
         "--compact", metavar="TABLES", nargs="?", const="*",
         help="make scale compact, or only the tables that match, such as 'fedgo/*'",
