@@ -82,10 +82,18 @@ def started(project: Project, *arguments: str, **variables: str) -> "subprocess.
     )
 
 
-def wait_for(true: Callable[[], bool], seconds: float = 120) -> None:
+def wait_for(
+    true: Callable[[], bool], process: "subprocess.Popen[str] | None" = None, seconds: float = 300
+) -> None:
+    """Fails with what the process has said, where it ends too early or nothing happens in time."""
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end
+        if time.monotonic() > end or (process and process.poll() is not None):
+            if process is None:
+                pytest.fail(f"{seconds} s passed")
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail(process.communicate(timeout=60)[0])
         time.sleep(0.2)
 
 
@@ -151,7 +159,7 @@ def test_ctrl_c_cancels_all_jobs_and_leaves_no_lock(project: Project) -> None:
     target = RUN.format("slow")
     process = started(project, *arguments(target), **variables)
     # A job may run before Snakemake has read its number, and is not known to it until then.
-    wait_for(calls.exists)
+    wait_for(calls.exists, process)
     os.killpg(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=120)
     assert process.returncode != 0, said
@@ -171,7 +179,7 @@ def test_after_kill_9_the_jobs_are_cancelled_by_hand_and_no_run_has_two_writers(
     variables = with_method(project, "slow", does)
     target = RUN.format("slow")
     process = started(project, *arguments(target), **variables)
-    wait_for(calls.exists)
+    wait_for(calls.exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     (name,) = {job.name for job in jobs(project, "running")}
@@ -253,7 +261,7 @@ def test_a_controller_that_goes_away_and_comes_back_stops_nothing(
     variables["PATH"] = f"{folder}:{os.environ['PATH']}"
     target = RUN.format("slow")
     process = started(project, *arguments(target), **variables)
-    wait_for(lambda: any("slow" in job.comment for job in jobs(project, "running")))
+    wait_for(lambda: any("slow" in job.comment for job in jobs(project, "running")), process)
     (project.root / "away").touch()
     wait_for(lambda: [job.state for job in jobs(project)] == ["COMPLETED"])
     wait_for(asked.exists)

@@ -1,5 +1,6 @@
 """Trees, streams, steps, nets and registry: the small parts that the engine is made of."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -292,6 +293,15 @@ def test_executors_of_equal_bits_are_chosen_by_speed() -> None:
         choose("sequental", False, "linear", "cpu", 1)
 
 
+@pytest.fixture
+def looked_up_anew() -> Iterator[None]:
+    """What torch.compile needs is looked up once a process: before and after these tests, anew."""
+    _missing_to_compile.cache_clear()
+    yield
+    _missing_to_compile.cache_clear()
+
+
+@pytest.mark.usefixtures("looked_up_anew")
 def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     world = federation()
@@ -299,6 +309,7 @@ def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPa
         vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
 
 
+@pytest.mark.usefixtures("looked_up_anew")
 def test_without_pythons_headers_clients_are_not_stacked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -307,12 +318,8 @@ def test_without_pythons_headers_clients_are_not_stacked(
     monkeypatch.delenv("CPATH", raising=False)
     monkeypatch.delenv("CPLUS_INCLUDE_PATH", raising=False)
     world = federation()
-    _missing_to_compile.cache_clear()
-    try:
-        with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
-            vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
-    finally:
-        _missing_to_compile.cache_clear()
+    with pytest.raises(UserError, match=r"no Python\.h in .* package python3-dev"):
+        vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
 
 
 def test_composition() -> None:
