@@ -259,9 +259,12 @@ class Workbench:
 
     def seeds_of(self, setting: str, method: str, scales: Iterable[str]) -> set[int]:
         """The seeds of a setting's runs with a method in all tables and figures at some scales."""
-        targets = (each for scale in scales for each in self.targets(scale).values())
-        runs = (run for target in targets for run in target.runs)
-        return {run.seed for run in runs if (run.setting, run.method) == (setting, method)}
+        return {run.seed for run in self.runs_of(setting, scales) if run.method == method}
+
+    def runs_of(self, setting: str, scales: Iterable[str]) -> set[RunKey]:
+        """A setting's runs in all tables and figures at some scales."""
+        targets = (each for scale in scales for each in self.targets(scale, setting).values())
+        return {run for target in targets for run in target.runs if run.setting == setting}
 
     def histogram_of(self, setting: str) -> Path:
         """The file with each client's class counts, for a setting and the first paper seed.
@@ -303,12 +306,15 @@ class Workbench:
         return {"demo": seeds.demo, "compact": seeds.compact, "paper": seeds.paper}[scale]
 
     def tables(
-        self, scale: str | None = None, only: str | None = None
+        self, scale: str | None = None, only: str | None = None, setting: str | None = None
     ) -> dict[tuple[str, str], TableTarget]:
         """The tables by (system, item), with runs at a scale (default: the configured one).
 
+        Building all takes a tenth of a second.
+
         Args:
-            only: the tables of this system; building all takes a tenth of a second.
+            only: the tables of this system.
+            setting: the tables with a cell in this setting.
         """
         at = self.scale(scale)
         return {
@@ -316,6 +322,7 @@ class Workbench:
             for system, experiment in self.experiments.items()
             if only in (None, system)
             for item, table in experiment.all_tables.items()
+            if setting is None or setting in self._settings_of(system, item, table, at)
         }
 
     def table(self, system: str, item: str, scale: str | None = None) -> TableTarget:
@@ -330,10 +337,16 @@ class Workbench:
             raise bad_value(self.files[system], "tables", item, "the name of a table", tables)
         return self._target(system, item, tables[item], self.scale(scale))
 
-    def targets(self, scale: str | None = None) -> dict[tuple[str, str], Target]:
-        """Everything with a page, by (system, item): tables, computed tables, figures, searches."""
+    def targets(
+        self, scale: str | None = None, setting: str | None = None
+    ) -> dict[tuple[str, str], Target]:
+        """Everything with a page, by (system, item): tables, computed tables, figures, searches.
+
+        Args:
+            setting: leaves out the tables without a cell in this setting.
+        """
         at = self.scale(scale)
-        found: dict[tuple[str, str], Target] = {**self.tables(at)}
+        found: dict[tuple[str, str], Target] = {**self.tables(at, setting=setting)}
         for system, experiment in self.experiments.items():
             for items in (experiment.computed, experiment.figures, experiment.search):
                 found |= {(system, item): self._other(system, item, at) for item in items}
@@ -588,11 +601,23 @@ class Workbench:
             self._made[key] = self._make_target(system, item, table, asked, absent)
         return self._made[key]
 
+    def _scale_of(self, system: str, item: str, asked: Scale) -> Scale:
+        """The scale of a table's runs: those of scale compact have no other, the others not it."""
+        own: Scale = "paper" if asked == "compact" else asked
+        return "compact" if item in self.experiments[system].compact else own
+
+    def _settings_of(self, system: str, item: str, table: Table, asked: Scale) -> set[str]:
+        """The full names of a table's settings."""
+        scale = self._scale_of(system, item, asked)
+        names = {
+            table.setting_of(row, column, scale) for row in table.rows for column in table.columns
+        }
+        return {full_name(system, name) for name in names}
+
     def _make_target(
         self, system: str, item: str, table: Table, asked: Scale, absent: frozenset[str]
     ) -> TableTarget:
-        own: Scale = "paper" if asked == "compact" else asked
-        scale: Scale = "compact" if item in self.experiments[system].compact else own
+        scale = self._scale_of(system, item, asked)
         seeds, cells = self.seeds(scale, system, table.seeds), []
         for row in table.rows:
             for column in table.columns:

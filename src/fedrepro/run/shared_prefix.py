@@ -90,10 +90,7 @@ def shared_rounds(bench: Workbench, run: RunKey) -> int:
 
 def sharing_of(bench: Workbench, run: RunKey, note: Callable[[str], None]) -> Sharing:
     """What a run shares with the runs of its setting in any table or figure, at any scale."""
-    targets = (target for scale in SCALES for target in bench.targets(scale).values())
-    methods = {
-        each.method for target in targets for each in target.runs if each.setting == run.setting
-    }
+    methods = {each.method for each in bench.runs_of(run.setting, SCALES)}
     children = (RunKey(run.setting, method, run.seed) for method in methods)
     rounds = {shared_rounds(bench, child) for child in children if bench.parent_of(child) == run}
     folder = bench.root / kept_of(run)

@@ -10,7 +10,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import Place
 from fedrepro.config.targets import RunKey
-from fedrepro.config.values import Scale
+from fedrepro.config.values import SCALES, Scale
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import Printed
@@ -170,3 +170,11 @@ def test_a_column_s_setting_is_not_put_in_place_of_a_demo(
     place = Place(label="A", setting="row", demo="small")
     entries = {"B": instead.replace("other", "row-other")} if instead else {}
     assert place.setting_for("B", scale, entries) == setting
+
+
+def test_the_runs_of_a_setting_are_those_of_all_tables_and_figures(bench: Workbench) -> None:
+    """Found without building the tables that do not have it."""
+    targets = [target for scale in SCALES for target in bench.targets(scale).values()]
+    every = {run for target in targets for run in target.runs}
+    for setting in sorted(bench.settings)[::12]:
+        assert bench.runs_of(setting, SCALES) == {run for run in every if run.setting == setting}
