@@ -60,7 +60,8 @@ BESIDE_OTHERS = """
 The same measure, taken alternately in one call of `make bench-peers`. Each framework runs in its
 own process with the same PyTorch and is used through its public interface
 (`tests/benchmarks/peers`): FedAvg with the same model, tensors in memory and the same number of
-steps, without tests or records.
+steps, without tests or records. Flower simulates with one Ray actor; the CPU time of all of Ray's
+processes counts, Ray's start in the second table only.
 
 {ratios}
 

@@ -89,7 +89,8 @@ def main(make: Callable[[Job], Loop], elsewhere: Callable[[], float] = float) ->
     """Carry out what the command line asks for: the task of a file, or what stands on stdin.
 
     There, a line is a workload's name and a number of rounds; the answer is the CPU seconds of
-    those rounds. What a framework prints goes to stderr.
+    those rounds. That of the task is its accuracy and its CPU seconds. What a framework prints goes
+    to stderr.
 
     Args:
         elsewhere: the CPU seconds so far of other processes that train for this one.
@@ -100,7 +101,9 @@ def main(make: Callable[[Job], Loop], elsewhere: Callable[[], float] = float) ->
     if len(sys.argv) > 1:
         loop = make(task_from(Path(sys.argv[1])))
         loop.run(TASK.rounds)
-        print(json.dumps(loop.accuracy()), file=answers, flush=True)
+        taken = time.process_time() + elsewhere()
+        answer = {"accuracy": loop.accuracy(), "cpu_seconds": taken}
+        print(json.dumps(answer), file=answers, flush=True)
         return
     by_name = {workload.name: workload for workload in WORKLOADS}
     current = ""
