@@ -562,6 +562,7 @@ def test_the_notebook_of_an_own_method_plays_it(play: Any) -> None:
     means = fr.compare(space["runs"])["mean"]
     assert means["power 1"] == means["FedAvg"] < means["power 0.5"]
     assert all(f"{mean:.6f}" in saved for mean in means)
+    assert repr(space["to_beat"]) in saved
     assert saved.count("can play") == len(space["matches"])
 
 
