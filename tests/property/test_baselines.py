@@ -108,7 +108,7 @@ def on_quadratics(method: Method, lr: float) -> Federation:
 
 @pytest.mark.parametrize(
     ("method", "lr", "rounds"),
-    [(QuadraticFedDyn(alpha=2.0), 0.15, 80), (QuadraticScaffnew(p=0.3), 0.05, 150)],
+    [(QuadraticFedDyn(alpha=2.0), 0.15, 80), (QuadraticScaffnew(p=0.3), 0.1, 75)],
     ids=["feddyn", "scaffnew"],
 )
 def test_it_comes_to_rest_at_the_minimum_over_samples(

@@ -236,8 +236,7 @@ def test_a_strong_pull_keeps_ditto_at_the_shared_model() -> None:
         world = federation(
             method=Ditto(mu=mu, personal_epochs=2), cohort=6, momentum=0.0, lr=0.01, rounds=30
         )
-        _, client_states, _ = play(world, until=29)
-        server, _, _ = play(world, until=29)
+        server, client_states, _ = play(world, until=29)
         far = [
             tree.subtract(client_state["personal"], server["params"])
             for client_state in client_states.known.values()

@@ -3,6 +3,8 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -208,12 +210,36 @@ def reference_folder(run: RunKey) -> Path:
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
+_read: ContextVar[dict[tuple[Path, RunKey, bool], RunRecord] | None] = ContextVar(
+    "_read", default=None
+)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Read each run once within this block, in which no result changes: a site has many cells."""
+    token = _read.set({})
+    try:
+        yield
+    finally:
+        _read.reset(token)
+
+
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
     """Read a run; with ``reference``, its committed result of scale paper, or else compact.
 
     A run is damaged if its manifest has another checksum or is of another run, or if its tables
     differ from the hashes in the manifest. Such a run has no numbers.
     """
+    kept, key = _read.get(), (root, run, reference)
+    if kept is None:
+        return _record_of(root, run, reference)
+    if key not in kept:
+        kept[key] = _record_of(root, run, reference)
+    return kept[key]
+
+
+def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:
     found = read_folder(root, run, reference_folder(run) if reference else run.folder, reference)
     return _read_packed(root, run) or found if reference and found.state == "not run" else found
 

@@ -9,7 +9,7 @@ import pytest
 from fedrepro.api.runs import load
 from fedrepro.config.targets import RunKey
 from fedrepro.run.integrity import Check
-from fedrepro.run.results import LOGS, PAPERS, read_run, reference_runs
+from fedrepro.run.results import LOGS, PAPERS, read_once, read_run, reference_runs
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from support.manifests import write_bare
@@ -34,6 +34,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made")
     carry_out(root / RUN.folder, run_spec(rounds=2))
     return root
+
+
+def test_within_a_block_a_run_is_read_once(made: Path, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(made, root)
+    with read_once():
+        first = read_run(root, RUN)
+        shutil.rmtree(root / RUN.folder)
+        assert read_run(root, RUN) is first and first.state == "finished"
+        assert read_run(root, RUN, reference=True).state == "not run"
+    assert read_run(root, RUN).state == "not run"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from fedrepro.cli.run import progress_lines
+from fedrepro.engine.executors import EXECUTORS, eager
 from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
@@ -169,8 +170,13 @@ def stop_after(rounds: int) -> runner.Report:
     ],
 )
 def test_a_checkpoint_of_another_run_is_dropped_and_said(
-    tmp_path: Path, changes: dict[str, Any], code: str, why: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    code: str,
+    why: str,
 ) -> None:
+    monkeypatch.setitem(EXECUTORS, "vectorised", lambda workers: eager)  # not compiled: faster
     folder, seen, notes = tmp_path / "seed1", list[int](), list[str]()
     with pytest.raises(Stop):
         carry_out(folder, run_spec(), stop_after(7))

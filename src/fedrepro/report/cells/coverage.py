@@ -36,13 +36,13 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
     counts.
     """
     published = papers.load(workbench.root)
-    found = {
-        key: tables.compute(workbench, target, published)
-        for key, target in workbench.tables("paper").items()
-    }
-    return rows_of(
-        count(workbench, published, found), published, count_released(workbench, published, found)
-    )
+    with tables.computed_once():
+        found = {
+            key: tables.compute(workbench, target, published)
+            for key, target in workbench.tables("paper").items()
+        }
+        released = count_released(workbench, published, found)
+        return rows_of(count(workbench, published, found), published, released)
 
 
 def figures(workbench: Workbench) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run import arithmetic
 from fedrepro.run.made import seals_of
 from fedrepro.run.replayed import changed_keys, other_code
-from fedrepro.run.results import RunRecord, find_run, name_of
+from fedrepro.run.results import RunRecord, find_run, name_of, read_once
 from fedrepro.support import sealed
 
 NOT_RUN = "not run"
@@ -46,7 +46,8 @@ def computed_once() -> Iterator[None]:
     """Compute each table of a workbench once within this block, in which no result changes."""
     token = _computed.set({})
     try:
-        yield
+        with read_once():
+            yield
     finally:
         _computed.reset(token)
 
