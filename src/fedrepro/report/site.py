@@ -46,10 +46,11 @@ from fedrepro.report.pages.search import search_page
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.pages.templates import SITE, Renderer
 from fedrepro.report.papers.published import Published, split_part
-from fedrepro.run.results import RunRecord, read_run, reference_runs
+from fedrepro.run.results import RunRecord, read_once, read_run, reference_runs
 from fedrepro.support.errors import UserError
 
 
+@read_once()
 def write_page(workbench: Workbench, target: Target, published: Published) -> Path:
     """The page of a table, figure or search, and the pages of its runs.
 
@@ -210,6 +211,7 @@ def write_runs(
         renderer.write(record.page, "run.html.j2", content)
 
 
+@read_once()
 def write_site(
     workbench: Workbench,
     published: Published,

@@ -218,7 +218,8 @@ _read: ContextVar[dict[tuple[Path, RunKey, bool], RunRecord] | None] = ContextVa
 @contextmanager
 def read_once() -> Iterator[None]:
     """Read each run once within this block, in which no result changes: a site has many cells."""
-    token = _read.set({})
+    outer = _read.get()
+    token = _read.set({} if outer is None else outer)
     try:
         yield
     finally:
