@@ -96,9 +96,9 @@ OF_EXECUTION = (suite.executors_agree, suite.processes_change_no_bit)
 
 
 def clients_run_as_alone(name: str) -> bool:
-    """Whether wrappers act on the server alone: how clients are executed, other tests say.
+    """Whether all its wrappers act on the server alone, and its method is not FedAvg.
 
-    That of the method by itself, and that of the wrappers with FedAvg.
+    How clients are executed is then tested with the method by itself, and with FedAvg wrapped.
     """
     *parts, _ = name.replace("@released", "").split("+")
     wrappers = [registry.parts()[part] for part in parts]

@@ -3,8 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,6 +18,7 @@ from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
 from fedrepro.support.locks import is_locked
+from fedrepro.support.once import Once
 from fedrepro.support.printing import publishable
 
 RunStatus = Literal[
@@ -210,20 +209,8 @@ def reference_folder(run: RunKey) -> Path:
     return PAPERS / system / REFERENCE / setting / run.method / f"seed{run.seed}"
 
 
-_read: ContextVar[dict[tuple[Path, RunKey, bool], RunRecord] | None] = ContextVar(
-    "_read", default=None
-)
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """Read each run once within this block, in which no result changes: a site has many cells."""
-    outer = _read.get()
-    token = _read.set({} if outer is None else outer)
-    try:
-        yield
-    finally:
-        _read.reset(token)
+_records = Once[tuple[Path, RunKey, bool], RunRecord]("_records")
+read_once = _records.within  # a block in which each run is read once: a site has many cells
 
 
 def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
@@ -232,12 +219,7 @@ def read_run(root: Path, run: RunKey, reference: bool = False) -> RunRecord:
     A run is damaged if its manifest has another checksum or is of another run, or if its tables
     differ from the hashes in the manifest. Such a run has no numbers.
     """
-    kept, key = _read.get(), (root, run, reference)
-    if kept is None:
-        return _record_of(root, run, reference)
-    if key not in kept:
-        kept[key] = _record_of(root, run, reference)
-    return kept[key]
+    return _records.of((root, run, reference), lambda: _record_of(root, run, reference))
 
 
 def _record_of(root: Path, run: RunKey, reference: bool) -> RunRecord:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,25 +30,19 @@ from fedrepro.run.made import seals_of
 from fedrepro.run.replayed import changed_keys, other_code
 from fedrepro.run.results import RunRecord, find_run, name_of, read_once
 from fedrepro.support import sealed
+from fedrepro.support.once import Once
 
 NOT_RUN = "not run"
 
 
-# While a process renders the whole site: tables by system, item and scale.
-_computed: ContextVar[dict[tuple[str, str, str], ComputedTable] | None] = ContextVar(
-    "_computed", default=None
-)
+_computed = Once[tuple[str, str, str], ComputedTable]("_computed")
 
 
 @contextmanager
 def computed_once() -> Iterator[None]:
     """Compute each table of a workbench once within this block, in which no result changes."""
-    token = _computed.set({})
-    try:
-        with read_once():
-            yield
-    finally:
-        _computed.reset(token)
+    with _computed.within(), read_once():
+        yield
 
 
 def compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
@@ -58,12 +51,8 @@ def compute(workbench: Workbench, target: TableTarget, published: Published) -> 
     Raises:
         UserError: if a run's files are damaged or a printed cell is named ambiguously.
     """
-    kept, key = _computed.get(), (target.system, target.item, target.scale)
-    if kept is None:
-        return _compute(workbench, target, published)
-    if key not in kept:
-        kept[key] = _compute(workbench, target, published)
-    return kept[key]
+    key = target.system, target.item, target.scale
+    return _computed.of(key, lambda: _compute(workbench, target, published))
 
 
 def _compute(workbench: Workbench, target: TableTarget, published: Published) -> ComputedTable:
