@@ -29,12 +29,12 @@ class BareLoop:
     and nothing besides training and averaging: what a person who needs one number would write.
     """
 
-    def __init__(self, workload: Workload) -> None:
-        x, y = workload.data()
+    def __init__(self, workload: Workload, device: str = "cpu") -> None:
+        x, y = (leaf.to(device) for leaf in workload.data())
         x = x / 255 if x.dtype == torch.uint8 else x
         self.workload = workload
         self.data = list(zip(x.split(workload.samples), y.split(workload.samples), strict=True))
-        self.module = workload.module()
+        self.module = workload.module().to(device)
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=workload.lr)
         self.parameters = list(self.module.parameters())
         self.average = [parameter.detach().clone() for parameter in self.parameters]
@@ -84,14 +84,15 @@ class EngineLoop:
         precision: torch.dtype | None = None,
         method: str = "fedavg",
         momentum: float = 0.0,
+        device: str = "cpu",
     ) -> None:
         keep_freed_memory()  # as the runner does; the bare loop gains from it as well
-        x, y = workload.data()
+        x, y = (leaf.to(device) for leaf in workload.data())
         rows = np.arange(len(y)).reshape(workload.clients, workload.samples)
         # SuPerFed's from the first round on: before it mixes it is FedProx.
         made, server_optimizer = registry.compose(method, {"superfed_mm": {"start": 0.0}})
         context = Context(
-            net=Net(laid_out(workload.module(), workload.model), precision),
+            net=Net(laid_out(workload.module().to(device), workload.model), precision),
             task=BINARY if workload.binary else CLASSIFICATION,
             clients=workload.clients,
             rounds=1_000_000,
@@ -111,7 +112,7 @@ class EngineLoop:
             execute=EXECUTORS[executor](WORKERS),
         )
         self.server = begin(self.federation)
-        self.client_states = ClientStore(folder)
+        self.client_states = ClientStore(folder, device=device)
         self.round = 0
 
     def run(self, rounds: int) -> None:

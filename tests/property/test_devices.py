@@ -1,78 +1,22 @@
 """Every method on a device that is not there: no tensor is left on the CPU, no number changes."""
 
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from fedrepro.check.world import Data, Memory, federation
+from fedrepro.check.world import federation
 from fedrepro.engine import tree
-from fedrepro.engine.context import LoadedArtifact
 from fedrepro.engine.evaluate import evaluate
 from fedrepro.engine.executors import Executor, eager, sequential
-from fedrepro.engine.net import Net
-from fedrepro.engine.round import Federation, begin, context_of, play_round
-from fedrepro.methods import registry
+from fedrepro.engine.round import Federation
 from fedrepro.run import scoring
 from support import tiny_run
 from support.closeness import assert_close
 from support.elsewhere import ELSEWHERE, Device, fetched, moved, sent, tensors_here
+from support.on_device import all_of_it, compositions, on_device, two_rounds
 from support.pretraining_worlds import WORLDS
-
-
-def compositions() -> Iterator[str]:
-    for name, part in registry.parts().items():
-        if part.kind == "method":
-            yield name
-        elif part.kind == "wrapper":
-            yield f"{name}+fedavg"
-        elif part.kind.startswith("server"):
-            yield f"fedavg+{name}"
-
-
-class Moved(Data):
-    """The same samples, elsewhere."""
-
-    def rows(self, client: int) -> Tensor:
-        return sent(super().rows(client))
-
-    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = (sent(torch.cat(parts)) for parts in zip(*self.tensors, strict=True))
-        return x[rows], y[rows]
-
-
-def elsewhere(world: Federation) -> Federation:
-    """A federation whose network, data and givens lie elsewhere."""
-    given = {
-        name: LoadedArtifact(
-            tree.apply(sent, each.tensors),
-            Net(moved(each.net.module)) if each.net else None,
-            each.about,
-        )
-        for name, each in world.context.artifacts.items()
-    }
-    net = Net(moved(deepcopy(world.context.net.module)))
-    context = replace(world.context, net=net, artifacts=given)
-    return replace(world, context=context, clients=Moved(world.clients.tensors))  # type: ignore[attr-defined]
-
-
-def two_rounds(world: Federation) -> tuple[tree.Tree, Memory, tree.Tree]:
-    """The server's state and the clients', and the model of one of them."""
-    server, client_states = begin(world), Memory()
-    for round in range(2):
-        server, played = play_round(world, server, client_states, round)
-    ctx = context_of(world, 1, played.cohort)
-    client = played.cohort[0]
-    return (
-        server,
-        client_states,
-        world.method.eval_model(ctx, server, client_states.get(client) or {}),
-    )
-
 
 SIDE_BY_SIDE = ("scaffold", "superfed_mm")  # what an executor does is the same for all
 
@@ -87,7 +31,7 @@ def test_no_tensor_is_on_the_wrong_device(name: str, execute: Executor) -> None:
 
     expected, their_states, model = two_rounds(world())
     with Device():
-        found, client_states, our_model = two_rounds(elsewhere(world()))
+        found, client_states, our_model = two_rounds(on_device(world(), sent, moved))
         assert not tensors_here(tree.leaves(our_model))
         assert not tensors_here(tree.leaves(found["params"]))
         assert_close(tree.apply(fetched, found), expected, 0)
@@ -97,18 +41,9 @@ def test_no_tensor_is_on_the_wrong_device(name: str, execute: Executor) -> None:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_what_is_made_before_a_run_is_made_elsewhere(name: str) -> None:
-    def all_of_it(world: Federation) -> tree.Tree:
-        server, client_states = begin(world), Memory()
-        for round in range(min(2, world.context.rounds)):
-            server, played = play_round(world, server, client_states, round)
-        ctx = context_of(world, round, played.cohort)
-        images, method = world.method.images(ctx, server), world.method
-        shown = {} if images is None else {"images": images}
-        return {"server": server, "product": method.artifact(ctx, server).tensors, **shown}
-
     expected = all_of_it(WORLDS[name]())
     with Device():
-        found = all_of_it(elsewhere(WORLDS[name]()))
+        found = all_of_it(on_device(WORLDS[name](), sent, moved))
         assert not tensors_here(tree.leaves(found["product"]))
         # But for the last bit: there a layer of FedEvg's network is taken apart in another way.
         assert_close(tree.apply(fetched, found), expected, 1e-12)

@@ -54,7 +54,7 @@ def _inside(samples: Tensor, around: Tensor, neighbours: int) -> float:
     if len(around) <= neighbours or not len(samples):
         return math.nan
     # A sample is its own nearest neighbour.
-    radii = distances(around, around).kthvalue(neighbours + 1, dim=1).values
+    radii = distances(around, around).topk(neighbours + 1, largest=False).values[:, -1]
     return float((distances(samples, around) <= radii).any(1).double().mean())
 
 

@@ -48,9 +48,10 @@ def handle(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
+    hours = "CPU hours" if bench.config.device == "cpu" else "GPU hours"
     wall = f"hours on {found['at_once']}"
     header = (
-        *("kind", "name", "runs", "done", "steps", "CPU hours", wall, "unknown", "disk MB"),
+        *("kind", "name", "runs", "done", "steps", hours, wall, "unknown", "disk MB"),
         "memory MB",
     )
     print_rows(header, [_cells(line) for line in found["lines"]])

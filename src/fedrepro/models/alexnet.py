@@ -3,6 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.pooling import FieldMeans
 
 GROUPS = 32  # IMA's released code (discrepancy B10); the text has 2
 
@@ -30,7 +31,7 @@ def ima_alexnet(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         *_block(384, 256, 3),
         *_block(256, 256, 3),
         nn.MaxPool2d(3, 2),
-        nn.AdaptiveAvgPool2d(6),
+        FieldMeans(6),
         nn.Flatten(),
     )
     body = nn.Sequential(

@@ -3,6 +3,7 @@
 from torch import nn
 
 from fedrepro.models.classifier import Classifier, features_of, require_image
+from fedrepro.models.pooling import FieldMeans
 
 
 def _ima_cnn(input_shape: tuple[int, ...], outputs: int, first: int, second: int) -> Classifier:
@@ -87,5 +88,5 @@ def celeba_cnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
             nn.MaxPool2d(2, padding=1),
             nn.ReLU(),
         ]
-    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(5), nn.Flatten())
+    body = nn.Sequential(*layers, FieldMeans(5), nn.Flatten())
     return Classifier(body, nn.Linear(features_of(body, input_shape), outputs))

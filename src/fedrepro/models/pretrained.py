@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedrepro.models.classifier import Classifier, require_image
+from fedrepro.models.pooling import FieldMeans
 from fedrepro.models.registry import LearnedWeights
 from fedrepro.models.weights import load_into
 from fedrepro.support.errors import UserError, bad_value
@@ -69,7 +70,7 @@ def distilbert_redrawn(
 
 def on_efficientnet(features: nn.Module, outputs: int) -> Classifier:
     """AAggFF's head on EfficientNet-B0: pooled to 7 x 7, dropout 0.1, one linear layer."""
-    body = nn.Sequential(features, nn.AdaptiveAvgPool2d(7), nn.Flatten())
+    body = nn.Sequential(features, FieldMeans(7), nn.Flatten())
     return Classifier(body, nn.Sequential(nn.Dropout(0.1), nn.Linear(1280 * 7 * 7, outputs)))
 
 

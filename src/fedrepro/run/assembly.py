@@ -34,7 +34,7 @@ from fedrepro.measures.base import Measure, Per
 from fedrepro.methods import registry
 from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
-from fedrepro.run import arithmetic
+from fedrepro.run import arithmetic, devices
 from fedrepro.support import papers
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.plugins import NONE, Folders
@@ -160,8 +160,7 @@ def make_plan(
     """
     method, server_optimizer = compose(spec)
     setting, device = spec.setting, spec.execution.device
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
+    devices.prepare(device)
     precision = _precision(spec, method)
     of_clients = [each for each in _wanted(spec, "client") if each.from_outputs]
     task = TASKS[dataset.task].with_batch_size(setting.batch_size)

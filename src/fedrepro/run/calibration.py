@@ -156,12 +156,17 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     # Not the tasks but their numbers are sent: a fork has them, and a plug-in's class in a run's
     # setting cannot be pickled.
     count = min(workers, max(1, len(tasks)))
-    with context.Pool(count, _TASKS.extend, (tasks,), maxtasksperchild=1) as pool:
+    with context.Pool(count, _receive, (tasks,), maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(_measure, range(len(tasks))):
             yield from found
 
 
 _TASKS: list[Task] = []  # in a child
+
+
+def _receive(tasks: Sequence[Task]) -> None:
+    # Not `_TASKS.extend` itself: without a fork a child would get a copy of that list.
+    _TASKS.extend(tasks)
 
 
 def _measure(number: int) -> list[tuple[str, Found]]:

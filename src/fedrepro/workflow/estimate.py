@@ -134,8 +134,12 @@ class CostEstimate:
 
     @property
     def at_once(self) -> int:
-        """The number of runs that this machine computes at a time."""
-        return max(1, (os.cpu_count() or 1) // self.cost_model.bench.config.threads)
+        """The number of runs that this machine computes at a time; one on a GPU.
+
+        How far several there slow each other is not measured.
+        """
+        config = self.cost_model.bench.config
+        return 1 if config.device != "cpu" else max(1, (os.cpu_count() or 1) // config.threads)
 
     def wall_seconds(self, costs: Iterable[RunCost], start: float) -> float:
         """Wall-clock seconds of runs, with one core each.

@@ -70,6 +70,12 @@ def test_a_partition_scheme_of_ones_own_is_no_obstacle() -> None:
     assert list(calibration._in_children([late], "cpu", 1)) == [("fedavg", LATER)]
 
 
+def test_where_a_process_cannot_fork_it_gets_its_tasks_all_the_same() -> None:
+    """Beside a GPU; nothing is measured here."""
+    late = ([("fedavg", tiny_run.run_spec())], "cuda", 1, 0.0)
+    assert list(calibration._in_children([late], "cuda", 1)) == [("fedavg", LATER)]
+
+
 def test_one_of_each_kin_is_measured_first() -> None:
     """Of methods the one with the fewest epochs; those that are known are not measured again."""
     rates, said = Rates({"device": "cpu", "threads": 1}, start_seconds=1.0), list[str]()
