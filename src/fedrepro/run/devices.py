@@ -1,6 +1,7 @@
 """What a GPU needs to be told so that a run there has float32's precision and repeatable bits."""
 
 import os
+import warnings
 
 import torch
 
@@ -24,6 +25,7 @@ def prepare(device: str) -> None:
         raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
     torch.backends.cudnn.allow_tf32 = False
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the compiler's advice
     torch.use_deterministic_algorithms(True, warn_only=True)
     # What a run reads of new memory it has written before: filling it costs time only.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from fedrepro.models import registry as models
+from fedrepro.models.pooling import FieldMeans
 
 
 def described(layer: nn.Module) -> str:
@@ -35,7 +36,7 @@ def described(layer: nn.Module) -> str:
             return f"max{layer.kernel_size}"
         case nn.AvgPool2d():
             return f"mean{layer.kernel_size}"
-        case nn.AdaptiveAvgPool1d() | nn.AdaptiveAvgPool2d():
+        case nn.AdaptiveAvgPool1d() | nn.AdaptiveAvgPool2d() | FieldMeans():
             return "mean"
         case nn.Embedding():
             return "embedding"
@@ -313,3 +314,14 @@ def test_every_papers_network_is_listed() -> None:
         and not name.startswith(elsewhere)
     }
     assert not unlisted
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "side"), [(7, 7, 5), (6, 6, 6), (12, 9, 5), (3, 4, 5), (84, 43, 7)]
+)
+def test_means_of_fields_are_pytorch_s(height: int, width: int, side: int) -> None:
+    """Fields overlap where sides are no multiples; of an image of that size it is the identity."""
+    x = torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
+    expected, found = nn.AdaptiveAvgPool2d(side)(x), FieldMeans(side)(x)
+    torch.testing.assert_close(found, expected)
+    assert (height, width) != (side, side) or torch.equal(found, x)

@@ -1,8 +1,10 @@
 """What targets cost, derived by hand from stored rates; nothing is measured or trained here."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -475,6 +477,14 @@ def test_output_for_scripts(
     header, first, *_ = capsys.readouterr().out.splitlines()
     assert header.split("\t")[:6] == ["kind", "name", "runs", "done", "steps", "CPU hours"]
     assert first.split("\t")[:6] == ["table", "ima/table_1", "2", "0", "80", "0.02"]
+
+
+def test_a_gpu_computes_one_run_at_a_time(bench: Workbench, rates: Rates) -> None:
+    """Several would slow each other, by how much nobody has measured."""
+    many = estimate_of(bench)
+    assert many.at_once == os.cpu_count()
+    config = bench.config.model_copy(update={"device": "cuda"})
+    assert estimate_of(replace(bench, config=config)).at_once == 1
 
 
 def test_a_cell_by_itself_with_the_runs_that_it_starts_from(
