@@ -166,7 +166,7 @@ def test_a_whole_run_repeats_its_bytes_and_resumes(
     assert seen[0] > 1
     manifest = tiny_run.carry_out(tmp_path / "whole", spec)
     assert manifest["hardware"]["accelerator"] == torch.cuda.get_device_name()
-    assert manifest["arithmetic"].endswith(", cuda")
+    assert manifest["arithmetic"].endswith(", cuda without TF32")
     for file in ("model.safetensors", "rounds.parquet", "clients.parquet"):
         bytes_of = [(tmp_path / each / file).read_bytes() for each in ("whole", "resumed")]
         assert bytes_of[0] == bytes_of[1], file

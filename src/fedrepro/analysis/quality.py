@@ -54,6 +54,7 @@ def _inside(samples: Tensor, around: Tensor, neighbours: int) -> float:
     if len(around) <= neighbours or not len(samples):
         return math.nan
     # A sample is its own nearest neighbour.
+    # Not kthvalue, which PyTorch calls not repeatable on a GPU.
     radii = distances(around, around).topk(neighbours + 1, largest=False).values[:, -1]
     return float((distances(samples, around) <= radii).any(1).double().mean())
 

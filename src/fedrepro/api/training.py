@@ -78,7 +78,8 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
-        device: "cpu", "cuda", or "cuda:1", or a torch.device of these.
+        device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
+            without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
             by side), or "auto", which chooses.
         folder: where to save the run. An interrupted run resumes there, and a finished one is

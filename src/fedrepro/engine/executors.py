@@ -152,9 +152,9 @@ def vectorised(
     """Like :func:`eager`, compiled: whole rounds if they are short, else one step of all clients.
 
     Raises:
-        UserError: without what torch.compile needs on a CPU: a C++ compiler and Python's headers.
+        UserError: without what torch.compile needs: a compiler and Python's headers.
     """
-    if ctx.sizes.device.type == "cpu" and (missing := _missing_to_compile()):
+    if missing := _missing_to_compile(ctx.sizes.device.type):
         raise UserError(
             f"executor: 'vectorised': {missing}: install it, or use 'sequential', which gives "
             "other numbers (docs/provenance.md)"
@@ -224,10 +224,13 @@ def _compiled() -> Callable[[Method, Context, Tree, Tree, Tree], tuple[Tree, Tre
 
 
 @lru_cache  # every round asks
-def _missing_to_compile() -> str:
-    """What torch.compile lacks on this machine's CPU, or ""."""
-    if not any(shutil.which(name) for name in ("c++", "g++")):
+def _missing_to_compile(device: str) -> str:
+    """What torch.compile lacks on this machine, or ""."""
+    if device == "cpu" and not any(shutil.which(name) for name in ("c++", "g++")):
         return "no C++ compiler (c++ or g++) on the PATH"
+    # Triton builds what starts its kernels.
+    if device != "cpu" and not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        return "no C compiler (cc, gcc or clang) on the PATH"
     # Where PyTorch looks for them, too. A compiler that is told other places may find them there.
     places = {sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix")}
     told = any(os.environ.get(name) for name in ("CPATH", "CPLUS_INCLUDE_PATH"))

@@ -134,6 +134,8 @@ def compiled(function: Callable[P, R], limit: int) -> Callable[P, R]:
     else:  # versions without that argument have one limit for everything compiled
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, limit)
+    # On a GPU it would time padded products against others, and take what was faster.
+    options["options"] = {"shape_padding": False}
     if shutil.which("openssl") is None:  # PyTorch calls it for precompiled headers, unasked
-        options["options"] = {"cpp_cache_precompile_headers": False}
+        options["options"]["cpp_cache_precompile_headers"] = False
     return torch.compile(function, **options)

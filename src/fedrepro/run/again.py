@@ -35,9 +35,12 @@ class Again(NamedTuple):
 
 def is_of_this_kind(made_by: Mapping[str, Any]) -> bool:
     """Whether the machine and PyTorch of a manifest give the same bits as those here."""
-    here, there = manifest.hardware("cpu"), made_by.get("hardware", {})
-    keys = ("machine", "processor", "vector_instructions")
-    same = all(here[key] == there.get(key) for key in keys)
+    there = made_by.get("hardware", {})
+    if "accelerator" in there and not torch.cuda.is_available():
+        return False
+    here = manifest.hardware("cuda" if "accelerator" in there else "cpu")
+    keys = ("machine", "processor", "vector_instructions", "accelerator")
+    same = all(here.get(key) == there.get(key) for key in keys)
     there_torch = made_by.get("packages", {}).get("torch")
     return same and bool(there_torch == torch.__version__.partition("+")[0])
 

@@ -19,12 +19,14 @@ from fedrepro.models import registry as models
 from fedrepro.run.shares import cohort_size, estimated_shares
 
 PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
+CUDA = "cuda without TF32"  # "cuda" in older manifests: with PyTorch's defaults
 OF_EXECUTOR = {"sequential": PER_CLIENT, "parallel": PER_CLIENT, "vectorised": STACKED}
 
 # Client steps in a whole run from which stacking pays for compiling (about 20 s of CPU), by model
-# family, device and kind of steps; measured, see docs/benchmarks.md. Missing entries lose, or gain
-# too little: convolutions on a CPU, and large plain steps with momentum, which a client that runs
-# alone takes in one pass over its parameters.
+# family, device and kind of steps; measured, see docs/benchmarks.md and, for cuda, docs/cluster.md.
+# (There 5,000 would do with one size of clients; each other size compiles anew.) Missing entries
+# lose, or gain too little: convolutions on a CPU, and large plain steps with momentum, which a
+# client that runs alone takes in one pass over its parameters.
 PAYS_FROM = {
     ("linear", "cpu", "plain"): 300_000,
     ("linear", "cpu", "momentum"): 300_000,
@@ -60,33 +62,32 @@ def of_manifest(manifest: Mapping[str, Any]) -> str:
     executor, threads, device = (manifest.get(key) for key in ("executor", "threads", "device"))
     if not isinstance(executor, str) or executor not in OF_EXECUTOR or not isinstance(run, Mapping):
         return UNKNOWN
-    if not isinstance(threads, int) or not isinstance(device, str):
+    if not isinstance(threads, int) or device != "cpu":
         return UNKNOWN
     precision = run.get("precision", "float32")
     return _in_words(OF_EXECUTOR[executor], str(precision), threads, device)
 
 
 def _in_words(base: str, precision: str, threads: int, device: str) -> str:
-    kind = device.partition(":")[0]
     further = (
         precision if precision != "float32" else "",
         f"{threads} threads" if threads > 1 else "",
-        kind if kind != "cpu" else "",
+        CUDA if device != "cpu" else "",
     )
     return ", ".join((base, *filter(None, further)))
 
 
 def how_to_get(words: str) -> str:
-    """The keys of config.yaml that request a class; "" if it is unknown."""
+    """The keys of config.yaml that request a class; "" if there are none."""
     base, *further = words.split(", ")
     executor = next((name for name, its in OF_EXECUTOR.items() if its == base), None)
-    if executor is None:
+    if executor is None or "cuda" in further:
         return ""
     keys = [f"executor: {executor}"]
     for each in further:
         if each.endswith(" threads"):
             keys.append(f"threads: {each.partition(' ')[0]}")
-        elif each == "cuda":
+        elif each == CUDA:
             keys.append("device: cuda")
     return ", ".join(keys)
 

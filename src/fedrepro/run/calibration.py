@@ -153,12 +153,25 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     forks = sys.platform == "linux" and device == "cpu"
     workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    # Not the tasks but their numbers are sent: a fork has them, and a plug-in's class in a run's
-    # setting cannot be pickled.
+    # A fork has the tasks, so that only their numbers are sent. Elsewhere the tasks are, without
+    # what measuring replaces: a partition scheme of one's own cannot be sent.
+    if not forks:
+        tasks = [([(key, _sendable(what)) for key, what in each[0]], *each[1:]) for each in tasks]
     count = min(workers, max(1, len(tasks)))
     with context.Pool(count, _receive, (tasks,), maxtasksperchild=1) as pool:
         for found in pool.imap_unordered(_measure, range(len(tasks))):
             yield from found
+
+
+def _sendable(what: Workload | RunSpec) -> Workload | RunSpec:
+    if isinstance(what, Workload):
+        return replace(what, by=_sendable(what.by)) if what.by else what  # type: ignore[arg-type]
+    setting = what.setting.model_copy(update={"partition": Iid(scheme="iid", clients=1)})
+    given = {
+        name: _sendable(each) if isinstance(each, RunSpec) else each
+        for name, each in what.given.items()
+    }
+    return replace(what, setting=setting, given=given)  # type: ignore[arg-type]
 
 
 _TASKS: list[Task] = []  # in a child
@@ -187,6 +200,8 @@ def _measure(number: int) -> list[tuple[str, Found]]:
             found.append((key, rate))
         except UserError as error:
             found.append((key, str(error)))
+        except torch.OutOfMemoryError:
+            found.append((key, f"does not fit into the memory of {device}"))
     return found
 
 

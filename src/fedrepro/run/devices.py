@@ -9,23 +9,32 @@ from fedrepro.support.errors import UserError
 
 
 def prepare(device: str) -> None:
-    """Make a GPU ready; nothing for the CPU.
+    """Make a GPU ready, for all that this process computes from now on; nothing for the CPU.
 
     By default PyTorch rounds the inputs of convolutions on a GPU to TF32 (10 bits of precision),
     and some sums are formed in whatever order threads arrive. Where PyTorch has no other way, as in
-    a plug-in's bilinear upsampling, it warns.
+    the gradient of adaptive pooling, it warns.
     https://docs.pytorch.org/docs/stable/notes/randomness.html
 
     Raises:
-        UserError: without CUDA.
+        UserError: if there is no such GPU.
     """
     if not device.startswith("cuda"):
         return
-    if not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
+    require(device)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when cuBLAS starts
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False  # else the faster algorithm of the moment
     warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the compiler's advice
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # What a run reads of new memory it has written before: filling it costs time only.
+    # No code here reads memory before it has written it: filling new memory only costs time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def require(device: str) -> None:
+    """Raises UserError unless this machine has that GPU."""
+    number, there = int(device.partition(":")[2] or 0), torch.cuda.device_count()
+    if not torch.cuda.is_available():
+        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
+    if number >= there:
+        raise UserError(f"device: {device!r}: expected cuda:0 to cuda:{there - 1}, which are here")

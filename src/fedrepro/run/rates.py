@@ -240,8 +240,9 @@ def machine(device: str, threads: int) -> dict[str, Any]:
         return {**facts}
     import torch
 
-    if not torch.cuda.is_available():
-        raise UserError(f"device: {device!r}: CUDA is not available; use cpu")
+    from fedrepro.run import devices
+
+    devices.require(device)
     return {**facts, "accelerator": torch.cuda.get_device_name(device)}
 
 

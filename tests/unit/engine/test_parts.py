@@ -307,6 +307,7 @@ def test_without_a_compiler_clients_are_not_stacked(monkeypatch: pytest.MonkeyPa
     world = federation()
     with pytest.raises(UserError, match=r"no C\+\+ compiler.* use 'sequential'"):
         vectorised(world.method, context_of(world, 0, [0]), {}, [], [])
+    assert _missing_to_compile("cuda") == "no C compiler (cc, gcc or clang) on the PATH"
 
 
 @pytest.mark.usefixtures("looked_up_anew")

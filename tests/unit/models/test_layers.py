@@ -325,3 +325,10 @@ def test_means_of_fields_are_pytorch_s(height: int, width: int, side: int) -> No
     expected, found = nn.AdaptiveAvgPool2d(side)(x), FieldMeans(side)(x)
     torch.testing.assert_close(found, expected)
     assert (height, width) != (side, side) or torch.equal(found, x)
+
+
+def test_means_of_fields_are_float32_where_layers_before_compute_in_bfloat16() -> None:
+    x = torch.rand(2, 3, 7, 7, generator=torch.Generator().manual_seed(1)).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = FieldMeans(5)(x)
+    torch.testing.assert_close(found, nn.AdaptiveAvgPool2d(5)(x.float()))

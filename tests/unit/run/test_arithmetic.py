@@ -30,7 +30,10 @@ SIZE = Holding(train=6_000, shape=(1, 2, 2), classes=3)
         ({"executor": "vectorised"}, "stacked"),
         ({"executor": "auto", "threads": 4}, "per client"),
         ({"executor": "sequential", "threads": 4}, "per client, 4 threads"),
-        ({"executor": "vectorised", "threads": 2, "device": "cuda:1"}, "stacked, 2 threads, cuda"),
+        (
+            {"executor": "vectorised", "threads": 2, "device": "cuda:1"},
+            "stacked, 2 threads, cuda without TF32",
+        ),
         (
             {"executor": "auto", "model": "mcmahan_cnn", "precision": "bfloat16"},
             "per client, bfloat16",
@@ -98,6 +101,7 @@ def test_a_manifest_that_does_not_say_it_is_of_unknown_class(key: str) -> None:
     manifest = {"executor": "vectorised", "threads": 2, "device": "cpu", "run": {}}
     assert arithmetic.of_manifest(manifest) == "stacked, 2 threads"
     assert arithmetic.of_manifest({**manifest, "arithmetic": PER_CLIENT}) == PER_CLIENT
+    assert arithmetic.how_to_get("per client, cuda") == ""  # with TF32, before November 2026
     for value in (None, [], "other" if key == "executor" else 1.5):
         assert arithmetic.of_manifest({**manifest, key: value}) == UNKNOWN
     del manifest[key]

@@ -57,8 +57,12 @@ def test_nothing_is_begun_after_the_limit() -> None:
     assert not rates.models and not rates.methods
 
 
-def test_a_partition_scheme_of_ones_own_is_no_obstacle() -> None:
-    """Its class is none that another process could import; here a process only looks at a clock."""
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_partition_scheme_of_ones_own_is_no_obstacle(device: str) -> None:
+    """Its class is none that another process could import; here a process only looks at a clock.
+
+    Beside a GPU it is no fork.
+    """
 
     class Mine(Iid):
         pass
@@ -66,14 +70,8 @@ def test_a_partition_scheme_of_ones_own_is_no_obstacle() -> None:
     spec = tiny_run.run_spec()
     partition = Mine(scheme="iid", clients=3)
     run = replace(spec, setting=spec.setting.model_copy(update={"partition": partition}))
-    late = ([("fedavg", run)], "cpu", 1, 0.0)
-    assert list(calibration._in_children([late], "cpu", 1)) == [("fedavg", LATER)]
-
-
-def test_where_a_process_cannot_fork_it_gets_its_tasks_all_the_same() -> None:
-    """Beside a GPU; nothing is measured here."""
-    late = ([("fedavg", tiny_run.run_spec())], "cuda", 1, 0.0)
-    assert list(calibration._in_children([late], "cuda", 1)) == [("fedavg", LATER)]
+    late = ([("fedavg", run)], device, 1, 0.0)
+    assert list(calibration._in_children([late], device, 1)) == [("fedavg", LATER)]
 
 
 def test_one_of_each_kin_is_measured_first() -> None:
