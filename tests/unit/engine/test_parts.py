@@ -443,7 +443,8 @@ def test_rounds_of_many_lengths_under_the_compiler(monkeypatch: pytest.MonkeyPat
     from support.closeness import assert_close
 
     counter = CompileCounter()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    tracing = partial(torch.compile, backend=lambda graph, inputs, options: counter(graph, inputs))
+    monkeypatch.setattr(torch, "compile", tracing)
     monkeypatch.setattr(executors, "UNROLLED", 3)
     for cached in (descent._compiled_step, executors._compiled):
         cached.cache_clear()
