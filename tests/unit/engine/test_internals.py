@@ -107,12 +107,13 @@ def test_the_compiler_is_asked_for_as_many_kernels(monkeypatch: pytest.MonkeyPat
     """By an argument, or in releases that have none by what is configured for all."""
     asked: list[int | None] = []
 
-    def new(function: Callable[..., Any], *, recompile_limit: int, **options: bool) -> Any:
+    def new(function: Callable[..., Any], *, recompile_limit: int, **options: Any) -> Any:
         asked.append(recompile_limit)
+        assert options.pop("options")["shape_padding"] is False
         assert options == {"fullgraph": True, "dynamic": False}
         return function
 
-    def old(function: Callable[..., Any], *, fullgraph: bool, dynamic: bool) -> Any:
+    def old(function: Callable[..., Any], *, fullgraph: bool, dynamic: bool, options: Any) -> Any:
         assert fullgraph and not dynamic
         asked.append(torch._dynamo.config.recompile_limit)
         return function
@@ -133,8 +134,8 @@ def test_a_machine_without_openssl_compiles(monkeypatch: pytest.MonkeyPatch) -> 
     internals.compiled(abs, 1)
     (options,) = asked
     assert isinstance(options, dict)
-    assert options["options"] == {"cpp_cache_precompile_headers": False}
-    assert hasattr(config, "cpp_cache_precompile_headers")  # this version has it
+    assert options["options"] == {"shape_padding": False, "cpp_cache_precompile_headers": False}
+    assert all(hasattr(config, name) for name in options["options"])  # this version has them
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "apfl"])

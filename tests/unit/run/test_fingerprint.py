@@ -152,7 +152,8 @@ def test_a_run_is_what_can_change_its_numbers() -> None:
     rooms = {"engine", "methods", "models", "data/tensors", "support/rng"}
     inside = {name for name in found if any(name.startswith(room) for room in rooms)}
     assert found - inside == {
-        "run/assembly", "run/scoring", "run/state", "run/record", "measures/over_clients",
+        "run/assembly", "run/devices", "run/scoring", "run/state", "run/record",
+        "measures/over_clients",
     }  # fmt: skip
 
 
