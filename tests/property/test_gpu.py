@@ -15,7 +15,7 @@ from fedrepro.engine.executors import Executor, eager, sequential, unrolled
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import Federation
 from fedrepro.models import registry as models
-from fedrepro.run import devices
+from fedrepro.run import devices, runner
 from fedrepro.support.rng import stream
 from support import tiny_run
 from support.closeness import assert_close
@@ -126,10 +126,9 @@ def test_layers_compute_in_float32_not_in_tf32(layer: nn.Module, shape: tuple[in
 
     def pass_through(device: str, dtype: torch.dtype) -> torch.Tensor:
         here = layer.to(device, dtype)
-        here.zero_grad()
         y = here(x.to(device, dtype))
-        y.square().sum().backward()
-        return torch.cat([each.flatten().double().cpu() for each in (y, here.weight.grad)])  # type: ignore[union-attr]
+        (slope,) = torch.autograd.grad(y.square().sum(), here.get_parameter("weight"))
+        return torch.cat([each.flatten().double().cpu() for each in (y, slope)])
 
     expected = pass_through("cpu", torch.float64)
     error = (pass_through(GPU, torch.float32) - expected).norm() / expected.norm()
@@ -155,8 +154,8 @@ def test_a_whole_run_repeats_its_bytes_and_resumes(
     keys = {"participation": 1.0, "rounds": 6, "evaluate": {"clients": True}, **keys}
     spec = tiny_run.run_spec(name, **keys, device=GPU)
 
-    def stop(progress: object) -> None:
-        if progress.round == 5:  # type: ignore[attr-defined]
+    def stop(progress: runner.Progress) -> None:
+        if progress.round == 5:
             raise Stop
 
     with pytest.raises(Stop):

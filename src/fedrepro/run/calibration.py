@@ -153,8 +153,8 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
     forks = sys.platform == "linux" and device == "cpu"
     workers = max(1, (os.cpu_count() or 1) // threads) if device == "cpu" else 1
     context = multiprocessing.get_context("fork" if forks else "spawn")
-    # A fork has the tasks, so that only their numbers are sent. Elsewhere the tasks are, without
-    # what measuring replaces: a partition scheme of one's own cannot be sent.
+    # A forked child has the tasks already. Any other is sent them, which a plug-in's partition
+    # scheme does not survive; measuring uses its own.
     if not forks:
         tasks = [([(key, _sendable(what)) for key, what in each[0]], *each[1:]) for each in tasks]
     count = min(workers, max(1, len(tasks)))
@@ -164,14 +164,18 @@ def _in_children(tasks: Sequence[Task], device: str, threads: int) -> Iterator[t
 
 
 def _sendable(what: Workload | RunSpec) -> Workload | RunSpec:
-    if isinstance(what, Workload):
-        return replace(what, by=_sendable(what.by)) if what.by else what  # type: ignore[arg-type]
-    setting = what.setting.model_copy(update={"partition": Iid(scheme="iid", clients=1)})
+    if isinstance(what, RunSpec):
+        return _with_plain_partition(what)
+    return replace(what, by=_with_plain_partition(what.by)) if what.by else what
+
+
+def _with_plain_partition(spec: RunSpec) -> RunSpec:
+    setting = spec.setting.model_copy(update={"partition": Iid(scheme="iid", clients=1)})
     given = {
-        name: _sendable(each) if isinstance(each, RunSpec) else each
-        for name, each in what.given.items()
+        name: _with_plain_partition(each) if isinstance(each, RunSpec) else each
+        for name, each in spec.given.items()
     }
-    return replace(what, setting=setting, given=given)  # type: ignore[arg-type]
+    return replace(spec, setting=setting, given=given)
 
 
 _TASKS: list[Task] = []  # in a child

@@ -92,6 +92,9 @@ def test_another_pytorch_may_round_differently() -> None:
     assert not again.is_of_this_kind(landed.manifest)
     assert again.is_of_this_kind(Record().manifest)
     assert not again.is_of_this_kind({})
+    here = Record().manifest
+    on_gpu = {**here, "hardware": {**here["hardware"], "accelerator": "a GPU that nobody has"}}
+    assert not again.is_of_this_kind(on_gpu)
 
 
 def test_a_run_that_ends_otherwise_is_never_expected() -> None:

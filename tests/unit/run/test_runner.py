@@ -23,7 +23,7 @@ from fedrepro.engine.executors import EXECUTORS, eager
 from fedrepro.engine.round import play_round
 from fedrepro.methods.adaptive_weighting.rule import Observed
 from fedrepro.papers.aaggff.replay import replay, rule_of
-from fedrepro.run import checkpoint, runner
+from fedrepro.run import checkpoint, devices, runner
 from fedrepro.run.results import FINISHED
 from fedrepro.run.shared_prefix import ALONE
 from fedrepro.run.store import load_tree, save_tree
@@ -468,6 +468,15 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
         pytest.skip("there is one")
     with pytest.raises(UserError, match="use cpu"):
         carry_out(tmp_path / "x", run_spec(device="cuda"))
+
+
+def test_a_number_of_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    devices.require("cuda")
+    devices.require("cuda:1")
+    with pytest.raises(UserError, match="'cuda:2': expected cuda:0 to cuda:1"):
+        devices.require("cuda:2")
 
 
 def test_vectorised_and_sequential_runs_agree(tmp_path: Path) -> None:
