@@ -1,5 +1,6 @@
 # The graph of all targets, as the experiment files describe it.
 
+import atexit
 import gc
 
 from fedrepro.workflow.again import Again
@@ -9,6 +10,7 @@ from fedrepro.workflow.image import IMAGE, expect_image
 from fedrepro.workflow.killed import forget_dead_calls, keep_outlived
 from fedrepro.workflow.reasons import shorten
 from fedrepro.workflow.slurm import keep_asking
+from fedrepro.workflow.wake import once_a_second
 from fedrepro.cli.warm_server import open_warm_start
 from fedrepro.run.syntax import remember
 from snakemake.resources import Resources

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import fedrepro
 from fedrepro.cli.warm import VARIABLE, address
+from fedrepro.support.errors import UserError
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
 # Modules that commands import lazily.
@@ -111,7 +112,13 @@ def _import_everything() -> None:
             importlib.import_module(module.name)
     for name in ("fedrepro.cli.main", *NEEDED):
         importlib.import_module(name)
-    importlib.import_module("fedrepro.report.pages.templates").compile_all(Path.cwd())
+    # What commands parse, too: templates, experiment files, printed numbers, the code of all runs.
+    here = Path.cwd()
+    importlib.import_module("fedrepro.report.pages.templates").compile_all(here)
+    importlib.import_module("fedrepro.config.loading").parse_all(here)
+    with suppress(UserError):  # reported when a page needs them
+        importlib.import_module("fedrepro.report.papers.published").load(here)
+    importlib.import_module("fedrepro.run.numerics").of_core()
     gc.freeze()  # else a fork's first collection would copy all this memory
 
 

@@ -1,6 +1,8 @@
 """Read ``config/`` and check references between its entries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from fedrepro.models import registry as models
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.old_names import with_new_keys
 from fedrepro.support.plugins import NONE, Folders
-from fedrepro.support.typed_yaml import read_yaml, validate
+from fedrepro.support.typed_yaml import parsed, read_text, read_yaml, validate
 
 
 def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
@@ -59,6 +61,14 @@ def load(root: Path = Path(), overrides: Overrides | None = None) -> Workbench:
     )
     _check_settings_of_others(bench)
     return bench
+
+
+def parse_all(root: Path) -> None:
+    """Parse experiment files before processes are forked, so that they share what is in them."""
+    for folder in (EXPERIMENTS, COMPACT):
+        for path in (root / folder).glob("*.yaml"):
+            with suppress(UserError):  # reported when a command loads the file
+                _written_out(path, path.relative_to(root))
 
 
 def load_config(root: Path = Path()) -> Config:
@@ -114,9 +124,12 @@ def _experiment(
 
 
 def _written_out(path: Path, shown: Path) -> Any:
-    return write_out(
-        expand(with_new_keys("experiment", read_yaml(path, shown), shown), shown), shown
-    )
+    return _text_written_out(read_text(path, shown), shown)
+
+
+@lru_cache(maxsize=64)  # as `parsed`
+def _text_written_out(text: str, shown: Path) -> Any:
+    return write_out(expand(with_new_keys("experiment", parsed(text, shown), shown), shown), shown)
 
 
 def _merged(data: Mapping[str, Any], compact: Mapping[str, Any], file: Path) -> dict[str, Any]:

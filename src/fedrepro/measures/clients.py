@@ -74,11 +74,14 @@ def by_client(
     columns: Columns, of: str, weighed_by: str = "test_samples"
 ) -> list[tuple[float, np.ndarray, np.ndarray]]:
     """(round, values [clients], sample counts [clients]) of every evaluated round."""
-    rows = zip(columns["round"], columns[of], columns[weighed_by], strict=True)
+    numbers = np.array(columns["round"])
+    if not len(numbers):
+        return []
+    begins = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
     found = []
-    for number, group in itertools.groupby(rows, key=lambda row: row[0]):
-        _, values, sizes = (np.array(column) for column in zip(*group, strict=True))
-        found.append((number, values, sizes))
+    for first, end in itertools.pairwise(begins):
+        values, sizes = (np.array(columns[name][first:end]) for name in (of, weighed_by))
+        found.append((columns["round"][first], values, sizes))
     return found
 
 

@@ -9,6 +9,7 @@ from fedrepro.run.packed import packed
 from fedrepro.run.results import name_of, reference_folder
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
+from fedrepro.support.once import Once
 
 REPLACED = "made from a result of {} that was replaced or deleted since"
 
@@ -44,8 +45,16 @@ def others(content: Mapping[str, Any], seal_of: Callable[[RunKey], str | None]) 
             yield name
 
 
+_seals = Once[tuple[Path, RunKey], str]("_seals")
+seals_once = _seals.within  # as results.read_once
+
+
 def seal_of_run(root: Path, run: RunKey) -> str:
     """The seal in the manifest of this machine's result or else the reference result, or ""."""
+    return _seals.of((root, run), lambda: _seal_of_run(root, run))
+
+
+def _seal_of_run(root: Path, run: RunKey) -> str:
     for folder in (run.folder, reference_folder(run)):
         try:
             return str(sealed.parsed(root / folder / "manifest.json").get("seal"))

@@ -4,7 +4,7 @@ import inspect
 import re
 import types
 from collections.abc import Hashable, Iterable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -166,10 +166,19 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, shown: Path | None = None) -> Any:
-    """The content of a YAML file; errors use the path ``shown``.
+    """The content of a YAML file, not to be changed; errors use the path ``shown``.
 
     Raises:
         UserError: if the file can't be read or is not YAML, or for a duplicate key, with its line.
+    """
+    return parsed(read_text(path, shown), shown or path)
+
+
+def read_text(path: Path, shown: Path | None = None) -> str:
+    """The text of a YAML file.
+
+    Raises:
+        UserError: if the file can't be read.
     """
     shown = shown or path
     try:
@@ -177,11 +186,20 @@ def read_yaml(path: Path, shown: Path | None = None) -> Any:
             raise UserError(f"{shown}: can't be read: it is not a file")
         if path.stat().st_size > MOST_BYTES:
             raise UserError(f"{shown}: can't be read: it has more than {MOST_BYTES} bytes")
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{shown}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{shown}: can't be read: {error}") from None
+
+
+@lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times
+def parsed(text: str, shown: Path) -> Any:
+    """The content of YAML text, not to be changed.
+
+    Raises:
+        UserError: if it is not YAML, or for a duplicate key, with its line.
+    """
     try:
         content = yaml.load(text, Loader=_Loader)
         _refuse_bomb(content)

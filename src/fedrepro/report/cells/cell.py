@@ -5,7 +5,6 @@ reference results in reports/papers) and may carry a verdict; ``demo`` comes fro
 setting and never does.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,7 @@ from fedrepro.report.papers.verdict import Verdict
 from fedrepro.run.made import read_made
 from fedrepro.run.results import RunStatus
 from fedrepro.support.errors import UserError
-from fedrepro.support.sealed import AGAIN
+from fedrepro.support.sealed import AGAIN, in_lines
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class ComputedTable:
 
     def to_json(self) -> str:
         """Raises ValueError for a number that is not finite."""
-        return json.dumps(self.as_values(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return in_lines(self.as_values())
 
 
 @cache

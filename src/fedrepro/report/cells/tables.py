@@ -26,7 +26,7 @@ from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.published import PrintedCell, Published
 from fedrepro.report.papers.verdict import Verdict, judge
 from fedrepro.run import arithmetic
-from fedrepro.run.made import seals_of
+from fedrepro.run.made import seals_of, seals_once
 from fedrepro.run.replayed import changed_keys, other_code
 from fedrepro.run.results import RunRecord, find_run, name_of, read_once
 from fedrepro.support import sealed
@@ -41,7 +41,7 @@ _computed = Once[tuple[str, str, str], ComputedTable]("_computed")
 @contextmanager
 def computed_once() -> Iterator[None]:
     """Compute each table of a workbench once within this block, in which no result changes."""
-    with _computed.within(), read_once():
+    with _computed.within(), read_once(), seals_once():
         yield
 
 
@@ -103,7 +103,7 @@ def write(workbench: Workbench, target: TableTarget, published: Published) -> Pa
     seals = seals_of(workbench.root, sorted(runs, key=name_of))
     content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, sealed.of_results(target.path)
-    sealed.write(path, {**content, "of": seals}, what, indent=1)
+    sealed.write(path, {**content, "of": seals}, what)
     return target.path
 
 

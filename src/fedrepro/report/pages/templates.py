@@ -31,14 +31,12 @@ class Renderer:
         self.environment = environment(self.templates)
 
     def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
-        """Render ``page``, relative to the site."""
+        """Render ``page``, relative to the site; a run's page, again with each of its tables."""
         up = "../" * (len(page.parts) - 1)
         text = self.environment.get_template(template).render(
             up=up, page=page.as_posix(), software=software(), **content
         )
-        path = self.root / SITE / page
-        with write_atomically(path) as temporary:
-            temporary.write_text(text.strip() + "\n", encoding="utf-8")
+        self.write_changed(page, f"{text.strip()}\n".encode())
         return SITE / page
 
     def write_text(self, page: Path, text: str) -> None:

@@ -5,12 +5,13 @@ Each paper has a folder ``reports/papers/<system>/``, described in ``reports/pap
 
 import csv
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -226,11 +227,12 @@ class Published:
         Raises:
             UserError: if there are several; the experiment file then needs a further key.
         """
-        found = [
-            cell
-            for cell in self._by_table.get((system, table), ())
-            if all(getattr(cell, key, None) == value for key, value in wanted.items())
-        ]
+        keys = tuple(wanted)
+        if (system, table, keys) not in self._by_keys:
+            by_values = self._by_keys[system, table, keys] = defaultdict(list)
+            for cell in self._by_table.get((system, table), ()):
+                by_values[tuple(getattr(cell, key, None) for key in keys)].append(cell)
+        found = self._by_keys[system, table, keys].get(tuple(wanted.values()), [])
         if len(found) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             raise UserError(
@@ -274,6 +276,13 @@ class Published:
         for cell in self.cells:
             found.setdefault(cell.row, []).append(cell)
         return found
+
+    @cached_property
+    def _by_keys(
+        self,
+    ) -> dict[tuple[str, str, tuple[str, ...]], defaultdict[Any, list[PrintedCell]]]:
+        """Cells by (system, table, names of keys), then by the keys' values, as they were asked."""
+        return {}
 
     @cached_property
     def _by_table(self) -> dict[tuple[str, str], list[PrintedCell]]:
