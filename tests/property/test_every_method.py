@@ -59,9 +59,13 @@ def met(wrapper: type[Any], methods: list[str]) -> list[str]:
     """The methods around which a wrapper is tried: all, if it changes what clients do.
 
     To one that acts on the server alone, methods with the same hooks there are alike: one of each.
-    So are they to one that does at clients what another before it does.
+    So are they to one that does at clients what another before it does. To one that has all hooks
+    of another before it, as trimmed means have those of the median, FedAvg is enough.
     """
     parts = registry.parts()
+    alike = [part.cls for part in parts.values() if hooks_of(part.cls) == hooks_of(wrapper)]
+    if alike[0] is not wrapper:
+        return ["fedavg"]
     same = (part.cls for part in parts.values() if of_clients(part.cls) == of_clients(wrapper))
     if next(same) is wrapper and of_clients(wrapper) != of_clients(Wrapper):
         return methods
@@ -74,6 +78,10 @@ def met(wrapper: type[Any], methods: list[str]) -> list[str]:
 
 def of_clients(part: type[Any]) -> list[Any]:
     return [getattr(part, hook) for hook in OF_CLIENTS]
+
+
+def hooks_of(part: type[Any]) -> list[Any]:
+    return [getattr(part, hook) for hook in (*OF_CLIENTS, *NOT_OF_CLIENTS)]
 
 
 OF_CLIENTS = ("broadcast", "init_client", "sample_round", "sample_steps", "client_update")

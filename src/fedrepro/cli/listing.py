@@ -213,10 +213,10 @@ def show_claims(arguments: argparse.Namespace) -> None:
 
     bench = load()
     papers = published.load(bench.root)
-    found = {
-        key: tables.compute(bench, target, papers) for key, target in bench.tables("paper").items()
-    }
-    rows = [view.facts for view in views_of(bench, papers, found)]
+    targets = bench.tables("paper")
+    with tables.computed_once():
+        found = {key: tables.compute(bench, target, papers) for key, target in targets.items()}
+        rows = [view.facts for view in views_of(bench, papers, found)]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return

@@ -249,9 +249,10 @@ def _league(request: Request, chosen: Chosen) -> "League":
         if all(record.state == "failed" for record in found):
             unable[match.title] = found[0].why.removeprefix("failed: ")
     items = dict.fromkeys((match.system, match.item) for match in request.matches)
-    computed = {
-        item: tables.compute(bench, bench.table(*item, "compact"), papers) for item in items
-    }
+    with tables.computed_once():
+        computed = {
+            item: tables.compute(bench, bench.table(*item, "compact"), papers) for item in items
+        }
     league = league_of(
         bench,
         computed,

@@ -149,14 +149,13 @@ def test_a_claim_that_does_not_hold_says_what_was_looked_at(bench: Workbench) ->
         for each in papers.claims
         if isinstance(each.compact, CompactTest)
     }
-    landed = {
-        key: tables.compute(bench, target, papers)
-        for key in wanted
-        if any(
-            (ROOT / folder_of(run.setting)).exists() for run in bench.table(*key, "compact").runs
-        )
-        for target in [bench.table(*key, "compact")]
-    }
+    with tables.computed_once():
+        landed = {
+            key: tables.compute(bench, target, papers)
+            for key in wanted
+            for target in [bench.table(*key, "compact")]
+            if any((ROOT / folder_of(run.setting)).exists() for run in target.runs)
+        }
     words = set()
     for claim in papers.claims:
         if not isinstance(claim.compact, CompactTest):

@@ -1,23 +1,29 @@
 """Equations of methods on their pages."""
 
+from functools import cache
+
 import pytest
 
 from fedrepro.cli.report import described_methods
+from fedrepro.methods import registry
 from fedrepro.report.pages.equations import (
     equations_in,
     is_equation,
     symbols_in,
     without_equations,
 )
-from fedrepro.report.pages.method import method_page
+from fedrepro.report.pages.method import MethodText, method_page
 from fedrepro.support.plugins import NONE
 
-METHODS = {method.facts["name"]: method for method in described_methods(NONE)}
+
+@cache  # not while tests are collected, which every process does
+def methods() -> dict[str, MethodText]:
+    return {method.facts["name"]: method for method in described_methods(NONE)}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", registry.parts())
 def test_every_method_has_equations_that_are_mathml(name: str) -> None:
-    page = method_page(METHODS[name], [], None)
+    page = method_page(methods()[name], [], None)
     parts = [part for parts in page["equations"] for part in parts]
     assert parts
     assert all(part.startswith("<math") for part in parts)
@@ -50,7 +56,7 @@ def test_symbols_are_mathml_in_a_sentence() -> None:
 def test_a_terminal_shows_no_latex() -> None:
     text = "Title.\n\n$$ a = b $$\n\nSymbols: $a$: one.\n\nIt costs $$ and more."
     assert without_equations(text) == ["Title.", "It costs $$ and more."]
-    for name, method in METHODS.items():
+    for name, method in methods().items():
         assert "\\" not in "".join(without_equations(method.documentation)), name
 
 

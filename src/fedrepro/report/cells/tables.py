@@ -100,8 +100,9 @@ def _compute(workbench: Workbench, target: TableTarget, published: Published) ->
 def write(workbench: Workbench, target: TableTarget, published: Published) -> Path:
     """Compute a table and write ``results/tables/<scale>/<system>/<item>.json``."""
     runs = {*target.runs, *workbench.table(target.system, target.item, "paper").runs}
-    seals = seals_of(workbench.root, sorted(runs, key=name_of))
-    content = compute(workbench, target, published).as_values()
+    with computed_once():
+        seals = seals_of(workbench.root, sorted(runs, key=name_of))
+        content = compute(workbench, target, published).as_values()
     path, what = workbench.root / target.path, sealed.of_results(target.path)
     sealed.write(path, {**content, "of": seals}, what)
     return target.path
