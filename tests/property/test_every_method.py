@@ -81,7 +81,7 @@ def of_clients(part: type[Any]) -> list[Any]:
 
 
 def hooks_of(part: type[Any]) -> list[Any]:
-    return [getattr(part, hook) for hook in (*OF_CLIENTS, *NOT_OF_CLIENTS)]
+    return [getattr(part, hook, None) for hook in (*OF_CLIENTS, *NOT_OF_CLIENTS)]
 
 
 OF_CLIENTS = ("broadcast", "init_client", "sample_round", "sample_steps", "client_update")
