@@ -16,9 +16,14 @@ def meanings_of(cls: type[Any]) -> dict[str, str]:
     return found
 
 
+_SOURCES: dict[type[Any], str] = {}  # as Python parses the whole file to find one
+
+
 def _said_of(cls: type[Any], name: str) -> str:
     """The comment on a field's line, or its entry among the attributes of the docstring."""
-    comment = re.search(rf"^    {name}\s*:[^#\n]*#\s*(.+)$", inspect.getsource(cls), re.MULTILINE)
+    if cls not in _SOURCES:
+        _SOURCES[cls] = inspect.getsource(cls)
+    comment = re.search(rf"^    {name}\s*:[^#\n]*#\s*(.+)$", _SOURCES[cls], re.MULTILINE)
     if comment:
         return comment[1].strip()
     attributes = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")[2]

@@ -127,7 +127,7 @@ def _written_out(path: Path, shown: Path) -> Any:
     return _text_written_out(read_text(path, shown), shown)
 
 
-@lru_cache(maxsize=64)  # as `parsed`
+@lru_cache(maxsize=64)  # as the text is parsed only once
 def _text_written_out(text: str, shown: Path) -> Any:
     return write_out(expand(with_new_keys("experiment", parsed(text, shown), shown), shown), shown)
 

@@ -193,7 +193,6 @@ def read_text(path: Path, shown: Path | None = None) -> str:
         raise UserError(f"{shown}: can't be read: {error}") from None
 
 
-@lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times
 def parsed(text: str, shown: Path) -> Any:
     """The content of YAML text, not to be changed.
 
@@ -201,9 +200,7 @@ def parsed(text: str, shown: Path) -> Any:
         UserError: if it is not YAML, or for a duplicate key, with its line.
     """
     try:
-        content = yaml.load(text, Loader=_Loader)
-        _refuse_bomb(content)
-        return content
+        return _content_of(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -213,6 +210,13 @@ def parsed(text: str, shown: Path) -> Any:
     except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, AttributeError) as error:
         first_line = str(error).partition("\n")[0]
         raise UserError(f"{shown}: not valid YAML: {first_line}") from None
+
+
+@lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times
+def _content_of(text: str) -> Any:
+    content = yaml.load(text, Loader=_Loader)
+    _refuse_bomb(content)
+    return content
 
 
 def read_value(text: str, where: object, key: str) -> bool | int | float | str | None:
