@@ -2,7 +2,7 @@
 
 After each look at the ready jobs, Snakemake (9) schedules another for a second later, as its limit
 on jobs per second may allow more by then. A job's end is one more reason to look. So each finished
-job adds a look to every second that follows: 6,399 for 194 jobs, a fifth of a call's time.
+job adds a look to every second that follows: 6,399 for 194 jobs, 90 s of CPU time for 548.
 """
 
 import threading

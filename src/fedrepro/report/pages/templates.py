@@ -31,7 +31,10 @@ class Renderer:
         self.environment = environment(self.templates)
 
     def write(self, page: Path, template: str, content: Mapping[str, Any]) -> Path:
-        """Render ``page``, relative to the site; a run's page, again with each of its tables."""
+        """Render ``page``, relative to the site, and write it if it changes.
+
+        A run's page is rendered with each of its tables.
+        """
         up = "../" * (len(page.parts) - 1)
         text = self.environment.get_template(template).render(
             up=up, page=page.as_posix(), software=software(), **content

@@ -5,13 +5,12 @@ Each paper has a folder ``reports/papers/<system>/``, described in ``reports/pap
 
 import csv
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -227,12 +226,13 @@ class Published:
         Raises:
             UserError: if there are several; the experiment file then needs a further key.
         """
-        keys = tuple(wanted)
-        if (system, table, keys) not in self._by_keys:
-            by_values = self._by_keys[system, table, keys] = defaultdict(list)
+        named = system, table, *wanted
+        if named not in self._by_keys:
+            by_values = self._by_keys[named] = {}
             for cell in self._by_table.get((system, table), ()):
-                by_values[tuple(getattr(cell, key, None) for key in keys)].append(cell)
-        found = self._by_keys[system, table, keys].get(tuple(wanted.values()), [])
+                values = tuple(getattr(cell, key, None) for key in wanted)
+                by_values.setdefault(values, []).append(cell)
+        found = self._by_keys[named].get(tuple(wanted.values()), [])
         if len(found) > 1:
             given = ", ".join(f"{key}: {value}" for key, value in wanted.items())
             raise UserError(
@@ -278,10 +278,8 @@ class Published:
         return found
 
     @cached_property
-    def _by_keys(
-        self,
-    ) -> dict[tuple[str, str, tuple[str, ...]], defaultdict[Any, list[PrintedCell]]]:
-        """Cells by (system, table, names of keys), then by the keys' values, as they were asked."""
+    def _by_keys(self) -> dict[tuple[str, ...], dict[tuple[object, ...], list[PrintedCell]]]:
+        """Cells by (system, table, names of keys), as asked for, then by the keys' values."""
         return {}
 
     @cached_property
