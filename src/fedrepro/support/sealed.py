@@ -36,7 +36,7 @@ def sealed(content: Mapping[str, Any], what: str) -> dict[str, Any]:
 def in_lines(content: Mapping[str, Any]) -> str:
     """JSON with a line for each key, and for each element of its lists.
 
-    It can be read and searched, and is written eight times as fast as with an indent.
+    It can be read and searched, and is written three times as fast as with an indent.
 
     Raises:
         ValueError: for a number that is not finite.
