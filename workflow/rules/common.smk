@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+from pathlib import Path
 
 from fedrepro.workflow.again import Again
 from fedrepro.workflow.clock import bring_back

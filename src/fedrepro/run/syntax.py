@@ -82,8 +82,8 @@ def _is_empty(part: ast.expr) -> bool:
     return isinstance(part, ast.Constant) and part.value == ""
 
 
-def remember() -> None:
-    """Save the cache for the next process; a failure to write is ignored.
+def remember(root: Path = Path()) -> None:
+    """Save the cache for the next process in ``root``; a failure to write is ignored.
 
     Entries that this process did not use are dropped, because their code is gone.
     """
@@ -91,7 +91,7 @@ def remember() -> None:
         return
     found = {key: _remembered()[key] for key in sorted(_used)}
     text = json.dumps({"by": _reader(), "found": found})
-    with suppress(UserError), write_atomically(REMEMBERED) as temporary:
+    with suppress(UserError), write_atomically(root / REMEMBERED) as temporary:
         temporary.write_text(f"{_hash(text.encode())}\n{text}\n", encoding="utf-8")
     _new.clear()
 

@@ -106,3 +106,12 @@ def test_where_nothing_can_be_kept_nothing_is_lost(monkeypatch: pytest.MonkeyPat
     REMEMBERED.parent.write_text("a file where the folder should be")
     whole = read(ONE, monkeypatch)[0]
     assert read(ONE, monkeypatch) == (whole, True)
+
+
+def test_it_is_saved_where_the_workbench_is(tmp_path: Path) -> None:
+    """Snakemake calls this in the end, when it is back where it was called."""
+    code = tmp_path / "a.py"
+    code.write_text(f"where = {str(tmp_path)!r}\n", encoding="utf-8")
+    syntax_of(code)
+    remember(tmp_path / "workbench")
+    assert (tmp_path / "workbench" / REMEMBERED).exists()
