@@ -59,14 +59,20 @@ def met(wrapper: type[Any], methods: list[str]) -> list[str]:
     """The methods around which a wrapper is tried: all, if it changes what clients do.
 
     To one that acts on the server alone, methods with the same hooks there are alike: one of each.
-    So are they to one that does at clients what another before it does. To one that has all hooks
-    of another before it, as trimmed means have those of the median, FedAvg is enough.
+    So are they to one that does at clients what another before it does, or what their common base
+    does, as compressing does. To one that has all hooks of another before it, as trimmed means have
+    those of the median, FedAvg is enough.
     """
     parts = registry.parts()
     alike = [part.cls for part in parts.values() if hooks_of(part.cls) == hooks_of(wrapper)]
     if alike[0] is not wrapper:
         return ["fedavg"]
-    same = (part.cls for part in parts.values() if of_clients(part.cls) == of_clients(wrapper))
+    wrappers = (part.cls for part in parts.values() if part.kind == "wrapper")
+    same = (
+        cls
+        for cls in wrappers
+        if of_clients(cls) == of_clients(wrapper) or first_of(cls) is first_of(wrapper)
+    )
     if next(same) is wrapper and of_clients(wrapper) != of_clients(Wrapper):
         return methods
     kinds = {
@@ -78,6 +84,11 @@ def met(wrapper: type[Any], methods: list[str]) -> list[str]:
 
 def of_clients(part: type[Any]) -> list[Any]:
     return [getattr(part, hook) for hook in OF_CLIENTS]
+
+
+def first_of(wrapper: type[Any]) -> type[Any]:
+    """The first of its bases that wraps: the wrapper itself, or what it shares with others."""
+    return [cls for cls in wrapper.__mro__ if issubclass(cls, Wrapper) and cls is not Wrapper][-1]
 
 
 def hooks_of(part: type[Any]) -> list[Any]:
@@ -114,11 +125,18 @@ def clients_run_as_alone(name: str) -> bool:
     return bool(wrappers) and alike and not name.endswith("+fedavg")
 
 
+def sent_as_elsewhere(name: str) -> bool:
+    """Whether what goes to processes is tested with its method alone, and with FedAvg wrapped."""
+    return "+" in name and not name.endswith("+fedavg")
+
+
 # One test for all of them: each looks at the same rounds, which are played once.
 @pytest.mark.parametrize("name", ALL)
 def test_it_has_the_properties_and_learns(name: str) -> None:
     for check in suite.TOGETHER:
-        if not (check in OF_EXECUTION and clients_run_as_alone(name)):
+        if not (check in OF_EXECUTION and clients_run_as_alone(name)) and not (
+            check is suite.processes_change_no_bit and sent_as_elsewhere(name)
+        ):
             check(name)
     before, after = suite.accuracies(name)
     # Two server optimizers' default rate is too high here: behind AdaGrad, and behind Krum, which

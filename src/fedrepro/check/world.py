@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +64,13 @@ class Data:
         first = sum(self.sizes[:client])
         return torch.arange(first, first + self.sizes[client])
 
+    @cached_property
+    def _whole(self) -> tuple[Tensor, Tensor]:
+        xs, ys = zip(*self.tensors, strict=True)
+        return torch.cat(xs), torch.cat(ys)
+
     def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = (torch.cat(parts) for parts in zip(*self.tensors, strict=True))
+        x, y = self._whole
         return x[rows], y[rows]
 
 
