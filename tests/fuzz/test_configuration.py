@@ -34,6 +34,7 @@ KEPT = (
 )
 LOOP = b"a: &a {b: *a}\n"
 DEEP = b"a: " + b"[" * 20000
+UNREADABLE = (BOMB, LOOP, DEEP, b"x" * 3_000_000)  # the deep one takes a second
 
 
 @pytest.fixture
@@ -75,10 +76,6 @@ def test_configurations(root: Path, file: str) -> None:
 
     @fuzzed(6 if len(content) > 10_000 else 15)  # the long ones are slow
     @given(mutations())
-    @example([("insert", 0.0, 0.0, BOMB)])
-    @example([("insert", 0.0, 0.0, LOOP)])
-    @example([("insert", 0.0, 0.0, DEEP)])
-    @example([("insert", 0.0, 0.0, b"x" * 3_000_000)])
     def check(how: list[Mutation]) -> None:
         settle(root, file, mutated(content, how))
         with watched(root):
@@ -87,6 +84,8 @@ def test_configurations(root: Path, file: str) -> None:
             finally:
                 shutil.rmtree(root / ".snakemake", ignore_errors=True)
 
+    for start in UNREADABLE if file in FILES[:3] else ():  # all experiments have one reader
+        check = example([("insert", 0.0, 0.0, start)])(check)
     check()
 
 
@@ -137,7 +136,9 @@ def project(root: Path) -> Iterator[Path]:
     (root / "config/config.yaml").write_text(CONFIG, encoding="utf-8")
     (root / "config/experiments/ima.yaml").write_text(KEPT, encoding="utf-8")
     shutil.copy(ROOT / "config/datasets.yaml", root / "config")
-    shutil.copytree(ROOT / "reports", root / "reports", ignore=shutil.ignore_patterns("site"))
+    # Without landed runs: no command here asks for them, and the watch looks at every file.
+    without = shutil.ignore_patterns("site", "reference", "compact")
+    shutil.copytree(ROOT / "reports", root / "reports", ignore=without)
     (root / "losses.csv").write_text("1,2\n0.5,1.5\n", encoding="utf-8")
     before = sys.stderr
     yield root

@@ -19,7 +19,7 @@ from fedrepro.methods.adaptive_weighting.responses import (
 from fedrepro.methods.adaptive_weighting.rule import Decider, Observed
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic, nearest
 from fedrepro.papers.aaggff import hindsight
-from fedrepro.papers.aaggff.replay import play, replay, rule_of
+from fedrepro.papers.aaggff.replay import Bounded, play, rule_of
 from support.places import ROOT
 
 CDFS = list(DISTRIBUTIONS)
@@ -80,17 +80,15 @@ def true_regret(history: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 @named
 @pytest.mark.parametrize("cdf", CDFS)
-@pytest.mark.parametrize("clients", [2, 20])
-def test_regret_of_s_obeys_theorem_5_1(adversary: Adversary, cdf: str, clients: int) -> None:
-    rule = rule_of("aaggff_s", "paper", {"cdf": cdf})
-    history, rounds = [], 300
-    for _, p, made in against(rule, clients, rounds, adversary):
-        history.append((p, made.response))
-    assert true_regret(history) <= bounds.newton_bound(rounds, clients, 1 / clients)
-    # And with responses up to 1, where a round's loss is anything down to -log 2.
-    wide = rule_of("aaggff_s", "paper", {"cdf": cdf, "upper": 1.0})
-    history = [(p, made.response) for _, p, made in against(wide, clients, rounds, adversary)]
-    assert true_regret(history) <= bounds.newton_bound(rounds, clients, 1.0)
+@pytest.mark.parametrize(("clients", "upper"), [(2, None), (20, None), (20, 1.0)])
+def test_regret_of_s_obeys_theorem_5_1(
+    adversary: Adversary, cdf: str, clients: int, upper: float | None
+) -> None:
+    """Also with responses up to 1, not 1 / K, where a round's loss is anything down to -log 2."""
+    rule = rule_of("aaggff_s", "paper", {"cdf": cdf, "upper": upper})
+    rounds = 300
+    history = [(p, made.response) for _, p, made in against(rule, clients, rounds, adversary)]
+    assert true_regret(history) <= bounds.newton_bound(rounds, clients, upper or 1 / clients)
 
 
 @named
@@ -116,7 +114,7 @@ def test_expected_regret_of_d_under_sampling(cdf: str) -> None:
     clients, chosen, rounds = 12, 4, 200
     rng = np.random.default_rng(3)
     rule = rule_of("aaggff_d", "paper", {"cdf": cdf})
-    last = []
+    regrets = []
     for _ in range(5):
 
         def log() -> Iterator[Observed]:
@@ -125,8 +123,13 @@ def test_expected_regret_of_d_under_sampling(cdf: str) -> None:
                 losses = rng.exponential(size=chosen) * (1 + (cohort == 0) * 5)
                 yield Observed(round, clients, cohort, losses, np.ones(chosen))
 
-        last.append(replay(rule, clients, log()).rounds.iloc[-1])
-    assert np.mean([each["regret"] for each in last]) <= last[0]["bound"]
+        paid, slope = 0.0, np.zeros(clients)
+        for seen, before, made in play(rule, clients, log()):
+            gradient = linear.Gradient(made.gradient, made.elsewhere).whole(seen.cohort, clients)
+            paid, slope = paid + before["decision"] @ gradient, slope + gradient
+        regrets.append(paid - slope.min())
+    assert isinstance(rule, Bounded)
+    assert np.mean(regrets) <= rule.regret_bound(rounds, clients, chosen / clients)
 
 
 def positive() -> st.SearchStrategy[float]:
@@ -143,7 +146,7 @@ def sampled(draw: st.DrawFn) -> tuple[np.ndarray, int, np.ndarray]:
 
 
 @given(sampled(), st.sampled_from(CDFS), st.floats(0, 0.9), st.floats(0.01, 3), st.integers(0, 99))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_lipschitz_constants_are_never_exceeded(
     case: tuple[np.ndarray, int, np.ndarray], cdf: str, lower: float, width: float, seed: int
 ) -> None:
@@ -212,7 +215,7 @@ def test_decisions_stay_in_the_simplex(adversary: Adversary, rule: str, fidelity
     decider = rule_of(rule, fidelity)
     clients, rng, p = 9, np.random.default_rng(1), np.full(9, 1 / 9)
     memory = decider.memory(clients)
-    for round in range(200):
+    for round in range(100):
         losses = adversary(round, p, rng)
         seen = Observed(round, clients, np.arange(clients), losses, np.ones(clients))
         decision = decider.decide(memory, seen)
@@ -237,7 +240,7 @@ def in_order(fidelity: str, rule: str, cdf: str, seed: int) -> Iterator[np.ndarr
 
 @pytest.mark.parametrize("rule", ["aaggff_s", "aaggff_d"])
 @pytest.mark.parametrize("cdf", CDFS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_coefficients_keep_the_order_of_losses(rule: str, cdf: str, seed: int) -> None:
     for decision in in_order("paper", rule, cdf, seed):
         assert (np.diff(decision) >= -1e-9).all()

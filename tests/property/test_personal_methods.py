@@ -100,7 +100,7 @@ def test_superfed_gradients_are_finite_differences(method: SuPerFedMM) -> None:
 def test_a_greater_nu_drives_the_two_models_apart() -> None:
     def cosine(nu: float) -> float:
         method = SuPerFedMM(start=0.0, nu=nu)
-        server, client_states, _ = play(federation(method=method, cohort=6, rounds=20), until=20)
+        server, client_states, _ = play(federation(method=method, cohort=6, rounds=8))
         ctx = federation().context
         cosines = [
             float(method.squared_cosine(ctx, server["params"], client_state["local"]))
@@ -148,9 +148,9 @@ def test_compiled_clients_agree(
     monkeypatch.setattr(executors, "UNROLLED", 0)  # one step is compiled, not a whole round
     descent._compiled_step.cache_clear()
     request.addfinalizer(descent._compiled_step.cache_clear)
-    world = federation(method=SuPerFedLM(start=0.5))
-    ours, client_states, _ = play(world, until=4)
-    theirs, compiled, _ = play(replace(world, execute=vectorised), until=4)
+    world = federation(method=SuPerFedLM(start=0.5), rounds=2)
+    ours, client_states, _ = play(world)
+    theirs, compiled, _ = play(replace(world, execute=vectorised))
     assert_close(ours, theirs)
     for client, client_state in client_states.known.items():
         assert_close(client_state, compiled.known[client])

@@ -73,20 +73,20 @@ def test_one_bit_of_the_model_is_a_difference(pair: tuple[Path, Path]) -> None:
 
 
 def test_a_short_run_keeps_everything_but_its_length(tmp_path: Path) -> None:
-    """As every commit's code is called: another folder, configuration and process."""
+    """As every commit's code is called: another folder, configuration and process.
+
+    What the code does not know has no fingerprint, and what comes after it is made.
+    """
     run = old_code.Short("ima/fmnist-shards2-demo", "ima+fedavg", 1, "sequential")
-    (code,) = old_code.play(ROOT, [run], tmp_path)
+    unknown = run._replace(method="no_such_method")
+    nothing, code = old_code.play(ROOT, [unknown, run], tmp_path)
+    assert nothing is None
     manifest = json.loads((tmp_path / run.folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["code"] == code and manifest["rounds_done"] == old_code.ROUNDS
     rounds = pd.read_parquet(tmp_path / run.folder / "rounds.parquet")
     assert rounds["round"].tolist() == [*range(1, old_code.ROUNDS + 1)]
     assert manifest["run"]["hyperparameters"]["ima"]["start"] == 0.75
     assert not (tmp_path / "results/trunks").exists()
-
-
-def test_what_a_commits_code_does_not_know_has_no_fingerprint(tmp_path: Path) -> None:
-    run = old_code.Short("ima/fmnist-shards2-demo", "no_such_method", 1, "sequential")
-    assert old_code.play(ROOT, [run], tmp_path) == [None]
 
 
 def test_a_commit_counts_if_it_is_here_and_was_clean() -> None:

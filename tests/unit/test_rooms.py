@@ -3,8 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from copy import deepcopy
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -39,20 +38,39 @@ def modules() -> tuple[tuple[Path, ast.Module], ...]:
     return tuple((path, ast.parse(path.read_text(encoding="utf-8"))) for path in files)
 
 
+@cache
 def file_of(name: str) -> Path | None:
     base = PACKAGE.parent.joinpath(*name.split("."))
     candidates = (base.with_suffix(".py"), base / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
 
 
-def imported(tree: ast.Module) -> Iterator[Path]:
-    """The files of this package that a module imports, wherever the statement stands."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name):
-            for alias in node.names:
-                found = file_of(f"{node.module}.{alias.name}") or file_of(str(node.module))
-                if found:
-                    yield found
+@cache
+def imported(tree: ast.Module, *, running: bool = False) -> frozenset[Path]:
+    """The files of this package that a module imports, wherever the statement stands.
+
+    Args:
+        running: without what is for type checkers only.
+    """
+    return frozenset(
+        found
+        for node in statements(tree, running=running)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE.name)
+        for alias in node.names
+        if (found := file_of(f"{node.module}.{alias.name}") or file_of(str(node.module)))
+    )
+
+
+def statements(tree: ast.Module, *, running: bool) -> Iterator[ast.AST]:
+    """The nodes at any depth that are no expressions, as these have no statements in them."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        inside: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        if running and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            inside = node.orelse
+        waiting += [each for each in inside if not isinstance(each, ast.expr)]
 
 
 @cache
@@ -95,16 +113,8 @@ def test_only_the_package_itself_asks_for_the_api() -> None:
 
 def test_no_file_imports_itself_through_others() -> None:
     """Wherever the statements stand; what is for type checkers only does not run."""
-    found = {path: {*imported(ast.parse(_running(path)))} - {path} for path, _ in modules()}
+    found = {path: imported(tree, running=True) - {path} for path, tree in modules()}
     assert tuple(TopologicalSorter(found).static_order())  # raises for a circle
-
-
-def _running(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = [ast.Pass()]
-    return ast.unparse(tree)
 
 
 def test_papers_are_found_by_their_files_and_nothing_else_names_them() -> None:
@@ -116,8 +126,8 @@ def test_papers_are_found_by_their_files_and_nothing_else_names_them() -> None:
     naming = {
         path.relative_to(PACKAGE).as_posix()
         for path, tree in modules()
-        for node in ast.walk(_without_text(tree))
-        if isinstance(node, ast.Constant) and "fedrepro.papers" in str(node.value)
+        for value in _constants(tree)
+        if "fedrepro.papers" in str(value)
     }
     assert naming == {"support/papers.py"}
 
@@ -131,18 +141,13 @@ def test_of_two_papers_none_has_what_the_other_has() -> None:
     assert sum(len(papers.files_of(role)) for role in get_args(Role)) == len(files)
 
 
-def _without_text(tree: ast.Module) -> ast.Module:
+def _constants(tree: ast.Module) -> Iterator[object]:
     """Without docstrings, which may refer to anything."""
-    found = deepcopy(tree)
-    for node in ast.walk(found):
-        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            if isinstance(block, list):
-                block[:] = [
-                    each
-                    for each in block
-                    if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
-                ]
-    return found
+    nodes = [*ast.walk(tree)]
+    texts = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and id(node) not in texts:
+            yield node.value
 
 
 def test_importing_the_package_imports_nothing_of_it() -> None:

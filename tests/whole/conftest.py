@@ -1,6 +1,7 @@
 """The site of committed results, once for all tests here, also when several processes run them."""
 
 import fcntl
+import gc
 import sys
 from pathlib import Path
 
@@ -27,5 +28,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not start.exists():
             root.mkdir()
-            assert whole_site.write_site(root) == start
+            gc.disable()  # what it reads stays until the end: collecting it in between is in vain
+            try:
+                assert whole_site.write_site(root) == start
+            finally:
+                gc.enable()
     return start.parent, load(root)

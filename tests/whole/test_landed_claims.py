@@ -25,8 +25,10 @@ from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.targets import Cell, TableTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells.cell import ComputedTable, TableCell, read_table
+from fedrepro.report.cells.compact import judge_compact
 from fedrepro.report.cells.readings import answers_by_table
 from fedrepro.report.papers import published
+from fedrepro.report.papers.claim import CompactTest
 from support.landed import PAPERS, Landed, by_method, cells_in, parts, words
 
 PRINTED_KEYS = ("dataset", "setting", "method", "metric")
@@ -565,6 +567,22 @@ def summary_of(page: Path) -> dict[str, int]:
     markup = page.read_text(encoding="utf-8").partition("</dl>")[0]
     found = re.findall(r"<dt>(.*?)</dt>\s*<dd>(\d+)</dd>", markup, re.DOTALL)
     return {words(name).lstrip("✓◐≠≈○ "): int(count) for name, count in found}
+
+
+def test_a_claim_that_does_not_hold_says_what_was_looked_at(
+    made: tuple[Path, Workbench], tables: Tables
+) -> None:
+    """A loss is not believed without a look at regime and reading."""
+    _, bench = made
+    said = set()
+    for claim in published.load(bench.root).claims:
+        if isinstance(claim.compact, CompactTest) and (claim.system, claim.compact.table) in tables:
+            found = judge_compact(bench, claim, tables, 0.5)
+            assert found, claim.anchor
+            said.add(found.judged.word)
+            lost = found.judged.word == "does not hold"
+            assert not lost or claim.compact.looked_at, claim.anchor
+    assert "holds" in said
 
 
 def test_claims_show_what_runs_with_published_settings_say(

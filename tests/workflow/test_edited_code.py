@@ -1,10 +1,8 @@
 """Code that is edited while `fedrepro run` prepares data signs nothing; the next call is right."""
 
-import os
 import shutil
-import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,19 +105,17 @@ def refuses(project: Project, path: str, old: str, new: str) -> None:
     for name in ("waiting", "go"):
         (project.root / name).unlink(missing_ok=True)
     shutil.rmtree(project.root / "results/partitions", ignore_errors=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fedrepro", *RUN],
-        cwd=project.root,
-        env={**os.environ, "PYTHONPATH": project.path},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while process.poll() is None and not (project.root / "waiting").exists():
-        time.sleep(0.02)
-    project.edit(path, old, new)
-    (project.root / "go").touch()
-    _, said = process.communicate()
-    assert process.returncode == 2, said
+    with ThreadPoolExecutor(1) as executor:
+        calling = executor.submit(project.fedrepro, *RUN)
+        while not calling.done() and not (project.root / "waiting").exists():
+            time.sleep(0.02)
+        try:
+            project.edit(path, old, new)
+        finally:
+            (project.root / "go").touch()
+        called = calling.result()
+    said = called.stdout
+    assert called.returncode == 2, said
     assert f"{path}: changed after this process started" in said.splitlines()[-1]
     assert "run the same command again" in said and "Traceback" not in said
     assert not list((project.root / "results").rglob("manifest.json"))

@@ -24,23 +24,33 @@ TABLE = "results/tables/demo/mine/table_1.json"
 PAGE = "reports/site/mine/table_1.html"
 
 
-def build(target: str, source: Path, folder: Path) -> Path:
-    """A distribution, built from a clone or an unpacked sdist."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+def build(source: Path, folder: Path, *targets: str) -> Path:
+    """The folder with the distributions, built from a clone or an unpacked sdist."""
+    words = [word for target in targets for word in ("-t", target)]
+    command = [sys.executable, "-m", "hatchling", "build", *words, "-d", str(folder)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
-    (made,) = folder.iterdir()
-    return made
+    return folder
+
+
+def only(folder: Path, pattern: str = "*") -> Path:
+    (found,) = folder.glob(pattern)
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist and the wheel."""
+    return build(ROOT, tmp_path_factory.mktemp("built"), "sdist", "wheel")
 
 
 class Installed:
     """An environment with the wheel and, from elsewhere, what it depends on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wheel: Path) -> None:
         self.bin = folder / "env/bin"
-        wheel = build("wheel", ROOT, folder / "wheel")
         self._call(folder, sys.executable, "-m", "venv", "--without-pip", "env")
         # As a plain path: no .pth file in it is read, such as that of an editable install.
-        (site,) = (folder / "env").glob("lib/python*/site-packages")
+        site = only(folder, "env/lib/python*/site-packages")
         (site / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
         install = (UV, "pip", "install", "-q", "--offline", "--no-deps")
         self._call(folder, *install, "--python", self.bin / "python", wheel)
@@ -72,16 +82,15 @@ class Installed:
         return called.stdout
 
 
-def test_the_distributions_are_small_and_an_sdist_gives_the_same_wheel(tmp_path: Path) -> None:
-    sdist, wheel = (
-        build("sdist", ROOT, tmp_path / "sdist"),
-        build("wheel", ROOT, tmp_path / "wheel"),
-    )
+def test_the_distributions_are_small_and_an_sdist_gives_the_same_wheel(
+    built: Path, tmp_path: Path
+) -> None:
+    sdist, wheel = only(built, "*.tar.gz"), only(built, "*.whl")
     with tarfile.open(sdist) as archive:
         inside = archive.getnames()
         archive.extractall(tmp_path / "unpacked", filter="data")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
-    assert build("wheel", unpacked, tmp_path / "again").read_bytes() == wheel.read_bytes()
+    again = build(only(tmp_path / "unpacked"), tmp_path / "again", "wheel")
+    assert only(again).read_bytes() == wheel.read_bytes()
     with ZipFile(wheel) as archive:
         packed = archive.namelist()
         said = Parser().parsestr(archive.read(next(n for n in packed if "METADATA" in n)).decode())
@@ -94,8 +103,8 @@ def test_the_distributions_are_small_and_an_sdist_gives_the_same_wheel(tmp_path:
 
 
 @pytest.mark.skipif(UV is None, reason="there is no uv, with which `make setup` installs")
-def test_a_workbench_from_a_wheel_makes_its_table(tmp_path: Path) -> None:
-    installed = Installed(tmp_path)
+def test_a_workbench_from_a_wheel_makes_its_table(built: Path, tmp_path: Path) -> None:
+    installed = Installed(tmp_path, only(built, "*.whl"))
     where = installed.python(tmp_path, "-c", "import fedrepro; print(fedrepro.__file__)")
     assert where.startswith(str(tmp_path / "env"))
     assert Path(where.strip()).with_name("py.typed").is_file()  # editors and mypy use its types

@@ -336,9 +336,9 @@ def feduv(clients: Clients) -> Played:
         spread = np.sqrt(((p - p.mean(0)) ** 2).sum(0) / (n - 1))
         hinge = relu(1 / math.sqrt(3) - spread).mean()
         h = features(model, batch.x)
-        pairs = [(i, j) for i in range(n) for j in range(i)]
-        squares = np.array([((h[i] - h[j]) ** 2).sum() for i, j in pairs])
-        middle = sorted(squares, key=lambda each: each.real)[(len(pairs) - 1) // 2]
+        i, j = np.tril_indices(n, -1)
+        squares = ((h[i] - h[j]) ** 2).sum(1)
+        middle = squares[np.argsort(squares.real)[(len(i) - 1) // 2]]
         kernel = np.exp(-squares / middle).mean()
         return found + options["variance"] * hinge + options["uniformity"] * kernel
 

@@ -82,7 +82,7 @@ def fedtgp(clients: Clients) -> Played:
                 def apart(net: Model, chosen: Any = chosen, most: float = most) -> Any:
                     centres, found = prototypes(net), 0.0
                     for prototype, c in chosen:
-                        far = np.array([norm(prototype - each) for each in centres])
+                        far = np.stack([norm(prototype - each) for each in centres])
                         far = far + most * (np.arange(3) == c)
                         found = found - log_softmax(-far)[c] / len(chosen)
                     return found

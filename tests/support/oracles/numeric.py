@@ -5,7 +5,7 @@ without a chain rule that could share a mistake with the package: f'(x) = Im f(x
 rounding for a tiny h, because nothing is subtracted (the complex step).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,79 @@ Model = dict[str, Array]
 STEP = 1e-40
 
 
+class Moved(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array under each of many small moves of a leaf at once, so that a loss runs once for all.
+
+    To a loss it is one array: the leading axis of ``each``, over the moves, is hidden. The moves
+    are imaginary and tiny, so the real part is the same under all.
+    """
+
+    def __init__(self, each: Array) -> None:
+        self.each = each
+        self.shape, self.ndim, self.size = each.shape[1:], each.ndim - 1, each[0].size
+
+    @property
+    def real(self) -> Array:
+        return self.each[0].real
+
+    @property
+    def T(self) -> "Moved":  # noqa: N802
+        return Moved(self.each.swapaxes(1, 2))
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def reshape(self, *shape: int) -> "Moved":
+        return Moved(self.each.reshape(len(self.each), *shape))
+
+    def __getitem__(self, at: Any) -> "Moved":
+        return Moved(self.each[(slice(None), *(at if isinstance(at, tuple) else (at,)))])
+
+    def sum(self, axis: int | None = None, keepdims: bool = False) -> "Moved":
+        return Moved(self.each.sum(self._axes(axis), keepdims=keepdims))
+
+    def mean(self, axis: int | None = None, keepdims: bool = False) -> "Moved":
+        return Moved(self.each.mean(self._axes(axis), keepdims=keepdims))
+
+    def _axes(self, axis: int | None) -> tuple[int, ...]:
+        return tuple(range(1, self.ndim + 1)) if axis is None else (axis % self.ndim + 1,)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any) -> "Moved":
+        assert method == "__call__"
+        return Moved(ufunc(*_aligned(inputs)))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> "Moved":
+        if func is np.where:
+            return Moved(np.where(*_aligned(args)))
+        assert func in (np.concatenate, np.stack) and not kwargs
+        parts, axis = args[0], args[1] if len(args) > 1 else 0
+        moves = next(len(part.each) for part in parts if isinstance(part, Moved))
+        whole = [
+            part.each if isinstance(part, Moved) else np.broadcast_to(part, (moves, *part.shape))
+            for part in parts
+        ]
+        return Moved(func(whole, axis + 1))
+
+
+def _aligned(arrays: Sequence[Any]) -> list[Array]:
+    """With axes of length 1 behind the hidden one, for numpy's broadcasting from the right."""
+    most = max(getattr(each, "ndim", 0) for each in arrays)
+    return [
+        each.each.reshape(len(each.each), *(1,) * (most - each.ndim), *each.shape)
+        if isinstance(each, Moved)
+        else each
+        for each in arrays
+    ]
+
+
 def gradient(loss: Callable[[Model], Any], model: Mapping[str, Array]) -> Model:
-    """Of ``loss`` at ``model``, leaf by leaf."""
+    """Of ``loss`` at ``model``, leaf by leaf; all entries of a leaf at once."""
     found = {}
     for name, leaf in model.items():
-        slopes = np.zeros(leaf.shape)
-        for at in np.ndindex(leaf.shape):
-            moved = leaf.astype(complex)
-            moved[at] += 1j * STEP
-            slopes[at] = loss({**model, name: moved}).imag / STEP
-        found[name] = slopes
+        moves = 1j * STEP * np.eye(leaf.size).reshape(leaf.size, *leaf.shape)
+        moved = loss({**model, name: Moved(leaf + moves)})
+        slopes = moved.each.imag / STEP if isinstance(moved, Moved) else np.zeros(leaf.size)
+        found[name] = slopes.reshape(leaf.shape)
     return found
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-import torchvision
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -239,7 +238,7 @@ def test_an_fid_comes_from_the_file_of_weights(
     world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of the way from a .pth as torchvision publishes it to the table's cell."""
-    monkeypatch.setattr(torchvision.models, "inception_v3", lambda **options: TinyInception())
+    monkeypatch.setattr("torchvision.models.inception_v3", lambda **options: TinyInception())
     monkeypatch.setattr(inception, "SIDE", 40)
     torch.manual_seed(0)
     network = TinyInception().eval()

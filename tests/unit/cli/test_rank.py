@@ -14,6 +14,7 @@ from fedrepro.cli.main import main
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.matches import matches_of
+from fedrepro.run import calibration
 from fedrepro.workflow import estimate
 from support.places import ROOT
 
@@ -101,6 +102,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     # Calibrating takes seconds, and nothing here is about hours.
     monkeypatch.setattr(estimate, "LIMIT", 0.0)
+    monkeypatch.setattr(calibration, "start_seconds", lambda: 2.0)
     return tmp_path
 
 

@@ -272,6 +272,8 @@ def test_it_is_as_nice_as_its_owner_in_a_session_of_its_own() -> None:
         group = Path(f"/proc/{server}/autogroup")
         eventually(lambda: group.read_text(encoding="utf-8").endswith(f"nice {before + 7}\n"))
         assert os.getsid(server) == server
+        os.kill(server, signal.SIGKILL)  # else it goes on importing for seconds
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_only_its_user_may_use_it(warm: str) -> None:

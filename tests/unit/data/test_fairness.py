@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
-from sklearn.model_selection import train_test_split
 
 from fedrepro.data.catalogue.catalogue import load_catalogue
 from fedrepro.data.catalogue.kinds import DatasetSpec
@@ -104,6 +103,8 @@ def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:
 
 
 def test_natural_clients_are_split_as_by_scikit_learn() -> None:
+    from sklearn.model_selection import train_test_split  # slow to import
+
     random = np.random.RandomState(0)
     for seed in range(30):
         groups = np.repeat([0, 1], random.randint(10, 200, 2))

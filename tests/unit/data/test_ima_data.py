@@ -11,7 +11,6 @@ import pytest
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from PIL import Image
-from torchvision.transforms import CenterCrop, Compose, Grayscale, Resize
 
 import fedrepro.data
 from fedrepro.data.dataset import Dataset, open_dataset
@@ -25,6 +24,13 @@ from support import raw_ima as raw
 from support.raw_data import ends_whole, entry, sha256
 from support.raw_fairness import zipped
 from support.raw_superfed import cifar100, cifar100_rows
+
+
+def transforms() -> Any:
+    """torchvision's, which import PyTorch's compiler: not when tests are collected."""
+    from torchvision import transforms
+
+    return transforms
 
 
 def archived(tmp_path: Path, kind: str, members: dict[str, bytes], **keys: Any) -> Dataset:
@@ -96,7 +102,7 @@ def test_digits_in_styles(tmp_path: Path) -> None:
     optical = np.loadtxt(BUNDLED / "optical_digits.csv.gz", delimiter=",", dtype=np.uint8)
     first = int(np.flatnonzero(dataset.train.group == 4)[0])
     shades = Image.fromarray(np.round(optical[:, :-1].reshape(-1, 8, 8) * 15.9375)[0].astype("u1"))
-    enlarged = np.asarray(Resize(28)(shades))
+    enlarged = np.asarray(transforms().Resize(28)(shades))
     assert any(np.array_equal(enlarged, each) for each in dataset.train.x[first : first + 3, 0])
 
 
@@ -116,6 +122,7 @@ def test_damaged_digits_in_styles(changed: dict[str, bytes], line: str, tmp_path
 # --- Digit-Five -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_digit_five(protocol: int, tmp_path: Path) -> None:
+    known = transforms()
     dataset = archived(tmp_path, "digit_five", raw.digit_five(protocol), parts=2)
     assert dataset.test is not None and dataset.input_shape == (3, 28, 28)
     assert dataset.classes == 10 and dataset.meta["groups"] == list(DIGITS)
@@ -128,7 +135,10 @@ def test_digit_five(protocol: int, tmp_path: Path) -> None:
             rows = slice(first * per, (first + 1) * per)
             assert split.y[rows].tolist() == labels.reshape(-1).tolist()
             # What IMA's code makes of an image, up to ToTensor.
-            change = Compose([Resize([28, 28]), Grayscale(3)] if images.ndim == 3 else [Resize(28)])
+            if images.ndim == 3:
+                change = known.Compose([known.Resize([28, 28]), known.Grayscale(3)])
+            else:
+                change = known.Resize(28)
             for mine, theirs in zip(split.x[rows], images, strict=True):
                 expected = np.asarray(change(Image.fromarray(theirs))).transpose(2, 0, 1)
                 assert np.array_equal(mine, expected)
@@ -231,7 +241,8 @@ def test_pacs(tmp_path: Path) -> None:
     assert np.bincount(dataset.test.group).tolist() == [2] * 4
     # As IMA's code: seed 1, one list after another is shuffled, its first tenth is for testing.
     legacy = RandomState(1)  # the stream of np.random.seed(1)
-    as_torchvision = Compose([Resize(256), CenterCrop(224)])
+    known = transforms()
+    as_torchvision = known.Compose([known.Resize(256), known.CenterCrop(224)])
     for group, domain in enumerate(PACS):
         names = sorted(name for name in members if f"/{domain}/" in name)
         indices = list(range(20))

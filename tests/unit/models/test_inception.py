@@ -3,7 +3,6 @@
 import pytest
 import torch
 from safetensors.torch import save
-from torchvision.models import inception_v3
 
 from fedrepro.models.inception import features, inception
 from fedrepro.models.registry import LearnedWeights
@@ -12,6 +11,8 @@ from fedrepro.support.errors import UserError
 
 def test_features_are_those_of_torchvisions_network_before_its_last_layer() -> None:
     torch.manual_seed(0)
+    from torchvision.models import inception_v3  # imports PyTorch's compiler
+
     whole = inception_v3(weights=None, init_weights=False, transform_input=False).eval()
     network = inception(LearnedWeights("x.safetensors", save(whole.state_dict())))
     grey = torch.randint(0, 256, (3, 1, 299, 299), dtype=torch.uint8)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torchvision.models import efficientnet_b0
 
 from fedrepro.engine.net import Net
 from fedrepro.models import pretrained
@@ -156,6 +155,8 @@ def test_batches_are_standardised_by_themselves_when_testing() -> None:
 
 
 def test_efficientnet_b0() -> None:
+    from torchvision.models import efficientnet_b0  # imports PyTorch's compiler
+
     module = pretrained.on_efficientnet(efficientnet_b0(weights=None).features, 8)
     assert Net(module).draws  # dropout and stochastic depth
     assert count(module) == 4_509_316  # 4.01 M and 62,720 x 8 + 8

@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import save
 from torch import nn
-from torchvision.models import efficientnet_b0
 
 from fedrepro.config.loading import load
 from fedrepro.data.catalogue.weights import Weights
@@ -125,6 +124,8 @@ def test_a_command_in_the_cache_folder_is_not_run(tmp_path: Path) -> None:
 
 def test_efficientnet_starts_from_its_file(tmp_path: Path) -> None:
     torch.manual_seed(1)
+    from torchvision.models import efficientnet_b0  # imports PyTorch's compiler
+
     source = efficientnet_b0(weights=None)
     content = pth(source.state_dict())
     entry = give(tmp_path, content, CACHED)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import cache
 
 import pytest
 
@@ -9,8 +10,13 @@ from fedrepro.papers.fedgo import study_cost as cost
 from fedrepro.papers.fedgo.study_cost import MILLION, Schedule, Variant
 from support.places import ROOT
 
-NETWORKS, SCHEDULE = cost.measure(), Schedule()
-CELLS = {(cell.table, cell.setting, cell.method, cell.metric): cell for cell in cost.tables()}
+SCHEDULE = Schedule()
+networks = cache(cost.measure)
+
+
+@cache
+def cells() -> dict[tuple[str, str, str, str], cost.Cell]:
+    return {(cell.table, cell.setting, cell.method, cell.metric): cell for cell in cost.tables()}
 
 
 def printed(file: str, tables: tuple[str, ...]) -> dict[tuple[str, str, str, str], str]:
@@ -27,13 +33,13 @@ def test_words_and_expressions() -> None:
     """All 26 cells of Tables 2 and 16."""
     words = printed("words.csv", ("2", "16"))
     assert len(words) == 26
-    assert {key: CELLS[key].value for key in words} == words
+    assert {key: cells()[key].value for key in words} == words
 
 
 def test_every_printed_cost_has_a_cell_and_the_other_way_round() -> None:
     numbers = printed("cells.csv", ("14", "17", "Section G", "Section G.2"))
     costs = {key for key in numbers if "accuracy" not in key[3]}
-    assert costs == {key for key in CELLS if key[0] not in ("2", "16")}
+    assert costs == {key for key in cells() if key[0] not in ("2", "16")}
     assert len(costs) == 6 + 27 + 3 + 4
 
 
@@ -55,7 +61,7 @@ def test_printed_numbers() -> None:
     for key, text in numbers.items():
         if "accuracy" in key[3]:
             continue
-        cell, theirs = CELLS[key], float(text)
+        cell, theirs = cells()[key], float(text)
         place = (key[0], key[1].rpartition("; ")[2], key[3])
         if cell.value is None:
             assert cell.hole
@@ -79,17 +85,17 @@ def test_against_the_reconstruction() -> None:
     plain = Variant("FedAvg")
     seen = SCHEDULE.generator_steps * SCHEDULE.critic_steps * SCHEDULE.batch
     distilling = [
-        cost.labelling_and_distilling(NETWORKS, SCHEDULE, judged) for judged in (False, True)
+        cost.labelling_and_distilling(networks(), SCHEDULE, judged) for judged in (False, True)
     ]
     ours = {
-        "client_update_MFLOPs_1250x30xforward": cost.client_update(NETWORKS, SCHEDULE),
-        "client_side_total_100r_8clients": cost.clients_operations(plain, NETWORKS, SCHEDULE),
+        "client_update_MFLOPs_1250x30xforward": cost.client_update(networks(), SCHEDULE),
+        "client_side_total_100r_8clients": cost.clients_operations(plain, networks(), SCHEDULE),
         "server_feddf_total_pseudo_once_per_round": distilling[0],
         "server_fedgo_extra_disc_eval_per_round": distilling[1] - distilling[0],
-        "g3_dataset_generation_once_25000": SCHEDULE.images * NETWORKS.generator.flops,
-        "disc_training_30ep_1250_G_plus_D": cost.discriminator_training(NETWORKS, SCHEDULE),
-        "gan_100k_steps_batch64_5critic_with_gp": cost.gan_training(NETWORKS, SCHEDULE, seen),
-        "fedavg_server_7adds": cost.server_operations(plain, NETWORKS, SCHEDULE),
+        "g3_dataset_generation_once_25000": SCHEDULE.images * networks().generator.flops,
+        "disc_training_30ep_1250_G_plus_D": cost.discriminator_training(networks(), SCHEDULE),
+        "gan_100k_steps_batch64_5critic_with_gp": cost.gan_training(networks(), SCHEDULE, seen),
+        "fedavg_server_7adds": cost.server_operations(plain, networks(), SCHEDULE),
     }
     for name, flops in ours.items():
         assert flops is not None
@@ -98,15 +104,18 @@ def test_against_the_reconstruction() -> None:
 
 def test_traffic() -> None:
     """A client of FedAvg receives and sends one model; FedGO adds one network each way, once."""
-    plain = cost.traffic(Variant("FedAvg"), NETWORKS, SCHEDULE)
+    plain = cost.traffic(Variant("FedAvg"), networks(), SCHEDULE)
     # Weights and running statistics in float32.
     assert plain.down == plain.up == 4 * (11_173_962 + 2 * 4_800)
     assert plain.once_down == plain.once_up == 0
-    ours = cost.traffic(cost.FEDGO[0], NETWORKS, SCHEDULE)
+    ours = cost.traffic(cost.FEDGO[0], networks(), SCHEDULE)
     assert (ours.down, ours.up) == (plain.down, plain.up)
-    assert (ours.once_down, ours.once_up) == (NETWORKS.generator.sent, NETWORKS.discriminator.sent)
-    gan = cost.traffic(cost.FEDGO[3], NETWORKS, SCHEDULE)
-    five = 5 * (NETWORKS.generator.sent + NETWORKS.critic.sent)
+    assert (ours.once_down, ours.once_up) == (
+        networks().generator.sent,
+        networks().discriminator.sent,
+    )
+    gan = cost.traffic(cost.FEDGO[3], networks(), SCHEDULE)
+    five = 5 * (networks().generator.sent + networks().critic.sent)
     assert gan.once_up - ours.once_up == gan.once_down - ours.once_down == five
     with pytest.raises(ValueError, match="DaFKD"):
-        cost.traffic(Variant("DaFKD"), NETWORKS, SCHEDULE)
+        cost.traffic(Variant("DaFKD"), networks(), SCHEDULE)

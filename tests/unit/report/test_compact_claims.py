@@ -8,7 +8,6 @@ import pytest
 from fedrepro.config.loading import load
 from fedrepro.config.tables import Summary
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells import tables
 from fedrepro.report.cells.cell import (
     CellRun,
     ComputedTable,
@@ -20,7 +19,6 @@ from fedrepro.report.cells.cell import (
 from fedrepro.report.cells.compact import by_seed, judge_compact, lasts_of, pairs_of
 from fedrepro.report.papers import published
 from fedrepro.report.papers.claim import Claim, CompactTest
-from fedrepro.run.packed import folder_of
 from fedrepro.run.results import RunStatus
 from fedrepro.support.errors import UserError
 from support.places import ROOT
@@ -139,31 +137,3 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         assert "4 of 5 seeds" in soon.judged.why
     silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
     assert silent is None
-
-
-def test_a_claim_that_does_not_hold_says_what_was_looked_at(bench: Workbench) -> None:
-    """By the landed results; a loss is not believed without a look at regime and reading."""
-    papers = published.load(ROOT)
-    wanted = {
-        (each.system, each.compact.table)
-        for each in papers.claims
-        if isinstance(each.compact, CompactTest)
-    }
-    with tables.computed_once():
-        landed = {
-            key: tables.compute(bench, target, papers)
-            for key in wanted
-            for target in [bench.table(*key, "compact")]
-            if any((ROOT / folder_of(run.setting)).exists() for run in target.runs)
-        }
-    words = set()
-    for claim in papers.claims:
-        if not isinstance(claim.compact, CompactTest):
-            continue
-        if (claim.system, claim.compact.table) in landed:
-            found = judge_compact(bench, claim, landed, 0.5)
-            assert found
-            words.add(found.judged.word)
-            lost = found.judged.word == "does not hold"
-            assert not lost or claim.compact.looked_at, claim.anchor
-    assert "holds" in words

@@ -3,7 +3,8 @@
 import html
 import re
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
+from typing import Any
 
 import pytest
 import yaml
@@ -26,10 +27,10 @@ SETTING = "ima/fmnist-shards2"
 Made = tuple[Workbench, TableTarget, ComputedTable]
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Of IMA's Table I two rows and four columns, of which two cells have a run."""
-    bench = load(make_world(tmp_path))
+    bench = load(make_world(tmp_path_factory.mktemp("made")))
     for method, end in (("fedavg", 0.8), ("ima+fedavg", 0.85)):
         constant_run(bench, RunKey(SETTING, method, 1), end)
     target = bench.table("ima", "table_1", "paper")
@@ -37,10 +38,26 @@ def made(tmp_path: Path) -> Made:
     return bench, target, tables.compute(bench, target, published.load(bench.root))
 
 
-def text_of(made: Made) -> str:
+@pytest.fixture(scope="module")
+def text(made: Made) -> str:
+    """The page of that table."""
     bench, target, _ = made
     path = site.write_page(bench, target, published.load(bench.root))
     return (bench.root / path).read_text(encoding="utf-8")
+
+
+@cache  # several tests look at the same page
+def landed(system: str, item: str, scale: str) -> tuple[TableTarget, ComputedTable, dict[str, Any]]:
+    """A table of committed results, and what its page shows."""
+    bench, papers = checkout()
+    target = bench.table(system, item, scale)
+    table = tables.compute(bench, target, papers)
+    return target, table, table_page(bench, target, table, papers)
+
+
+@cache
+def checkout() -> tuple[Workbench, published.Published]:
+    return load(ROOT), published.load(ROOT)
 
 
 def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None:
@@ -56,9 +73,9 @@ def test_the_best_of_a_row_is_that_of_its_metric_s_direction(made: Made) -> None
 
 
 def test_of_a_loss_the_least_is_best() -> None:
-    bench = load(ROOT)
+    bench, papers = checkout()
     target = bench.table("superfed", "table_2_6", "paper")
-    table = tables.compute(bench, target, published.load(ROOT))
+    table = tables.compute(bench, target, papers)
     for index, best in enumerate(best_of_rows(target, table, range(len(table.columns)))):
         cells = {cell.column: cell.printed for cell in table.cells if cell.row == index}
         known = {column: each.mean for column, each in cells.items() if each and each.mean}
@@ -66,8 +83,7 @@ def test_of_a_loss_the_least_is_best() -> None:
         assert {known[column] for column in best.printed} == {least(known.values())}
 
 
-def test_best_numbers_and_own_methods_are_marked_apart(made: Made) -> None:
-    text = text_of(made)
+def test_best_numbers_and_own_methods_are_marked_apart(text: str) -> None:
     row = re.sub(r"\s+", " ", text[text.index('id="cell-1-1"') : text.index('id="cell-1-3"')])
     assert re.findall(r'<span class="ours( best)?">(\S+)', row) == [
         ("", "80.00"),
@@ -80,8 +96,7 @@ def test_best_numbers_and_own_methods_are_marked_apart(made: Made) -> None:
     assert words in html.unescape(text)
 
 
-def test_a_row_without_runs_is_one_line_with_what_it_takes(made: Made) -> None:
-    text = text_of(made)
+def test_a_row_without_runs_is_one_line_with_what_it_takes(made: Made, text: str) -> None:
     closed = re.findall(r'<details id="(row-\d+)" class="empty">\s*<summary>(.*?)</summary>', text)
     second = made[2].rows[1]
     rounds = made[0].setting(second.setting).rounds
@@ -93,14 +108,13 @@ def test_a_row_without_runs_is_one_line_with_what_it_takes(made: Made) -> None:
     assert "fedrepro plan ima/table_1 --scale paper" in text
 
 
-def test_differences_have_a_unit(made: Made) -> None:
-    text = text_of(made)
+def test_differences_have_a_unit(text: str) -> None:
     assert "Difference, points</th>" in text and "Ours, %</th>" in text
 
 
-def test_a_limit_says_what_it_is_made_of(made: Made) -> None:
+def test_a_limit_says_what_it_is_made_of(made: Made, text: str) -> None:
     """On hover, and when it is opened: the same words."""
-    text = re.sub(r"\s+", " ", text_of(made))
+    text = re.sub(r"\s+", " ", text)
     why = made[2].cells[0].verdict.why  # type: ignore[union-attr]
     (found, *_) = re.findall(
         r'<summary title="([^"]*)"> ?<span class="limit">.*?</summary>(.*?)</d', text
@@ -120,8 +134,7 @@ def test_no_zero_stands_above_cells_that_differ(made: Made) -> None:
     assert content["further"] == {"differs": 1}
 
 
-def test_a_cell_links_to_its_exact_setting(made: Made) -> None:
-    text = text_of(made)
+def test_a_cell_links_to_its_exact_setting(made: Made, text: str) -> None:
     (link, *_) = re.findall(r'<a href="([^"]*)">YAML</a>', text)
     bench = made[0]
     path = bench.root / "reports/site/ima" / link
@@ -131,9 +144,7 @@ def test_a_cell_links_to_its_exact_setting(made: Made) -> None:
 
 def test_further_readings_are_columns_that_can_be_switched_on() -> None:
     """One table has them all; what follows the switch is a matter of style alone."""
-    bench, papers = load(ROOT), published.load(ROOT)
-    target = bench.table("superfed", "table_2_3", "paper")
-    content = table_page(bench, target, tables.compute(bench, target, papers), papers)
+    content = landed("superfed", "table_2_3", "paper")[-1]
     assert [content["columns"][number] for number in content["folded"]] == [
         "SuPerFed-MM, λ = 0.5", "SuPerFed-LM, λ = 0.5"
     ]  # fmt: skip
@@ -141,12 +152,9 @@ def test_further_readings_are_columns_that_can_be_switched_on() -> None:
     assert ".whole:has(#readings:not(:checked)) .further { display: none; }" in style
 
 
-def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table(tmp_path: Path) -> None:
+def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table() -> None:
     """Such runs have no pages."""
-    bench, papers = load(ROOT), published.load(ROOT)
-    target = bench.table("ima", "compact_accuracy", "compact")
-    content = table_page(bench, target, tables.compute(bench, target, papers), papers)
-    row = content["rows"][0]
+    row = landed("ima", "compact_accuracy", "compact")[-1]["rows"][0]
     assert row.scene and row.scene.curves and row.scene.curves.panels
     assert (
         row.hows[0].setting == f"ima/compact_accuracy/{row.setting.partition('/')[2]}/fedavg.yaml"
@@ -159,12 +167,10 @@ def test_a_landed_small_run_has_curves_and_its_setting_beside_the_table(tmp_path
 )
 def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale: str) -> None:
     """Means of as many rounds as in the cells, not the last round."""
-    bench, papers = load(ROOT), published.load(ROOT)
-    target = bench.table(system, item, scale)
+    target, table, content = landed(system, item, scale)
     assert target.table.summary.rounds > 1
-    table = tables.compute(bench, target, papers)
     seen = 0
-    for row in table_page(bench, target, table, papers)["rows"]:
+    for row in content["rows"]:
         if not (row.scene and row.scene.curves):
             continue
         assert row.scene.curves.raw == (row.scene.curves.seeds == 1)
@@ -181,10 +187,8 @@ def test_curves_of_a_row_end_at_the_cells_numbers(system: str, item: str, scale:
 
 def test_curves_of_a_row_are_of_each_cell_s_own_number() -> None:
     """Not of the row's metric: mixtures of clients' models are marks, with the cells' numbers."""
-    bench, papers = load(ROOT), published.load(ROOT)
-    target = bench.table("superfed", "table_2_3", "paper")
-    table = tables.compute(bench, target, papers)
-    row = table_page(bench, target, table, papers)["rows"][2]
+    _, table, content = landed("superfed", "table_2_3", "paper")
+    row = content["rows"][2]
     assert row.label == "MNIST, 500 clients"
     panels = {panel.title: html.unescape(panel.svg) for panel in row.scene.curves.panels}
     seen = 0

@@ -183,10 +183,11 @@ _NO_RUNS = shutil.ignore_patterns("reference")
 def test_claims_have_the_verdict_of_small_runs_which_are_in_the_repository() -> None:
     bench, papers = load(ROOT), published.load(ROOT)
     target = bench.table("superfed", "table_2_3", "paper")
-    found = what_follows(bench, target, tables.compute(bench, target, papers), papers)
+    with tables.computed_once():
+        found = what_follows(bench, target, tables.compute(bench, target, papers), papers)
+        small = tables.compute(bench, bench.table("superfed", "compact_skew", "compact"), papers)
     claims = papers.claims_on("superfed", "table_2_3")
     assert len(claims) == 3
-    small = tables.compute(bench, bench.table("superfed", "compact_skew", "compact"), papers)
     views = views_of(bench, papers, {("superfed", "compact_skew"): small})
     by_name = {view.claim.name: view for view in views}
     for claim in claims:

@@ -4,6 +4,7 @@ Each time `fedrepro verify` names it, and what reads it fails with a line, says 
 makes the number again. A kind of file that is not known here fails.
 """
 
+import fcntl
 import io
 import json
 import os
@@ -294,8 +295,23 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.mktemp("every") / "world"
+def made(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
+    """A world and what is read in it, once also when several processes run these tests."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base if worker_id == "master" else base.parent) / "every"  # the same for all processes
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "whole.json").exists():
+            make(place / "world")
+            found = read_in(place / "world", place / "copy")
+            (place / "whole.json").write_text(json.dumps(found))
+    before = contents(place / "world")
+    yield place
+    assert contents(place / "world") == before, "a file was changed in place"
+
+
+def make(root: Path) -> None:
     root.mkdir()
     every_file.make(root)
     for folder, name in (("data", "meta"), ("downloads", "files")):  # of another data set
@@ -303,9 +319,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copytree(other.with_name("mnist5k"), other)
         file = other / f"{name}.json"
         sealed.write(file, sealed.parsed(file), f"{folder}/other/{name}")
-    before = contents(root)
-    yield root
-    assert contents(root) == before, "a file was changed in place"
+
+
+@pytest.fixture(scope="module")
+def world(made: Path) -> Path:
+    return made / "world"
 
 
 def contents(root: Path) -> dict[Path, tuple[str, int]]:
@@ -317,9 +335,13 @@ def contents(root: Path) -> dict[Path, tuple[str, int]]:
 @pytest.fixture
 def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, in which the test stands, by links: whatever is written replaces its file."""
-    shutil.copytree(world, tmp_path, copy_function=os.link, dirs_exist_ok=True)
-    every_file.stand_in(tmp_path, monkeypatch)
+    stand_in_copy(world, tmp_path, monkeypatch)
     return tmp_path
+
+
+def stand_in_copy(world: Path, root: Path, patch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(world, root, copy_function=os.link, dirs_exist_ok=True)
+    every_file.stand_in(root, patch)
 
 
 def faults() -> list[str]:
@@ -396,14 +418,21 @@ def change(one: Path, other: Path, how: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(world: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[object, str]:
+def whole(made: Path) -> dict[object, str]:
     """What is read of files as they should be."""
-    root = tmp_path_factory.mktemp("whole")
+    return dict(zip(every_read(), json.loads((made / "whole.json").read_text()), strict=True))
+
+
+def every_read() -> list[Callable[[], str]]:
+    """In the same order in every process."""
+    kinds = (*KINDS.values(), *FOLDERS)
+    return [*dict.fromkeys(read for kind in kinds for read in kind.read)]
+
+
+def read_in(world: Path, copy: Path) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
-        shutil.copytree(world, root, copy_function=os.link, dirs_exist_ok=True)
-        every_file.stand_in(root, patch)
-        reads = dict.fromkeys(read for kind in (*KINDS.values(), *FOLDERS) for read in kind.read)
-        return {read: read() for read in reads}
+        stand_in_copy(world, copy, patch)
+        return [read() for read in every_read()]
 
 
 def refuse_use(read: Callable[[], str], right: str) -> None:

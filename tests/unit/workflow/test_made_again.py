@@ -12,8 +12,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, ItemsView, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -150,11 +151,30 @@ class World:
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.patch = root, monkeypatch
+        self._undo = ExitStack()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file that :meth:`restore` puts back as it was, with its times, or removes."""
+        file = self.root / path
+        if file.exists():
+            kept = file.rename(self.root.with_name("kept"))
+            self._undo.callback(kept.replace, file)
+        else:
+            new = next(each for each in (file, *file.parents) if each.parent.exists())
+            file.parent.mkdir(parents=True)
+            self._undo.callback(shutil.rmtree, new)
+        file.write_text(text, encoding="utf-8")
+
+    def add(self, path: str, text: str) -> None:
+        self.write(path, (self.root / path).read_text(encoding="utf-8") + text)
+
+    def restore(self) -> None:
+        self._undo.close()
 
     def edit(self, path: str, old: str, new: str) -> None:
         text = (self.root / path).read_text(encoding="utf-8")
         assert old in text, f"{path} has changed: this test must follow"
-        (self.root / path).write_text(text.replace(old, new), encoding="utf-8")
+        self.write(path, text.replace(old, new))
 
     def code(self, *names: str, by: str = "a_line = 1") -> None:
         """Another line in files of the package."""
@@ -179,23 +199,17 @@ def yaml(old: str, new: str, file: str = "experiments/ima") -> Callable[[World],
 
 
 def plugin(file: str, by: str = "a_line = 1") -> Callable[[World], None]:
-    def change(world: World) -> None:
-        with (world.root / file).open("a") as opened:
-            opened.write(f"\n{by}\n")
-
-    return change
+    return lambda world: world.add(file, f"\n{by}\n")
 
 
 def raw(world: World) -> None:
-    with (world.root / "one.csv").open("a") as file:
-        file.write("1,2,x\n")
+    world.add("one.csv", "1,2,x\n")
 
 
 def given_raw(world: World) -> None:
     """The same number of bytes, at another time."""
-    file = world.root / "two.csv"
-    file.write_text(file.read_text().replace("0.5", "0.6"))
-    os.utime(file, (1e9, 1e9))
+    world.edit("two.csv", "0.5", "0.6")
+    os.utime(world.root / "two.csv", (1e9, 1e9))
 
 
 def entry(world: World) -> None:
@@ -209,9 +223,7 @@ def entry_of_logistic(world: World) -> None:
 
 
 def landed(world: World, file: str = TABLE_1) -> None:
-    path = world.root / file
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"status": "finished"}), encoding="utf-8")
+    world.write(file, json.dumps({"status": "finished"}))
 
 
 def format_of_data(world: World) -> None:
@@ -356,6 +368,9 @@ def constraints() -> dict[str, str]:
     return dict(re.findall(r'^    (\w+)=r"(.*)",$', text, re.MULTILINE))
 
 
+# Caches by the content of files, and of what the package's files import.
+KEPT = ("_remembered", "_imported")
+
 SECTIONS, CONSTRAINTS = sections(), constraints()
 
 
@@ -375,6 +390,8 @@ def jobs(root: Path) -> dict[str, Job]:
 
     rules = {rule: {part: values(rule, part) for part in ("input", "output", "params")}
              for rule in SECTIONS}  # fmt: skip
+    for parts in rules.values():
+        parts["params"] = [each for each in parts["params"] if not _is_of_outputs(each)]
     found: dict[str, Job] = {}
     waiting = ["reports/site/index.html", *made.results()]
     while waiting:
@@ -384,6 +401,11 @@ def jobs(root: Path) -> dict[str, Job]:
             found[job.outputs[0]] = job
             waiting += job.inputs
     return found
+
+
+def _is_of_outputs(value: object) -> bool:
+    """Whether it is a function of the outputs: Snakemake does not compare its value."""
+    return callable(value) and "output" in inspect.signature(value).parameters
 
 
 def _job_of(path: str, rules: dict[str, dict[str, list[Any]]]) -> Job | None:
@@ -398,10 +420,7 @@ def _job_of(path: str, rules: dict[str, dict[str, list[Any]]]) -> Job | None:
                 given = value(named) if callable(value) else value
                 inputs += [given] if isinstance(given, str) else given
             parameters = tuple(
-                value(named) if callable(value) else value
-                for value in parts["params"]
-                # Snakemake does not compare the value of a function of the outputs.
-                if not (callable(value) and "output" in inspect.signature(value).parameters)
+                value(named) if callable(value) else value for value in parts["params"]
             )
             filled = tuple(each.format(**wildcards) for each in inputs)
             return Job(
@@ -414,13 +433,19 @@ def _job_of(path: str, rules: dict[str, dict[str, list[Any]]]) -> Job | None:
 
 
 def _matched(pattern: str, path: str) -> dict[str, str] | None:
-    parts = re.split(r"\{(\w+)\}", pattern)
-    regex = "".join(
-        re.escape(part) if number % 2 == 0 else f"(?P<{part}>{CONSTRAINTS[part]})"
-        for number, part in enumerate(parts)
-    )
-    found = re.fullmatch(regex, path)
+    found = _regex(pattern).fullmatch(path)
     return found.groupdict() if found else None
+
+
+@cache
+def _regex(pattern: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", pattern)
+    return re.compile(
+        "".join(
+            re.escape(part) if number % 2 == 0 else f"(?P<{part}>{CONSTRAINTS[part]})"
+            for number, part in enumerate(parts)
+        )
+    )
 
 
 def due(before: dict[str, Job], after: dict[str, Job]) -> set[str]:
@@ -441,16 +466,17 @@ def word(path: str) -> str:
 
 
 def forget() -> None:
-    """What this process has read of files."""
+    """What this process has read of files, but for what each imports: no change is of that."""
     for name, module in list(sys.modules.items()):
         if name.startswith("fedrepro."):
             for key, value in list(vars(module).items()):
-                if hasattr(value, "cache_clear") and key != "_remembered":
+                if hasattr(value, "cache_clear") and key not in KEPT:
                     value.cache_clear()
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One place for every test, as some parameters have the folder's name."""
     root = tmp_path_factory.mktemp("again") / "world"
     for kind in ("methods", "models", "measures", "partitions"):
         shutil.copytree(ROOT / "workflow/skeleton" / kind, root / kind)
@@ -461,32 +487,40 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / f"config/{name}.yaml").write_text(text, encoding="utf-8")
     for name in ("one", "two"):
         (root / f"{name}.csv").write_text("a,b,kind\n0.5,1,x\n1,0.5,y\n", encoding="utf-8")
-    return root
+    before = contents(root)
+    yield root
+    assert contents(root) == before, "a change was left for the next test"
+
+
+def contents(root: Path) -> dict[Path, int]:
+    """When each file was changed."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
 
 
 @contextmanager
-def standing_in_a_copy(first: Path) -> Iterator[World]:
-    """At the same place for every test, as some parameters have the folder's name."""
-    root = first.with_name("copy")
-    shutil.copytree(first, root, symlinks=True)
+def standing_in(root: Path) -> Iterator[World]:
+    """In the world, which is afterwards as it was."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         forget()
-        yield World(root, patch)
+        world = World(root, patch)
+        try:
+            yield world
+        finally:
+            world.restore()
     forget()
-    shutil.rmtree(root)
 
 
 @pytest.fixture(scope="module")
 def before(first: Path) -> dict[str, Job]:
     """The jobs of the unchanged world."""
-    with standing_in_a_copy(first) as world:
+    with standing_in(first) as world:
         return jobs(world.root)
 
 
 @pytest.fixture
 def world(first: Path, before: dict[str, Job]) -> Iterator[World]:
-    with standing_in_a_copy(first) as world:
+    with standing_in(first) as world:
         yield world
 
 
