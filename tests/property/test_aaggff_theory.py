@@ -91,6 +91,18 @@ def test_regret_of_s_obeys_theorem_5_1(
     assert true_regret(history) <= bounds.newton_bound(rounds, clients, upper or 1 / clients)
 
 
+@pytest.mark.parametrize("cdf", CDFS)
+def test_to_whom_suffers_most_in_every_round_goes_all_in_hindsight(cdf: str) -> None:
+    """Also where all rounds are alike, and the Hessian is as good as singular."""
+    rule = rule_of("aaggff_s", "paper", {"cdf": cdf})
+    seen = np.array([made.response for _, _, made in against(rule, 20, 250, lone)])
+    all_of_it = np.eye(20)[0]
+    for rounds in (10, 50, 100, 150, 200, 250):
+        best, least = hindsight.best_fixed(seen[:rounds])
+        assert best == pytest.approx(all_of_it, abs=1e-6)
+        assert least == pytest.approx(hindsight.decision_losses(all_of_it, seen[:rounds]).sum())
+
+
 @named
 @pytest.mark.parametrize("cdf", CDFS)
 @pytest.mark.parametrize("clients", [2, 20])

@@ -7,8 +7,8 @@ from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
 
 TOLERANCE = 1e-10  # of the best fixed decision's total loss
 # Added to a Hessian that may be singular, as a share of its mean diagonal entry. It only shortens
-# steps; they converge to the same point.
-PROXIMITY = 1e-6
+# steps; they converge to the same point. With less, the solver gives up on some.
+PROXIMITY = 1e-5
 
 
 def decision_losses(decision: Array, responses: Array) -> Array:
