@@ -49,7 +49,6 @@ def test_looking_again_without_a_correction_would_be_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(leads, "POCOCK", 0.05)
-    monkeypatch.setattr(render, "TABLES", 1000)
     claim = next(render.claims(render.np.random.default_rng(1)))
     assert claim.shares[0] > most(claim.most)
 

@@ -26,7 +26,7 @@ CONFIG = run_spec("scaffold", rounds=3, checkpoint_every=1, keep={"scaffold": [1
 
 
 class Watch:
-    """Tries to go on from each image until there is one that could not be gone on from."""
+    """Resumes from each image, and keeps the first fault; later images are then not tried."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
