@@ -418,7 +418,9 @@ class ReleasedOverrides(Typed):
 
     Attributes:
         partition: replaces the whole partition.
+        model: replaces the model.
         rounds: replaces the number of rounds.
+        batch_size: replaces the mini-batch's size.
         optimizer: replaces the clients' optimizer.
         lr_decay: replaces the decay of the learning rate.
         decay_from: replaces the exponent of the decay in the first round.
@@ -428,7 +430,9 @@ class ReleasedOverrides(Typed):
     """
 
     partition: PartitionSpec | None = None
+    model: Name | None = None
     rounds: PositiveWhole | None = None
+    batch_size: PositiveWhole | None = None
     optimizer: OptimizerSpec | None = None
     lr_decay: Decay | None = None
     decay_from: DecayFrom | None = None

@@ -92,6 +92,9 @@ MODELS = {
         "recurrent", "stacked_lstm", "recurrent", "LEAF (Caldas et al., 2018)"
     ),
     "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", "SuPerFed's released code"),
+    "superfed_twonn_earlier": ModelEntry(
+        "superfed", "twonn_earlier", "mlp", "SuPerFed's released code, an earlier state: item 56"
+    ),
     "superfed_twocnn": ModelEntry(
         "superfed", "twocnn", "convolutional", "SuPerFed's released code", channels_last=True
     ),

@@ -13,6 +13,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedrepro.models import mlp
 from fedrepro.models.classifier import Classifier, features_of, require_image
 
 
@@ -39,6 +40,13 @@ def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
         nn.ReLU(),
     )
     return _joined(body, 200, 200, outputs)
+
+
+def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """784-200-200 and a head 200-10, with biases: an earlier state of their repository (56)."""
+    model = mlp.twonn(input_shape, outputs)
+    model.xavier = True  # type: ignore[assignment]
+    return model
 
 
 def twocnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:

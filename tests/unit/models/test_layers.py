@@ -181,6 +181,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], int, str]] = {
     ),
     # SuPerFed's released code: no biases, no running statistics.
     "superfed_twonn": ((1, 28, 28), 10, "linear 200 | linear 200 | linear 200 | linear 10"),
+    "superfed_twonn_earlier": ((1, 28, 28), 10, "linear+ 200 | linear+ 200 | linear+ 10"),
     "superfed_twocnn": (
         (3, 28, 28), 10,
         """conv5 32x26x26 | max2 32x14x14 | conv5 64x12x12 | max2 64x7x7

@@ -29,6 +29,7 @@ from fedrepro.support.rng import stream
         ("celeba_cnn", (3, 84, 84), 1, 29_569),
         ("m5", (1, 16_000), 35, 150_819),
         ("superfed_twonn", (1, 28, 28), 10, 238_800),
+        ("superfed_twonn_earlier", (1, 28, 28), 10, 199_210),
         ("superfed_twocnn", (3, 28, 28), 10, 722_800),
         ("superfed_resnet9", (3, 28, 28), 100, 5_054_784),  # 5.05 M
         ("superfed_mobilenet", (3, 64, 64), 200, 364_480),
@@ -134,6 +135,16 @@ def test_superfed_starts_xavier_normal_without_bias(name: str) -> None:
         for two in drawn[place + 1 :]
         if one.shape == two.shape
     )
+
+
+def test_the_earlier_twonn_has_biases_that_start_at_zero_and_one_layer_in_its_head() -> None:
+    net = Net(models.build("superfed_twonn_earlier", (1, 28, 28), 10))
+    params = net.init(stream(1, "init"))
+    assert {name: float(leaf.abs().sum()) for name, leaf in params.items() if "bias" in name} == {
+        "body.1.bias": 0, "body.3.bias": 0, "head.bias": 0,
+    }  # fmt: skip
+    assert float(params["body.1.weight"].std()) == pytest.approx((2 / 984) ** 0.5, rel=0.01)
+    assert list(net.head(params)) == ["head.weight", "head.bias"]
 
 
 def test_where_superfed_cuts_off_its_head() -> None:
