@@ -7,6 +7,7 @@ import numpy as np
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import Cell, TableTarget
+from fedrepro.config.workbench import Workbench
 from fedrepro.measures.clients import by_client, mixed
 from fedrepro.report.cells import tables
 from fedrepro.report.papers import published
@@ -14,12 +15,13 @@ from fedrepro.run.results import PAPERS, REFERENCE, RunRecord, read_run
 
 HEART = "aaggff", "table_7_heart"
 PERSONAL = ("superfed", "table_2_3"), ("superfed", "table_2_3_released")
+NOISE = {"table_2_6_earlier": "earlier", "table_2_6_released": "released"}
 MARKS = "<!-- rendered: {} -->\n", "<!-- end -->"
 
 
 def values(target: TableTarget, cell: Cell) -> list[float]:
     """Each seed's number, from the committed runs only."""
-    measure = target.table.metric_of(cell.row).reading
+    measure = target.table.metric_of(cell.row, cell.column).reading
     records = (read_run(Path(), run, reference=True) for run in cell.runs(cell.methods[0]))
     found = (tables.value_of(record, measure, target.table.summary) for record in records)
     return [value for value in found if value is not None]
@@ -98,6 +100,40 @@ def render_personal(target: TableTarget, papers: published.Published) -> str:
     return "\n".join([*lines, ""])
 
 
+def render_noise(bench: Workbench, papers: published.Published) -> str:
+    """For each noise a table of the methods, in both readings of the code, and a summary."""
+    ours: dict[tuple[str, str], dict[str, float]] = {}
+    off: dict[tuple[str, str], list[float]] = {}
+    for item, reading in NOISE.items():
+        target = bench.table("superfed", item, "paper")
+        for cell in target.cells:
+            found, there = values(target, cell), tables.printed_cell(target, cell, papers)
+            if not found or there is None or there.mean is None:
+                continue
+            noise, _, measure = cell.row.label.rpartition(", ")
+            place = noise, there.method
+            ours.setdefault(place, {})[f"{measure}, {reading}"] = float(np.mean(found))
+            ours[place][f"{measure}, printed"] = there.mean
+            off.setdefault((measure, reading), []).append(abs(float(np.mean(found)) - there.mean))
+    measures = dict.fromkeys(measure for measure, _ in off)
+    numbers_of = (*NOISE.values(), "printed")
+    columns = [f"{measure}, {what}" for measure in measures for what in numbers_of]
+    lines = []
+    for noise in dict.fromkeys(noise for noise, _ in ours):
+        lines += [f"| {noise} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+        for (where, method), numbers in ours.items():
+            if where == noise:
+                texts = [f"{numbers[each]:.2f}" if each in numbers else "" for each in columns]
+                lines.append(f"| {method} | {' | '.join(texts)} |")
+        lines.append("")
+    lines += [f"| mean distance to print | {' | '.join(NOISE.values())} |", "|---|---|---|"]
+    for measure in measures:
+        each = [off.get((measure, reading), []) for reading in NOISE.values()]
+        texts = [f"{np.mean(of):.3g} ({len(of)} cells)" if of else "" for of in each]
+        lines.append(f"| {measure} | {' | '.join(texts)} |")
+    return "\n".join([*lines, ""])
+
+
 def spread_over_clients(record: RunRecord, cell: Cell) -> float:
     """The standard deviation of clients' accuracies in the last round, in percent."""
     mix = cell.column.mix or "fixed"
@@ -111,15 +147,17 @@ def spread_over_clients(record: RunRecord, cell: Cell) -> float:
 def pages() -> dict[Path, str]:
     """The pages with tables of the current results."""
     bench, papers = load(), published.load()
+    rendered = [
+        (*each, (render if each == HEART else render_personal)(bench.table(*each, "paper"), papers))
+        for each in (HEART, *PERSONAL)
+    ]
     found: dict[Path, str] = {}
-    for system, item in (HEART, *PERSONAL):
-        target = bench.table(system, item, "paper")
+    for system, item, table in (*rendered, ("superfed", "table_2_6", render_noise(bench, papers))):
         page = PAPERS / system / REFERENCE / "README.md"
-        rendered = (render if (system, item) == HEART else render_personal)(target, papers)
         start, end = MARKS[0].format(item), MARKS[1]
         pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
         text = found.get(page) or page.read_text(encoding="utf-8")
-        found[page] = pattern.sub(lambda match, new=rendered: f"{match[1]}{new}{match[2]}", text)
+        found[page] = pattern.sub(lambda match, new=table: f"{match[1]}{new}{match[2]}", text)
     return found
 
 

@@ -93,7 +93,7 @@ MODELS = {
     ),
     "superfed_twonn": ModelEntry("superfed", "twonn", "mlp", "SuPerFed's released code"),
     "superfed_twonn_earlier": ModelEntry(
-        "superfed", "twonn_earlier", "mlp", "SuPerFed's released code, an earlier state: item 56"
+        "superfed", "twonn_earlier", "mlp", "SuPerFed's released code, an earlier state: item 58"
     ),
     "superfed_twocnn": ModelEntry(
         "superfed", "twocnn", "convolutional", "SuPerFed's released code", channels_last=True

@@ -43,7 +43,7 @@ def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 
 def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """784-200-200 and a head 200-10, with biases: an earlier state of their repository (56)."""
+    """784-200-200 and a head 200-10, with biases: an earlier state of their repository (58)."""
     model = mlp.twonn(input_shape, outputs)
     model.xavier = True  # type: ignore[assignment]
     return model
