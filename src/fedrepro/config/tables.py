@@ -173,6 +173,8 @@ class Table(Typed):
     Attributes:
         title: its heading.
         published: the printed table that it is compared with, if any.
+        explains: it shows where printed cells may come from. Its numbers answer them in no reading,
+            and judge no claim.
         metric: what its cells show, unless a row or column says otherwise.
         summary: which rounds are averaged.
         rows: settings, and what differs in each.
@@ -181,6 +183,7 @@ class Table(Typed):
 
     title: str
     published: PublishedTable | None = None
+    explains: bool = later(False, "Only shows where printed cells may come from.")
     metric: Metric = ACCURACY
     summary: Summary = Summary()
     seeds: Seeds | None = later(None, "Replaces the system's seeds.")

@@ -18,7 +18,7 @@ from fedrepro.measures.registry import SETS
 from fedrepro.report.cells import coverage, spreads, tables
 from fedrepro.report.cells.cell import TableCell, read_table
 from fedrepro.report.cells.claims import index_of
-from fedrepro.report.cells.readings import answers_of
+from fedrepro.report.cells.readings import answers_by_table, answers_of
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.pages.table import table_page
 from fedrepro.report.papers import published
@@ -505,6 +505,28 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     assert rows["all", "released"]["targets"] == 0
 
 
+def test_claims_read_neither_released_numbers_for_the_text_nor_explanations(
+    papers: Published,
+) -> None:
+    """Landed are Table 2.6 as released, and as an earlier state of the code; the text's is not."""
+    bench = load(ROOT)
+    items = ("table_2_6", "table_2_6_earlier", "table_2_6_released")
+    landed = {
+        ("superfed", item): compute(bench, bench.table("superfed", item, "paper"), papers)
+        for item in items
+    }
+    computed = {
+        item: sum(cell.paper.n > 0 for cell in landed["superfed", item].cells) for item in items
+    }
+    assert not computed["table_2_6"] and computed["table_2_6_earlier"]
+    answers = answers_by_table(bench, landed, papers)
+    assert not index_of(answers, "text")
+    assert len(index_of(answers, "released")) == computed["table_2_6_released"]
+    assert not any(
+        "earlier" in cell.paper.setting for cell in index_of(answers, "released").values()
+    )
+
+
 def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     bench: Workbench, papers: Published
 ) -> None:
@@ -519,7 +541,7 @@ def test_what_stands_in_is_shown_with_its_difference_and_counts_nowhere(
     assert (first.verdict.word, first.verdict.limit) == ("not comparable", None)
     assert first.verdict.why == "Trained on a surrogate for mnist."
     assert not [*answers_of(bench, target, table, ())]
-    assert not index_of([table])
+    assert not answers_by_table(bench, {("ima", "table_1"): table}, papers)["ima", "I"]
     write_run(bench, RunKey(DEMO, "fedavg", 1), constant(0.81, 40))
     demo = tables.compute(bench, bench.table("ima", "table_1", "demo"), papers)
     page = table_page(bench, bench.table("ima", "table_1", "demo"), demo, papers)

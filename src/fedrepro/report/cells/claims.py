@@ -5,14 +5,15 @@ involve no chance: a claim about them is compared, not tested, and no run decide
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed
-from fedrepro.report.cells.cell import ComputedTable, Printed, TableCell
+from fedrepro.report.cells.cell import Printed, TableCell
 from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.leads import PairedTest, Single, Word, judge_leads, tally
@@ -79,23 +80,15 @@ class Finding:
         return math.fsum(found) / len(found) if found else None
 
 
-def index_of(tables: Iterable[ComputedTable]) -> CellIndex:
-    """Our number for each printed cell; of several, the first, which follows the paper's text."""
-    found: dict[tuple[str, str, tuple[str, ...]], TableCell] = {}
-    for table in tables:
-        for cell in table.cells:
-            if cell.answered and cell.paper.n and table.published_table:
-                found.setdefault((table.system, table.published_table, cell.answered.name), cell)
-    return found
-
-
-def released_index(answers: Mapping[tuple[str, str], Mapping[Name, Both]]) -> CellIndex:
-    """The same in the released code's reading."""
+def index_of(
+    answers: Mapping[tuple[str, str], Mapping[Name, Both]], reading: Literal["text", "released"]
+) -> CellIndex:
+    """Our number for each printed cell in a reading: the paper's text, or the released code."""
     return {
-        (*key, name): both.released.cell
+        (*key, name): answer.cell
         for key, found in answers.items()
         for name, both in found.items()
-        if both.released
+        if (answer := both.text if reading == "text" else both.released)
     }
 
 

@@ -131,6 +131,8 @@ def count_released(
     asked: dict[str, set[tuple[str, ...]]] = {}
     for (system, item), table in found.items():
         target = workbench.table(system, item, "paper")
+        if target.table.explains:
+            continue
         for wanted, cell in zip(target.cells, table.cells, strict=True):
             if cell.answered and released_in(workbench, target, wanted):
                 name = str(table.published_table), *cell.answered.name

@@ -120,8 +120,10 @@ def answers_by_table(
     for entry in published.ledger:
         ledgers.setdefault(entry.system, set()).add(entry.number)
     for (system, item), table in tables.items():
-        if table.published_table:
-            target = workbench.table(system, item, "paper")
+        if not table.published_table:
+            continue
+        target = workbench.table(system, item, "paper")
+        if not target.table.explains:
             answers = found.setdefault((system, table.published_table), [])
             answers += answers_of(workbench, target, table, ledgers.get(system, ()))
     return {key: in_both_readings(answers) for key, answers in found.items()}

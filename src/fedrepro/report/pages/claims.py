@@ -15,7 +15,6 @@ from fedrepro.report.cells.claims import (
     index_of,
     judge_claim,
     margin_of,
-    released_index,
 )
 from fedrepro.report.cells.compact import CompactFinding, CompactPair, judge_compact
 from fedrepro.report.cells.readings import answers_by_table
@@ -122,8 +121,11 @@ def views_of(
     workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
 ) -> list[ClaimView]:
     """Test all claims on some tables."""
-    index, counted = index_of(tables.values()), counted_index(workbench, published)
-    released = released_index(answers_by_table(workbench, tables, published))
+    answers, counted = (
+        answers_by_table(workbench, tables, published),
+        counted_index(workbench, published),
+    )
+    index, released = index_of(answers, "text"), index_of(answers, "released")
     return [
         _view(workbench, claim, published, (index, released, counted), tables)
         for claim in published.claims
