@@ -121,10 +121,8 @@ def views_of(
     workbench: Workbench, published: Published, tables: Mapping[tuple[str, str], ComputedTable]
 ) -> list[ClaimView]:
     """Test all claims on some tables."""
-    answers, counted = (
-        answers_by_table(workbench, tables, published),
-        counted_index(workbench, published),
-    )
+    counted = counted_index(workbench, published)
+    answers = answers_by_table(workbench, tables, published)
     index, released = index_of(answers, "text"), index_of(answers, "released")
     return [
         _view(workbench, claim, published, (index, released, counted), tables)
