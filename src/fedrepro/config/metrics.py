@@ -238,10 +238,10 @@ class OverClients(OfMeasure):
 
     @property
     def selection(self) -> str:
-        return {
-            "best": "the mixture that is best on average is chosen on test samples",
-            "released": "each client's mixture is chosen on its own test samples",
-        }.get(self.mix, "")
+        if self.mix == "best":
+            return "the mixture that is best on average is chosen on test samples"
+        by_each = self.mix in ("own", "released")
+        return "each client's mixture is chosen on its own test samples" if by_each else ""
 
     @property
     def as_released(self) -> bool:
@@ -251,8 +251,9 @@ class OverClients(OfMeasure):
     def mixture(self) -> str:
         if self.mix == "released" and self.of != self.measure.guide:
             return "highest over the mixtures that clients choose"
-        words = {"best": "at the mixture that is best on average"}
-        return {**words, "released": "at each client's best mixture"}.get(self.mix, "")
+        if self.mix == "best":
+            return "at the mixture that is best on average"
+        return "at each client's best mixture" if self.mix in ("own", "released") else ""
 
     def at_mix(self, mix: Mix) -> Self:
         return self.model_copy(update={"mix": mix})

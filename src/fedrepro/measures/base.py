@@ -14,10 +14,11 @@ Series = list[tuple[float, float]]  # (round, value in printed units)
 Columns = Mapping[str, list[float]]
 Per = Literal["client", "round", "run"]
 # Where a client's model lies between the shared one (weight 0) and its own (1): at the method's own
-# weight; at the weight of 0, .1 .. 1 with the best mean accuracy, the same for all clients; or as
-# in SuPerFed's code (discrepancies 23 and 24): accuracy at the weight that is best on each client's
-# own test samples, all else the highest value over the weights that any client chose.
-Mix = Literal["fixed", "best", "released"]
+# weight; at the weight of 0, .1 .. 1 with the best mean accuracy, the same for all clients; at the
+# weight with the best accuracy on each client's own test samples; or as in SuPerFed's released code
+# (discrepancies 23 and 24): accuracy at each client's own, all else the highest value over the
+# weights that any client chose.
+Mix = Literal["fixed", "best", "own", "released"]
 
 
 class Record(Protocol):

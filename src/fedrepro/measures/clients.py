@@ -104,6 +104,6 @@ def mixed(columns: Columns, of: str, mix: Mix) -> tuple[np.ndarray, np.ndarray]:
         return values[:, np.nanmean(accuracy, axis=0).argmax()], sizes
     # A client without test samples has no accuracy, and does not take part in the choice.
     chosen = np.where(np.isnan(accuracy), -1.0, accuracy).argmax(axis=1)
-    if of == guide:
+    if of == guide or mix == "own":
         return values[np.arange(len(values)), chosen], sizes
     return values[:, np.unique(chosen[sizes > 0])].max(axis=1), sizes

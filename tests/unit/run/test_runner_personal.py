@@ -183,6 +183,11 @@ def test_the_released_mixture() -> None:
     np.testing.assert_array_equal(mixed(MIXTURES, "ece", "released")[0], [0.3, 0.6, np.nan])
 
 
+def test_each_clients_own_mixture() -> None:
+    np.testing.assert_array_equal(mixed(MIXTURES, "accuracy", "own")[0], [0.9, 0.8, np.nan])
+    np.testing.assert_array_equal(mixed(MIXTURES, "ece", "own")[0], [0.3, 0.4, np.nan])
+
+
 def test_who_has_no_test_samples_chooses_no_mixture() -> None:
     """The others choose 0.5 and 1, so that what is at 0 counts for nobody."""
     accuracy = [0.5, 0.6, 0.9, 0.1, 0.7, 0.2, *[np.nan] * 3]
