@@ -119,7 +119,7 @@ def mixed(mixtures: pd.DataFrame, metric: OverClients) -> tuple[Numbers, Numbers
         chosen = values[by_weight.mean().idxmax()]
     else:
         own = by_weight.fillna(-1).idxmax(axis=1)
-        if metric.of == guide:
+        if metric.of == guide or metric.mix == "own":
             chosen = pd.Series({k: values.loc[k, weight] for k, weight in own.items()})
         else:
             chosen = values[sorted(set(own[samples > 0]))].max(axis=1)

@@ -672,7 +672,6 @@ def answers_at_paper_scale(
     Also for each cell with both: the items in which they differ, and the two means.
     """
     numbers: dict[int, BySeed] = {}
-    first: dict[object, BySeed] = {}
     targets = bench.tables("compact")
     for (system, item), table in tables.items():
         target = targets[system, item]
@@ -682,12 +681,13 @@ def answers_at_paper_scale(
             verdict = shown.verdict
             unlike = verdict and (verdict.word, verdict.basis) == ("not comparable", None)
             numbers[id(shown)] = {} if unlike else values_of(target, cell, shown, None)
-            key = system, table.published_table, shown.answered.name
-            first.setdefault(key, numbers[id(shown)])
+    text: dict[object, BySeed] = {}
     by_name: dict[object, BySeed] = {}
     means = set()
     for table, found in answers_by_table(bench, tables, published.load(bench.root)).items():
         for name, both in found.items():
+            if both.text:
+                text[(*table, name)] = numbers[id(both.text.cell)]
             if not both.released:
                 continue
             theirs = by_name[(*table, name)] = numbers[id(both.released.cell)]
@@ -695,7 +695,7 @@ def answers_at_paper_scale(
             if ours and theirs:
                 values = (float(np.mean([*each.values()])) for each in (ours, theirs))
                 means.add((frozenset(both.released.items), *values))
-    return first, by_name, means
+    return text, by_name, means
 
 
 Entries = dict[str, BySeed]

@@ -321,7 +321,7 @@ def test_where_local_training_is_a_column_the_page_says_why_it_can_lead(
     for target in bench.tables("compact").values():
         if any(cell.methods == ("local",) for cell in target.cells):
             with_it.add(f"{target.system}/{target.item}.html")
-    assert len(with_it) == 4
+    assert len(with_it) == 5
     pages = [site / "league.html", *site.glob("*/*.html")]
     said = "Local training gives each client a model of its own and shares nothing."
     for page in pages:

@@ -13,7 +13,6 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedrepro.models import mlp
 from fedrepro.models.classifier import Classifier, features_of, require_image
 
 
@@ -44,7 +43,14 @@ def twonn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """784-200-200 and a head 200-10, with biases: an earlier state of their repository (58)."""
-    model = mlp.twonn(input_shape, outputs)
+    body = nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(math.prod(input_shape), 200),
+        nn.ReLU(),
+        nn.Linear(200, 200),
+        nn.ReLU(),
+    )
+    model = Classifier(body, nn.Linear(200, outputs))
     model.xavier = True  # type: ignore[assignment]
     return model
 
