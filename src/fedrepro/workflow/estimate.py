@@ -179,9 +179,9 @@ class CostEstimate:
             return Missing(name, runs, "your own files", 0, 0, disk)
         if (self.cost_model.bench.root / DOWNLOADS / name / RECORD).exists():
             return Missing(name, runs, "downloaded", 0, 0, disk)
-        new = [file for file in spec.raw_files if _checksum(file) not in seen]
-        seen.update(map(_checksum, new))
-        sizes = [_size(file) for file in new]
+        fetched = {_checksum(file): _size(file) for file in spec.raw_files}
+        sizes = [size for checksum, size in fetched.items() if checksum not in seen]
+        seen.update(fetched)
         known = [size for size in sizes if size is not None]
         return Missing(name, runs, "to download", sum(known), len(sizes) - len(known), disk)
 
@@ -316,7 +316,7 @@ def _size(file: RawFile) -> int | None:
 
 
 def _checksum(file: RawFile) -> str:
-    return str(file.sha256 or file.md5)
+    return file.packed.sha256 if file.packed else str(file.sha256 or file.md5)
 
 
 def _absent(root: Path, paths: Iterable[Path]) -> int:

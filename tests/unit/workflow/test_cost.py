@@ -389,14 +389,22 @@ def test_images_that_are_drawn_cost_by_their_number(bench: Workbench, rates: Rat
     assert seconds(0.5, 1.25) - seconds(0.5, 0.25) == pytest.approx(100)
 
 
-def test_a_file_of_two_data_sets_is_fetched_once(bench: Workbench) -> None:
-    text = EXPERIMENT.replace("tables:", "  other: {extends: tiny, dataset: mnist_32}\ntables:")
-    text = text.replace("dataset: mnist5k", "dataset: mnist")
+@pytest.mark.parametrize(
+    ("names", "size"),
+    [(("mnist", "mnist_32"), 11_594_722), (("cifar10", "cifar10_28"), 170_052_171)],
+)
+def test_a_file_of_two_data_sets_is_fetched_once(
+    names: tuple[str, str], size: int, bench: Workbench
+) -> None:
+    """So is an archive around several files."""
+    other = f"  other: {{extends: tiny, dataset: {names[1]}}}\n"
+    text = EXPERIMENT.replace("tables:", f"{other}tables:")
+    text = text.replace("dataset: mnist5k", f"dataset: {names[0]}")
     head, _, tail = text.rpartition("setting: tiny")
     (bench.root / "config/experiments/ima.yaml").write_text(f"{head}setting: other{tail}")
     first, second = estimate_of(load(bench.root)).missing()
-    assert (first.name, second.name) == ("mnist", "mnist_32")
-    assert first.download + first.unsized > 0
+    assert (first.name, second.name) == names
+    assert (first.download, first.unsized) == (size, 0)
     assert (second.download, second.unsized) == (0, 0)
 
 

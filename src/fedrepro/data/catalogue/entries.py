@@ -49,10 +49,10 @@ Count = Annotated[Whole, Field(ge=1), expected("a whole number of at least 1")]
 
 
 class Packed(Typed):
-    """The gzipped form of a file that is offered for download.
+    """The compressed form of a file that is offered for download.
 
     Attributes:
-        name: the gzipped file's name.
+        name: of the gzipped file, or of a tar.gz that contains it and possibly others.
         size: its bytes.
         sha256: its SHA-256.
     """
@@ -70,7 +70,7 @@ class RawFile(Typed):
         size: uncompressed bytes; left out if its authors do not state them.
         sha256: of the uncompressed file, so that it is the same for every source.
         md5: instead of `sha256`, if its authors publish only that.
-        packed: the gzipped form, if `urls` point to that.
+        packed: the compressed form, if `urls` point to that.
         urls: where its authors offer it; tried in order.
     """
 
@@ -98,6 +98,8 @@ class Mirror(Typed):
             or an installed Python package.
         package: its name for that tool.
         folder: the folder of the files in it.
+        images: how it stores files of images, if not as they are: `png`, a PNG for each file, with
+            a row for each image, and the labels as JSON.
     """
 
     tool: Literal["npm", "apt", "pip", "python"]
@@ -107,6 +109,7 @@ class Mirror(Typed):
         expected("the name of a package"),
     ]
     folder: Inside = "."
+    images: Literal["png"] | None = None
 
 
 class Holding(Typed):

@@ -55,19 +55,39 @@ class Idx(Fetched):
     side: Pixels | None = later(None)
 
 
+class Cifar10Files(Typed):
+    """The six files of CIFAR-10's binary version.
+
+    Attributes:
+        data_batch_1: the first fifth of the training split.
+        data_batch_2: the second.
+        data_batch_3: the third.
+        data_batch_4: the fourth.
+        data_batch_5: the last.
+        test_batch: the test split.
+    """
+
+    data_batch_1: RawFile
+    data_batch_2: RawFile
+    data_batch_3: RawFile
+    data_batch_4: RawFile
+    data_batch_5: RawFile
+    test_batch: RawFile
+
+
 class Cifar10Binary(Fetched):
     """CIFAR-10's binary version, which needs no unpickling.
 
     Attributes:
         class_names: of the classes 0, 1, ... in order.
-        archive: the tar.gz of the binary version.
+        files: its six files.
         side: images are resized to `side` x `side`, as torchvision's Resize does; left out: 32.
     """
 
     reader = "cifar:read_cifar10"
     kind: Literal["cifar10_binary"]
     class_names: tuple[str, ...]
-    archive: RawFile
+    files: Cifar10Files
     side: Pixels | None = None
 
 

@@ -74,6 +74,22 @@ def gunzip(source: Path, target: Path, limit: int) -> None:
         _copy(packed, target, limit, source)
 
 
+def take_out(archive: Path, name: str, target: Path, limit: int) -> None:
+    """Write the member `name` of a tar archive, in any of its folders, to the file `target`.
+
+    Raises:
+        UserError: if the archive is damaged or has no such member, if that has more than `limit`
+            bytes, or if `target` cannot be written.
+    """
+    with _readable(archive), tarfile.open(archive) as file:
+        for member in file:
+            source = file.extractfile(member) if member.isreg() else None
+            if source is not None and PurePosixPath(member.name).name == name:
+                _copy(source, target, limit, archive)
+                return
+    raise UserError(f"{archive}: {name} is missing")
+
+
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
     """Turn exceptions for damaged archives into a UserError."""

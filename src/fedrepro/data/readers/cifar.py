@@ -12,20 +12,18 @@ from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError
 
 SHAPE = (3, 32, 32)  # the red, the green and the blue plane
-TRAINING = [f"data_batch_{number}.bin" for number in range(1, 6)]
 
 
-def read_cifar10(spec: Cifar10Binary, folder: Path, scratch: Path, _progress: Progress) -> Content:
+def read_cifar10(spec: Cifar10Binary, folder: Path, _scratch: Path, _progress: Progress) -> Content:
     """Five training files and a test file; a record is a label and an image.
 
     Raises:
-        UserError: when a file is missing or truncated.
+        UserError: when a file is truncated.
     """
-    archive = folder / spec.archive.name
-    root = unpack_around(archive, scratch / "unpacked", *TRAINING, "test_batch.bin")
+    *training, test = (file.name for _, file in spec.files)
     return Content(
-        train=_samples(archive, root, TRAINING, 1, spec.side),
-        test=_samples(archive, root, ["test_batch.bin"], 1, spec.side),
+        train=_samples(folder, folder, training, 1, spec.side),
+        test=_samples(folder, folder, [test], 1, spec.side),
         class_names=list(spec.class_names),
         notes={},
     )
@@ -51,7 +49,7 @@ def read_cifar100(
 
 
 def _samples(
-    archive: Path,
+    source: Path,
     root: Path,
     names: Sequence[str],
     labels: int,
@@ -61,6 +59,7 @@ def _samples(
     """The images of some files; the class is the last of a record's `labels` bytes.
 
     Args:
+        source: what an error names.
         grouped: use the first of these bytes as the group.
     """
     width = labels + int(np.prod(SHAPE))
@@ -68,7 +67,7 @@ def _samples(
     for name in names:
         content = np.fromfile(root / name, np.uint8)
         if content.size == 0 or content.size % width:
-            raise UserError(f"{archive}: {name} is truncated")
+            raise UserError(f"{source}: {name} is truncated")
         parts.append(content.reshape(-1, width))
     rows = np.concatenate(parts)
     images = rows[:, labels:].reshape(-1, *SHAPE)
