@@ -98,6 +98,13 @@ MODELS = {
     "superfed_twocnn": ModelEntry(
         "superfed", "twocnn", "convolutional", "SuPerFed's released code", channels_last=True
     ),
+    "superfed_twocnn_earlier": ModelEntry(
+        "superfed",
+        "twocnn_earlier",
+        "convolutional",
+        "SuPerFed's released code, an earlier state: item 58",
+        channels_last=True,
+    ),
     "superfed_resnet9": ModelEntry(
         "superfed", "resnet9", "convolutional", "SuPerFed's released code"
     ),

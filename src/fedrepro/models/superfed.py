@@ -55,6 +55,23 @@ def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     return model
 
 
+def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """TwoCNN with one linear layer in the body and one as head, with biases (58)."""
+    require_image("TwoCNN", input_shape)
+    layers: list[nn.Module] = []
+    for inputs, channels in ((input_shape[0], 32), (32, 64)):
+        layers += [
+            nn.Conv2d(inputs, channels, 5, padding=1, bias=False),
+            nn.ReLU(),
+            nn.MaxPool2d(2, padding=1),
+        ]
+    convolutions = nn.Sequential(*layers, nn.Flatten())
+    wide = nn.Linear(features_of(convolutions, input_shape), 200)
+    model = Classifier(nn.Sequential(*convolutions, wide, nn.ReLU()), nn.Linear(200, outputs))
+    model.xavier = True  # type: ignore[assignment]
+    return model
+
+
 def twocnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """TwoCNN: 722,800 parameters at 3x28x28 and 10 classes, of them 669,200 in the head."""
     require_image("TwoCNN", input_shape)

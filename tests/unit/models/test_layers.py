@@ -187,6 +187,11 @@ LAYERS: dict[str, tuple[tuple[int, ...], int, str]] = {
         """conv5 32x26x26 | max2 32x14x14 | conv5 64x12x12 | max2 64x7x7
         | linear 200 | linear 200 | linear 10""",
     ),
+    "superfed_twocnn_earlier": (
+        (3, 28, 28), 10,
+        """conv5 32x26x26 | max2 32x14x14 | conv5 64x12x12 | max2 64x7x7
+        | linear+ 200 | linear+ 10""",
+    ),
     "superfed_resnet9": (
         (3, 28, 28), 100,
         " | ".join(

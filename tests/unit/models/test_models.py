@@ -31,6 +31,7 @@ from fedrepro.support.rng import stream
         ("superfed_twonn", (1, 28, 28), 10, 238_800),
         ("superfed_twonn_earlier", (1, 28, 28), 10, 199_210),
         ("superfed_twocnn", (3, 28, 28), 10, 722_800),
+        ("superfed_twocnn_earlier", (3, 28, 28), 10, 683_010),
         ("superfed_resnet9", (3, 28, 28), 100, 5_054_784),  # 5.05 M
         ("superfed_mobilenet", (3, 64, 64), 200, 364_480),
         ("superfed_vgg9", (1, 28, 28), 62, 1_718_416),  # 1.72 M
@@ -137,13 +138,21 @@ def test_superfed_starts_xavier_normal_without_bias(name: str) -> None:
     )
 
 
-def test_the_earlier_twonn_has_biases_that_start_at_zero_and_one_layer_in_its_head() -> None:
-    net = Net(models.build("superfed_twonn_earlier", (1, 28, 28), 10))
+@pytest.mark.parametrize(
+    ("name", "shape", "biases", "wide", "fans"),
+    [
+        ("twonn", (1, 28, 28), ("body.1", "body.3", "head"), "body.1", 784 + 200),
+        ("twocnn", (3, 28, 28), ("body.7", "head"), "body.7", 3136 + 200),
+    ],
+)
+def test_the_earlier_networks_have_biases_that_start_at_zero_and_one_layer_in_their_head(
+    name: str, shape: tuple[int, ...], biases: tuple[str, ...], wide: str, fans: int
+) -> None:
+    net = Net(models.build(f"superfed_{name}_earlier", shape, 10))
     params = net.init(stream(1, "init"))
-    assert {name: float(leaf.abs().sum()) for name, leaf in params.items() if "bias" in name} == {
-        "body.1.bias": 0, "body.3.bias": 0, "head.bias": 0,
-    }  # fmt: skip
-    assert float(params["body.1.weight"].std()) == pytest.approx((2 / 984) ** 0.5, rel=0.01)
+    found = {name: float(leaf.abs().sum()) for name, leaf in params.items() if "bias" in name}
+    assert found == {f"{layer}.bias": 0 for layer in biases}
+    assert float(params[f"{wide}.weight"].std()) == pytest.approx((2 / fans) ** 0.5, rel=0.01)
     assert list(net.head(params)) == ["head.weight", "head.bias"]
 
 
