@@ -304,19 +304,15 @@ def main(arguments: argparse.Namespace) -> None:
     packs = arguments.compact is not None
     groups: list[tuple[Group, list[RunKey]]] = []
     planned: set[RunKey] = set()
-    absent: set[str] = set()
     for each in compact(bench, arguments.compact) if packs else listed(bench):
         missing = keep_finished(bench, each.runs, compact=packs)
-        wanting = [run for run in missing if run not in planned]
-        left = [run for run in wanting if bench.is_required(run.setting)]
+        left = [run for run in missing if run not in planned]
         planned.update(left)
         groups.append((each, left))
-        absent.update({each.title} if wanting and not left else ())
     cost_model = CostModel(bench, [each.target(left) for each, left in groups])
     costs = cost_model.costs(measured(cost_model))
     for each, left in groups:
-        nothing = "data missing" if each.title in absent else "complete"
-        print(f"{each.title}: {in_words(costs[run] for run in left) if left else nothing}")
+        print(f"{each.title}: {in_words(costs[run] for run in left) if left else 'complete'}")
     print(f"In all, with parent runs: {in_words(costs.values())}.")
     if arguments.plan:
         return

@@ -59,17 +59,6 @@ def test_the_runs_of_some_columns(bench: Workbench) -> None:
         reference.runs_of(bench, rows.model_copy(update={"columns": "FedAv"}))
 
 
-def test_runs_in_a_stand_in_that_is_not_there_are_left_out(
-    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bench = replace(bench, root=tmp_path)
-    for rows, made in (("MNIST, 50 clients, rel*", 17), ("CIFAR-10 from JPEG, *", 0)):
-        runs = reference.runs_of(bench, wanted(rows, 1))
-        assert len(runs) == 17  # one of each column
-        assert sum(bench.is_required(run.setting) for run in runs) == made
-
-
 def test_the_cost_is_what_a_plan_says(bench: Workbench, tmp_path: Path) -> None:
     rows = wanted("MNIST, 500 clients, released settings", 1)
     runs = reference.runs_of(bench, rows)

@@ -23,10 +23,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-# Whose files nobody can fetch.
-STAND_INS = {"superfed/cifar10_jpeg-500@released"}
-
-
 def jobs(project: Project, *arguments: str) -> Counter[str]:
     """How many jobs of each rule Snakemake would run."""
     called = project.snakemake("-n", *arguments)
@@ -42,7 +38,7 @@ def runs_of(scale: str) -> set[RunKey]:
     targets = bench.targets(scale).values()
     # As in a project that has no files of its own, whatever lies in this folder.
     awaited = [each for each in targets if each.awaited]
-    runs = {run for each in awaited for run in each.runs if run.setting not in STAND_INS}
+    runs = {run for each in awaited for run in each.runs}
     runs |= {parent for run in runs if (parent := bench.parent_of(run))}
     specs = [bench.run_spec(run.setting, run.method, run.seed) for run in runs]
     while specs:

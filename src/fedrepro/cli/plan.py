@@ -97,10 +97,6 @@ def _remarks(found: dict[str, Any]) -> list[str]:
     ]
     if total["done"]:
         lines.append(f"Left out because they are finished: {total['done']:,} runs.")
-    lines += [
-        f"Left out because the files of the surrogate data set {name} are missing: {number:,} runs."
-        for name, number in found["absent"].items()
-    ]
     reasons = sorted(found["without_hours"].items(), key=lambda item: -item[1])
     lines += [f"Hours unknown: {number:,} runs: {why}" for why, number in reasons[:REASONS]]
     if reasons[REASONS:]:

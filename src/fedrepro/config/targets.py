@@ -50,8 +50,6 @@ class Cell:
 
     Attributes:
         rivals: the methods without the row's wrapper, if the cell is a speed-up over them.
-        required: whether its table waits for its runs. It does not if they need a surrogate data
-            set that is missing. Existing runs are shown in any case.
     """
 
     row: RowOfTable
@@ -60,7 +58,6 @@ class Cell:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     rivals: tuple[str, ...] = ()
-    required: bool = True
 
     def runs(self, method: str) -> tuple[RunKey, ...]:
         """One run per seed of one of the cell's methods."""
@@ -176,14 +173,14 @@ class TableTarget(Target):
 
     @cached_property
     def required(self) -> tuple[RunKey, ...]:
-        return _runs_of(cell for cell in self.cells if cell.required and self.awaited)
+        return self.runs if self.awaited else ()
 
     @property
     def analyses(self) -> tuple[Path, ...]:
         judged = (
             run.analysis("quality")
             for cell in self.cells
-            if cell.required and self.table.metric_of(cell.row, cell.column).analysis
+            if self.table.metric_of(cell.row, cell.column).analysis
             for name in cell.methods
             for run in cell.runs(name)
         )

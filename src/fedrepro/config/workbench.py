@@ -38,10 +38,8 @@ from fedrepro.config.targets import (
     Trial,
 )
 from fedrepro.config.values import SCALES, Hyperparameters, Name, Scalar, Scale
-from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.catalogue.kinds import DatasetSpec
 from fedrepro.data.catalogue.weights import Weights
-from fedrepro.data.fetching.own_files import find_own
 from fedrepro.methods.facts import (
     UNKNOWN,
     defaults_of,
@@ -282,23 +280,6 @@ class Workbench:
     def surrogate_for(self, setting: str) -> str | None:
         """The data set for which a setting's data set is a surrogate, if it is one."""
         return self.datasets[self.setting(setting).dataset].surrogate_for
-
-    def is_required(self, setting: str) -> bool:
-        """Whether tables wait for runs of a setting.
-
-        They do not if its data set is a surrogate that the user must supply, and is missing.
-        """
-        return self.setting(setting).dataset not in self._absent
-
-    @property
-    def _absent(self) -> frozenset[str]:
-        """The surrogate data sets that the user must supply, and that are missing now."""
-        archives = self.config.data.archives
-        return frozenset(
-            name
-            for name, spec in self.datasets.items()
-            if spec.surrogate_for and isinstance(spec, Own) and not find_own(spec.path, archives)
-        )
 
     def seeds(self, scale: Scale, system: str, own: Seeds | None = None) -> tuple[int, ...]:
         """The seeds of a system's runs at a scale; ``own`` replaces them."""
@@ -595,10 +576,9 @@ class Workbench:
         return {}
 
     def _target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
-        absent = self._absent
-        key = system, item, asked, absent
+        key = system, item, asked
         if key not in self._made:
-            self._made[key] = self._make_target(system, item, table, asked, absent)
+            self._made[key] = self._make_target(system, item, table, asked)
         return self._made[key]
 
     def _scale_of(self, system: str, item: str, asked: Scale) -> Scale:
@@ -614,9 +594,7 @@ class Workbench:
         }
         return {full_name(system, name) for name in names}
 
-    def _make_target(
-        self, system: str, item: str, table: Table, asked: Scale, absent: frozenset[str]
-    ) -> TableTarget:
+    def _make_target(self, system: str, item: str, table: Table, asked: Scale) -> TableTarget:
         scale = self._scale_of(system, item, asked)
         seeds, cells = self.seeds(scale, system, table.seeds), []
         for row in table.rows:
@@ -631,7 +609,6 @@ class Workbench:
                         wrapped(row.around, alone),
                         seeds,
                         alone if metric.of_both else (),
-                        self.setting(setting).dataset not in absent,
                     )
                 )
         return TableTarget(system, item, scale, table, seeds, tuple(cells), awaited=scale == asked)

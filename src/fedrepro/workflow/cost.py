@@ -6,7 +6,6 @@ calibration of this machine (:mod:`fedrepro.run.rates`).
 """
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,18 +67,12 @@ class CostModel:
         targets: the targets to make.
 
     Attributes:
-        absent: the number of runs without data that the user must supply, by the data set.
         unmeasured: why a workload or method has no rate, by its key.
     """
 
     def __init__(self, bench: Workbench, targets: Iterable[Target]) -> None:
         self.bench = bench
-        wanted = list(targets)
-        self.targets = [target for target in wanted if target.required]
-        settings = (run.setting for run in {run for each in wanted for run in each.runs})
-        self.absent = Counter(
-            bench.setting(each).dataset for each in settings if not bench.is_required(each)
-        )
+        self.targets = [target for target in targets if target.required]
         self.unmeasured: dict[str, str] = {}
         self._data: dict[str, Data | None] = {}
         self._shares: dict[tuple[Path, int], DataShares] = {}

@@ -219,7 +219,6 @@ class CostEstimate:
             "by_others_alike": sum(cost.seconds is not None and not cost.measured for cost in left),
             "without_hours": why,
             "missing": [asdict(each) for each in self.missing()],
-            "absent": dict(self.cost_model.absent),
         }
 
     def estimates(self, costs: Mapping[RunKey, RunCost]) -> dict[str, ResourceEstimate]:

@@ -56,8 +56,6 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
     """Why a method cannot play in a match, as far as that is known before its data are; or ""."""
     from fedrepro.methods.registry import compose
 
-    if not workbench.is_required(match.setting):
-        return f"its data set, {workbench.setting(match.setting).dataset}, is missing"
     try:
         spec = workbench.run_spec(match.setting, match.method(name), match.seeds[0])
         method, _ = compose(spec.composition, spec.hyperparameters, workbench.plugins)

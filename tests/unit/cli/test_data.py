@@ -116,7 +116,7 @@ def test_download_says_what_came_from_where(
             "--seed: -1: expected a whole number",
         ),
         (["partition", "ima/fmnist-shards2"], "has not been prepared: run `fedrepro prepare fmni"),
-        (["prepare", "cifar10_jpeg"], "no file data/cifar10_jpeg.parquet: put the file there"),
+        (["prepare", "femnist"], "no file data/femnist: put the file there"),
     ],
 )
 def test_wrong_input_is_one_line(
@@ -263,7 +263,7 @@ def test_what_becomes_of_images_is_shown(own: Path, capsys: pytest.CaptureFixtur
         (["config/config.yaml"], "'config/config.yaml': expected a CSV file, images in folders"),
         (["data/Own data.csv", "--set", "labl=ill"], "labl: unknown key: .*did you mean 'label'"),
         (["data/Own data.csv", "--set", "group=wrad"], "group: 'wrad': .* did you mean 'ward'"),
-        (["cifar10_jpeg"], "cifar10_jpeg: path: 'data/cifar10_jpeg.parquet': expected a file"),
+        (["femnist"], "femnist: path: 'data/femnist': expected a file"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,12 +20,8 @@ from fedrepro.report.cells import coverage
 from fedrepro.report.cells.tables import compute
 from fedrepro.report.papers import published
 from fedrepro.run.assembly import schedule
-from fedrepro.run.rates import Rates
 from fedrepro.support.errors import UserError
 from fedrepro.support.typed_yaml import validate
-from fedrepro.workflow.cost import CostModel
-from fedrepro.workflow.estimate import CostEstimate
-from fedrepro.workflow.graph import Graph
 from support.places import ROOT
 from support.tiny_run import carry_out, run_spec
 
@@ -101,46 +96,6 @@ def test_tables_ask_for_either_reading(bench: Workbench) -> None:
             assert (f"superfed/mnist-{clients}{reading}", "pfedme@released") in needed
     demo = bench.table("superfed", "table_2_3_released", "demo")
     assert {run.setting for run in demo.runs} == {"superfed/mnist5k-demo"}
-
-
-def test_what_stands_in_is_awaited_only_where_it_is_there(
-    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bench = replace(bench, root=tmp_path)
-    run = RunKey("superfed/cifar10_jpeg-500@released", "fedavg", 1)
-    table = bench.table("superfed", "table_2_3_released", "paper")
-    left_out = {*table.runs} - {*table.required}
-    assert run in left_out and {each.setting for each in left_out} == {run.setting}
-    cells = compute(bench, table, published.load(ROOT)).cells
-    standing_in = [cell for cell in cells if cell.surrogate_for]
-    assert len(standing_in) == len(table.table.columns)
-    assert {cell.surrogate_for for cell in standing_in} == {"cifar10_28"}
-    assert {cell.paper.hole for cell in standing_in} == {"data missing"}
-    cost_model = CostModel(bench, [table])
-    assert cost_model.absent == {"cifar10_jpeg_28": len(left_out)}
-    assert cost_model.runs and not left_out.intersection(cost_model.runs)
-    assert CostEstimate(cost_model).lines(cost_model.costs(Rates({})))[0].runs == len(
-        table.required
-    )
-    named = SimpleNamespace(system="superfed", item="table_2_3_released", scale="paper")
-    awaited = {str(Path(each).parent) for each in Graph(bench).inputs_of_table(named)}
-    assert awaited == {str(each.folder) for each in table.required}
-    judged = bench.table("fedevg", "table_4_3", "paper")
-    nowhere = replace(judged, cells=tuple(replace(each, required=False) for each in judged.cells))
-    assert judged.analyses and not nowhere.analyses
-    # Prepared, and the file moved away since: to prepare it again would fail.
-    Path("results/data/cifar10_jpeg_28").mkdir(parents=True)
-    Path("results/data/cifar10_jpeg_28/meta.json").touch()
-    assert run not in bench.table("superfed", "table_2_3_released", "paper").required
-    Path("data").mkdir()
-    Path("data/cifar10_jpeg.parquet").touch()
-    assert run in bench.table("superfed", "table_2_3_released", "paper").required
-    Path("data").rename("archives")
-    assert run not in bench.table("superfed", "table_2_3_released", "paper").required
-    data = bench.config.data.model_copy(update={"archives": tmp_path / "archives"})
-    bench = replace(bench, config=bench.config.model_copy(update={"data": data}))
-    assert run in bench.table("superfed", "table_2_3_released", "paper").required
 
 
 def test_what_stands_in_is_no_released_reading_of_a_printed_cell(

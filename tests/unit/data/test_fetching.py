@@ -419,9 +419,9 @@ def test_ones_own_files_decide_whether_they_are_read_again(
 
 def test_the_catalogue_of_the_repository() -> None:
     known = load_catalogue(ROOT / "config" / "datasets.yaml").datasets
-    assert {"mnist5k", "mnist", "fmnist", "cifar10", "cifar10_jpeg"} <= set(known)
+    assert {"mnist5k", "mnist", "fmnist", "cifar10"} <= set(known)
     # What SuPerFed's code does: no normalisation but TinyImageNet's, CIFAR in 28 x 28.
-    for name in ("mnist", "cifar10_28", "cifar100_28", "cifar10_jpeg_28", "femnist"):
+    for name in ("mnist", "cifar10_28", "cifar100_28", "femnist"):
         assert (known[name].mean, known[name].std) == (None, None)
         assert getattr(known[name], "side", None) in (None, 28)
     assert known["tiny_imagenet"].mean == (0.485, 0.456, 0.406)

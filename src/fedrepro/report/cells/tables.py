@@ -178,9 +178,7 @@ def result_in(workbench: Workbench, target: TableTarget, cell: Cell) -> Result:
 
     def of(methods: Sequence[str], metric: MetricKind) -> Result:
         runs = {method: cell.runs(method) for method in methods}
-        found = result_of(workbench, cell.setting, runs, metric.reading, summary)
-        absent = found.hole == NOT_RUN and not cell.required
-        return replace(found, hole="data missing") if absent else found
+        return result_of(workbench, cell.setting, runs, metric.reading, summary)
 
     if metric.of_both:
         return _speed_up(of(cell.methods, metric.of_both), of(cell.rivals, metric.of_both))
