@@ -222,6 +222,21 @@ def test_coverage_counts_table_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["all", "all"]["printed"] == 1397
 
 
+def test_coverage_says_which_cells_need_no_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_inputs(tmp_path)
+    shutil.copytree(ROOT / "config", tmp_path / "config")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["coverage"]) == 0
+    line = "fedrepro: some cells need no run but are not computed yet: `fedrepro study fedgo_cost`"
+    assert capsys.readouterr().err == f"{line}\n"
+    Path("results/studies").mkdir(parents=True)
+    Path("results/studies/fedgo_cost.json").touch()
+    assert cli.main(["coverage"]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_scripts_find_every_column_of_coverage(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

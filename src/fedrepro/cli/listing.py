@@ -184,7 +184,13 @@ def show_coverage(arguments: argparse.Namespace) -> None:
     from fedrepro.config.loading import load
     from fedrepro.report.cells import coverage
 
-    rows = (coverage.figures if arguments.figures else coverage.coverage)(load())
+    bench = load()
+    for study in () if arguments.figures else coverage.missing_studies(bench):
+        print(
+            f"fedrepro: some cells need no run but are not computed yet: `fedrepro study {study}`",
+            file=sys.stderr,
+        )
+    rows = (coverage.figures if arguments.figures else coverage.coverage)(bench)
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return

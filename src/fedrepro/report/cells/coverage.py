@@ -45,6 +45,16 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
         return rows_of(count(workbench, published, found), published, released)
 
 
+def missing_studies(workbench: Workbench) -> list[str]:
+    """The studies whose results are missing and which give printed cells without a run."""
+    wanted = {
+        target.study
+        for target in workbench.targets("paper").values()
+        if isinstance(target, ComputedTarget) and target.study
+    }
+    return sorted(file.stem for file in wanted if not (workbench.root / file).exists())
+
+
 def figures(workbench: Workbench) -> list[dict[str, Any]]:
     """A row for each system's printed figures with data, and one for all.
 
