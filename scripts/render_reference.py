@@ -104,10 +104,13 @@ def render_noise(bench: Workbench, papers: published.Published) -> str:
     """For each noise a table of the methods, in both readings of the code, and a summary."""
     ours: dict[tuple[str, str], dict[str, float]] = {}
     off: dict[tuple[str, str], list[float]] = {}
+    methods: dict[str, None] = {}  # in the order of the table that has all of them, the last
     for item, reading in NOISE.items():
         target = bench.table("superfed", item, "paper")
         for cell in target.cells:
             found, there = values(target, cell), tables.printed_cell(target, cell, papers)
+            if there is not None and reading == "released":
+                methods[there.method] = None
             if not found or there is None or there.mean is None:
                 continue
             noise, _, measure = cell.row.label.rpartition(", ")
@@ -121,8 +124,8 @@ def render_noise(bench: Workbench, papers: published.Published) -> str:
     lines = []
     for noise in dict.fromkeys(noise for noise, _ in ours):
         lines += [f"| {noise} | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-        for (where, method), numbers in ours.items():
-            if where == noise:
+        for method in methods:
+            if numbers := ours.get((noise, method)):
                 texts = [f"{numbers[each]:.2f}" if each in numbers else "" for each in columns]
                 lines.append(f"| {method} | {' | '.join(texts)} |")
         lines.append("")
