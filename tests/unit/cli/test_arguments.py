@@ -122,7 +122,6 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
         "lines": [{"wall": 2.5, "done": 4}],
         "jobs": {"run": 3, "prepare": 0},
         "at_once": 2,
-        "absent": {"far": 5},
         "without_hours": {f"reason {n}": n for n in range(1, plan.REASONS + 3)},
         "estimated_partitions": 0,
         "by_others_alike": 6,
@@ -133,7 +132,6 @@ def test_a_plan_names_the_most_frequent_reasons_first() -> None:
     assert lines[0].startswith("Jobs left: 3 run;")
     assert lines[1].startswith("On this machine, 2 at a time: 2.5 hours")
     assert lines[2] == "Left out because they are finished: 4 runs."
-    assert lines[3].endswith("data set far are missing: 5 runs.")
     reasons = [line for line in lines if line.startswith("Hours unknown")]
     assert reasons[0] == f"Hours unknown: {most} runs: reason {most}"
     assert reasons[-2] == "Hours unknown: 3 runs: reason 3"
