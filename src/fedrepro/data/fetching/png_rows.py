@@ -5,12 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from fedrepro.data.fetching.http import SourceError
+from fedrepro.support.errors import cannot_write
 
-TEST = "test_batch"
 PIXELS = 32 * 32
+DAMAGE = (
+    OSError, ValueError, TypeError, LookupError, OverflowError, Image.DecompressionBombError,
+)  # fmt: skip
 
 
 def write_binary(inside: Path, names: Iterable[str]) -> None:
@@ -18,25 +22,30 @@ def write_binary(inside: Path, names: Iterable[str]) -> None:
 
     Row i of a PNG is image i, pixel by pixel. The labels of all training images are in
     train_lables.json (so spelt), in the order of the files; those of the test images in
-    test_lables.json. A binary record is a label, then the red, the green and the blue plane.
+    test_lables.json.
 
     The caller must verify the files: a package can contain anything.
 
     Raises:
         SourceError: if the package does not contain these files in this form.
+        UserError: if a file cannot be written.
     """
-    try:
-        labels = {
-            split: np.array(json.loads((inside / f"{split}_lables.json").read_bytes()), np.uint8)
-            for split in ("train", "test")
-        }
-        for name in names:
-            stem = name.removesuffix(".bin")
-            with Image.open(inside / f"{stem}.png") as image:
-                planes = np.asarray(image.convert("RGB")).transpose(0, 2, 1)
-            records = planes.reshape(-1, 3 * PIXELS)
-            first = 0 if stem == TEST else (int(stem[-1]) - 1) * len(records)
-            own = labels["test" if stem == TEST else "train"][first : first + len(records)]
-            np.hstack([own[:, None], records]).tofile(inside / name)
-    except (OSError, ValueError, OverflowError, Image.DecompressionBombError) as error:
-        raise SourceError(f"the package has no CIFAR-10 as PNG: {error}") from error
+    for name in names:
+        try:
+            records = _records(inside, name.removesuffix(".bin"))
+        except DAMAGE as error:
+            raise SourceError(f"the package has no CIFAR-10 as PNG: {error}") from error
+        try:
+            records.tofile(inside / name)
+        except OSError as error:
+            raise cannot_write(inside / name, error) from error
+
+
+def _records(inside: Path, stem: str) -> NDArray[np.uint8]:
+    """Records [n, 3073]: a label, then the red, the green and the blue plane."""
+    with Image.open(inside / f"{stem}.png") as image:
+        planes = np.asarray(image.convert("RGB")).transpose(0, 2, 1).reshape(-1, 3 * PIXELS)
+    split, batch = ("test", 1) if stem == "test_batch" else ("train", int(stem[-1]))
+    labels = np.array(json.loads((inside / f"{split}_lables.json").read_bytes()), np.uint8)
+    own = labels[(batch - 1) * len(planes) : batch * len(planes)]
+    return np.hstack([own[:, None], planes])
