@@ -56,6 +56,8 @@ def fault(root: Path, old: str, new: str, file: Path = IMA) -> str:
             "    rounds: 300\n",
             "",
             "settings.fmnist-shards2.rounds, settings.fmnist-dirichlet0.1.rounds, "
+            "settings.fmnist-shards2-bfloat16.rounds, "
+            "settings.fmnist-dirichlet0.1-bfloat16.rounds, "
             "settings.cifar100-vgg-pachinko.rounds: missing: expected values",  # they extend it
         ),
         (
