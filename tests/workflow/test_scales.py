@@ -73,11 +73,11 @@ def test_the_whole_at_scale_paper(project: Project) -> None:
     assert counted["table"] == len(bench.tables("paper"))
     assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
-    # Settings x methods x seeds of Table I, with the released readings; what Tables II and III
-    # add in one setting, with theirs; of figures the settings of 6 with all methods, the windows of
+    # Settings x methods x seeds of Table I, with the released readings; two settings again in
+    # bfloat16; what Tables II and III add in one setting, with their readings; of figures the settings of 6 with all methods, the windows of
     # 7, the decompositions, and landscapes of one seed.
     figures = (11 * 16 + 2) * 3 + 2 * 3 + 5
-    assert len(ima) == (12 * (24 + 5) + 10 * 3 + 12 * (4 + 2)) * 3 + figures
+    assert len(ima) == (12 * (24 + 5) + 2 * 24 + 10 * 3 + 12 * (4 + 2)) * 3 + figures
     fedgo = {run for run in runs_of("paper") if run.setting.startswith("fedgo/")}
     kinds = ("discriminators", "wgan_gp", "fedgan", "generated")
     made_before = Counter(run.method for run in fedgo if run.method in kinds)
