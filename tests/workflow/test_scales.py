@@ -74,8 +74,9 @@ def test_the_whole_at_scale_paper(project: Project) -> None:
     assert counted["page"] == len(bench.targets("paper"))
     ima = {run for run in runs_of("paper") if run.setting.startswith("ima/")}
     # Settings x methods x seeds of Table I, with the released readings; two settings again in
-    # bfloat16; what Tables II and III add in one setting, with their readings; of figures the settings of 6 with all methods, the windows of
-    # 7, the decompositions, and landscapes of one seed.
+    # bfloat16; what Tables II and III add in one setting, with their readings; of figures the
+    # settings of 6 with all methods, the windows of 7, the decompositions, and landscapes of one
+    # seed.
     figures = (11 * 16 + 2) * 3 + 2 * 3 + 5
     assert len(ima) == (12 * (24 + 5) + 2 * 24 + 10 * 3 + 12 * (4 + 2)) * 3 + figures
     fedgo = {run for run in runs_of("paper") if run.setting.startswith("fedgo/")}
