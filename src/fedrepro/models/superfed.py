@@ -55,8 +55,7 @@ def twonn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     return model
 
 
-def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
-    """TwoCNN with one linear layer in the body and one as head, with biases (58)."""
+def _two_convolutions(input_shape: tuple[int, ...]) -> nn.Sequential:
     require_image("TwoCNN", input_shape)
     layers: list[nn.Module] = []
     for inputs, channels in ((input_shape[0], 32), (32, 64)):
@@ -65,7 +64,12 @@ def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
             nn.ReLU(),
             nn.MaxPool2d(2, padding=1),
         ]
-    convolutions = nn.Sequential(*layers, nn.Flatten())
+    return nn.Sequential(*layers, nn.Flatten())
+
+
+def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
+    """TwoCNN in an earlier state of their repository (58): 683,010 parameters at 3x28x28."""
+    convolutions = _two_convolutions(input_shape)
     wide = nn.Linear(features_of(convolutions, input_shape), 200)
     model = Classifier(nn.Sequential(*convolutions, wide, nn.ReLU()), nn.Linear(200, outputs))
     model.xavier = True  # type: ignore[assignment]
@@ -74,15 +78,7 @@ def twocnn_earlier(input_shape: tuple[int, ...], outputs: int) -> Classifier:
 
 def twocnn(input_shape: tuple[int, ...], outputs: int) -> Classifier:
     """TwoCNN: 722,800 parameters at 3x28x28 and 10 classes, of them 669,200 in the head."""
-    require_image("TwoCNN", input_shape)
-    layers: list[nn.Module] = []
-    for inputs, channels in ((input_shape[0], 32), (32, 64)):
-        layers += [
-            nn.Conv2d(inputs, channels, 5, padding=1, bias=False),
-            nn.ReLU(),
-            nn.MaxPool2d(2, padding=1),
-        ]
-    body = nn.Sequential(*layers, nn.Flatten())
+    body = _two_convolutions(input_shape)
     return _joined(body, features_of(body, input_shape), 200, 200, outputs)
 
 
