@@ -501,8 +501,12 @@ def test_coverage_counts_printed_cells(bench: Workbench) -> None:
     assert rows["ima", "all"]["printed"] == 292
     assert rows["all", "all"]["printed"] == 1397
     assert rows["all", "all"]["targets"] == 4
-    assert len(rows) == 40 - 2 + 5 + 2  # tables with numbers, systems, all and its other reading
+    # Tables with numbers, systems with their cells in any table, all and its two other readings.
+    assert len(rows) == 40 - 2 + 2 * 5 + 3
     assert rows["all", "released"]["targets"] == 0
+    assert {name: rows["all", "any"][name] for name in ("targets", "computed")} == {
+        "targets": 4, "computed": 2,
+    }  # fmt: skip
 
 
 def test_claims_read_neither_released_numbers_for_the_text_nor_explanations(

@@ -93,6 +93,8 @@ def test_numbers_and_verdicts_come_from_the_runs(bench: Workbench) -> None:
     wanted = {"targets": 330, "computed": 1, "agree": 1, "differ": 0}  # Tables 2.3 and 2.6
     assert {key: rows["superfed", "released"][key] for key in wanted} == wanted
     assert rows["superfed", "all"]["differ"] == rows["all", "released"]["agree"] == 1
+    anyhow = rows["all", "any"]  # a cell with two numbers counts once
+    assert (anyhow["computed"], anyhow["agree"], anyhow["differ"]) == (1, 0, 0)
 
 
 def test_a_cell_that_agrees_is_no_difference(bench: Workbench) -> None:

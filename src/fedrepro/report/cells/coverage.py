@@ -22,18 +22,19 @@ TRAINED = {
 }  # fmt: skip
 ARITHMETIC = {"agrees": "arithmetic_agree", "differs": "arithmetic_differ"}
 COUNTS = ("printed", "targets", "computed", *TRAINED.values(), *ARITHMETIC.values())
-ALL, RELEASED = "all", "released"
+ALL, RELEASED, ANY = "all", "released", "any"
 
 
 def coverage(workbench: Workbench) -> list[dict[str, Any]]:
-    """A row for each published table; after each system's tables, its sum and its released reading.
+    """A row for each published table; after each system's tables, its sum and its other readings.
 
-    Keys: system, table (an item such as table_2_3, "all" or "released") and :data:`COUNTS`; the
-    last rows sum over all systems. A cell has a target if a row and a column of an experiment file
-    name it. It is ``computed`` if the published setting gives it a number today: this computes the
-    tables afresh. "released" counts printed cells for which some table requests the released code's
-    settings, methods or scoring; of several such numbers, the one closest to the released code
-    counts.
+    Keys: system, table (an item such as table_2_3, "all", "released" or "any") and :data:`COUNTS`;
+    the last rows sum over all systems. A cell has a target if a row and a column of an experiment
+    file name it. It is ``computed`` if the published setting gives it a number today: this computes
+    the tables afresh. "released" counts printed cells for which some table requests the released
+    code's settings, methods or scoring; of several such numbers, the one closest to the released
+    code counts. "any" counts each printed cell once that has a number of ours in some table,
+    whatever its reading, and judges none.
     """
     published = papers.load(workbench.root)
     with tables.computed_once():
@@ -41,8 +42,11 @@ def coverage(workbench: Workbench) -> list[dict[str, Any]]:
             key: tables.compute(workbench, target, published)
             for key, target in workbench.tables("paper").items()
         }
-        released = count_released(workbench, published, found)
-        return rows_of(count(workbench, published, found), published, released)
+        readings = {
+            RELEASED: count_released(workbench, published, found),
+            ANY: count_any(workbench, published, found),
+        }
+        return rows_of(count(workbench, published, found), published, readings)
 
 
 def missing_studies(workbench: Workbench) -> list[str]:
@@ -158,6 +162,29 @@ def count_released(
     return counts
 
 
+def count_any(
+    workbench: Workbench,
+    published: Published,
+    found: Mapping[tuple[str, str], ComputedTable],
+) -> dict[str, Counter[str]]:
+    """Counts of printed cells, each once, that have a number of ours in some table; by system."""
+    has_value: dict[tuple[str, ...], bool] = {}
+    for (system, _), table in found.items():
+        for cell in table.cells:
+            if cell.answered:
+                name = system, str(table.published_table), *cell.answered.name
+                has_value[name] = has_value.get(name, False) or cell.paper.n > 0
+    for (system, _), target in workbench.targets("paper").items():
+        if isinstance(target, ComputedTarget):
+            for each in computed.compute(workbench, target, published):
+                name = system, each.printed.table, *Printed.of(each.printed).name
+                has_value[name] = has_value.get(name, False) or each.value is not None
+    counts = {system: Counter[str]() for system in published.systems}
+    for (system, *_), there in has_value.items():
+        counts[system].update(printed=1, **counts_of(there, None))
+    return counts
+
+
 def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
     """The counts of one printed cell with a target.
 
@@ -173,9 +200,9 @@ def counts_of(has_value: bool, verdict: Verdict | None) -> dict[str, int]:
 def rows_of(
     counts: Mapping[tuple[str, str], Counter[str]],
     published: Published,
-    released: Mapping[str, Counter[str]],
+    readings: Mapping[str, Mapping[str, Counter[str]]],
 ) -> list[dict[str, Any]]:
-    """The counts with their sums, as rows.
+    """The counts with their sums, as rows; ``readings`` by their name and system.
 
     Further readings of printed tables, such as table_2_3_released, follow a system's tables; sums
     leave them out, as they would count cells twice.
@@ -194,12 +221,15 @@ def rows_of(
             _row(system, item, counts[owner, item]) for owner, item in further if owner == system
         ]
         rows.append(_row(system, ALL, whole))
-        if system in released:
-            rows.append(_row(system, RELEASED, released[system]))
+        rows += [
+            _row(system, name, counted[system])
+            for name, counted in readings.items()
+            if system in counted
+        ]
         everything += whole
     rows.append(_row(ALL, ALL, everything))
-    rows.append(_row(ALL, RELEASED, sum(released.values(), Counter())))
-    return rows
+    sums = {name: sum(counted.values(), Counter()) for name, counted in readings.items()}
+    return rows + [_row(ALL, name, counted) for name, counted in sums.items()]
 
 
 def _row(system: str, table: str, counted: Counter[str]) -> dict[str, Any]:
