@@ -167,7 +167,7 @@ def count_any(
     published: Published,
     found: Mapping[tuple[str, str], ComputedTable],
 ) -> dict[str, Counter[str]]:
-    """Counts of printed cells, each once, that have a number of ours in some table; by system."""
+    """Printed cells with a target in any table, each once, and those with a number; by system."""
     has_value: dict[tuple[str, ...], bool] = {}
     for (system, _), table in found.items():
         for cell in table.cells:
