@@ -2,16 +2,21 @@
 
 Runs the golden micro-runs (:mod:`micro_runs`) on this machine with the last blessed code, from a
 checkout of its commit, and with the working tree. A changed part keeps its numerics id if its
-micro-runs keep every bit; otherwise it gets a new id, and CHANGELOG.md must say so. Run this after
-a change and before computing anything. It takes a minute or two and commits nothing.
+micro-runs keep every bit; otherwise it gets a new id, and CHANGELOG.md must say so. A new
+micro-run is played with both codes. A renamed part keeps its id if ``numerics.RENAMED`` has both
+names. Run this after a change and before computing anything. It takes a minute or two and commits
+nothing.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,7 @@ from fedrepro.support.errors import UserError, one_line
 from fedrepro.support.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
+MICRO_RUNS = ROOT / "scripts/micro_runs.py"
 KEPT = ROOT / ".bless"  # the blessed code's results on this machine, by commit
 MARK = "**numbers**"
 Played = dict[str, dict[str, Any]]
@@ -41,9 +47,10 @@ def _parser() -> argparse.ArgumentParser:
 def bless(check: bool) -> int:
     """Compare and write. Returns the exit status: 1 if bits changed and CHANGELOG is silent."""
     now, known = numerics.today(), numerics.blessed()
+    known = {numerics.RENAMED.get(part, part): entry for part, entry in known.items()}
     changed = {part for part, code in now.items() if known.get(part, {}).get("code") != code}
     gone = known.keys() - now.keys()
-    if not changed and not gone:
+    if not changed and not gone and known == numerics.blessed():
         print("nothing to do: all code is blessed")
         return 0
     print(f"{len(changed)} of {len(now)} parts have changed, {len(gone)} are gone")
@@ -74,23 +81,51 @@ def bless(check: bool) -> int:
 def _differing(parts: set[str], commit: str) -> dict[str, str]:
     """Those of ``parts`` whose numbers differ or were not compared, each with the reason."""
     wanted = sorted(parts) if numerics.CORE not in parts else []
-    before, after = _play_commit(commit), _play(ROOT, wanted)
-    found = {}
+    before, after = with_new_names(_play_commit(commit)), _play(ROOT, wanted)
+    if new := sorted(after.keys() - before.keys()):
+        before |= _play_commit(commit, new)
+    reasons = differences(parts, before, after)
+    return {part: why + _files(commit) for part, why in reasons.items()}
+
+
+def differences(parts: set[str], before: Played, after: Played) -> dict[str, str]:
+    """Maps each part whose numbers differ, or could not be compared, to the reason.
+
+    A micro-run that only ``after`` has, because the blessed code can't play it, is no comparison:
+    it is left out and named on stdout.
+    """
+    for name in sorted(after.keys() - before.keys()):
+        print(f"{name}: not compared: the blessed code can't play it")
+    compared = {name: each for name, each in after.items() if name in before}
+    reasons = {}
     for part in sorted(parts):
-        named = [name for name, each in after.items() if each["parts"][0] == part]
-        names = named or [name for name, each in after.items() if part in each["parts"]]
-        reasons = [why for name in names if (why := _difference(name, before, after))]
+        named = [name for name, each in compared.items() if each["parts"][0] == part]
+        names = named or [name for name, each in compared.items() if part in each["parts"]]
+        differing = [why for name in names if (why := _difference(name, before, compared))]
         if not names:
-            found[part] = "no micro-run plays it"
-        elif reasons:
-            found[part] = "; ".join(reasons[:3]) + _files(commit) * (len(reasons) > 0)
-    return found
+            reasons[part] = "no micro-run plays it with both codes"
+        elif differing:
+            reasons[part] = "; ".join(differing[:3])
+    return reasons
+
+
+def with_new_names(before: Played) -> Played:
+    """The blessed code's micro-runs under the names that renamed parts have now."""
+    for old, new in numerics.RENAMED.items():
+        kind, _, former = old.partition(" ")
+        word = re.compile(rf"(?<![\w.-]){re.escape(former or kind)}(?![\w.-])")
+        present = new.partition(" ")[2] or new
+        before = {
+            word.sub(present, name) if old in each["parts"] else name: {
+                **each, "parts": [new if part == old else part for part in each["parts"]],
+            }
+            for name, each in before.items()
+        }  # fmt: skip
+    return before
 
 
 def _difference(name: str, before: Played, after: Played) -> str:
     """Where a micro-run first differs, or ""."""
-    if name not in before:
-        return f"{name} is new"
     one, other = before[name]["rounds"], after[name]["rounds"]
     if one == other:
         return ""
@@ -118,35 +153,47 @@ def _blessed_commit() -> str:
     return found
 
 
-def _play_commit(commit: str) -> Played:
-    """The results of a commit's code on this machine; computed once."""
-    kept = KEPT / f"{commit}.json"
+def _play_commit(commit: str, new: Sequence[str] = ()) -> Played:
+    """Plays micro-runs with a commit's code on this machine; what was played before is kept.
+
+    Args:
+        new: names of micro-runs that the commit's own list lacks, played from today's list; one
+            that its code can't play is missing from the result. Without names: its own list.
+    """
+    listed = f"{' '.join(new)} {MICRO_RUNS.read_text(encoding='utf-8')}" if new else ""
+    suffix = f"-{hashlib.sha256(listed.encode()).hexdigest()[:16]}" if new else ""
+    kept = KEPT / f"{commit}{suffix}.json"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
             _git("worktree", "add", "--detach", "--quiet", f"{folder}/tree", commit)
             try:
-                played = _play(Path(folder, "tree"), [])
+                played = _play(Path(folder, "tree"), [], new)
             finally:
                 _git("worktree", "remove", "--force", f"{folder}/tree")
         KEPT.mkdir(exist_ok=True)
         kept.write_text(json.dumps(played), encoding="utf-8")
-    found: Played = json.loads(kept.read_text(encoding="utf-8"))
-    return found
+    result: Played = json.loads(kept.read_text(encoding="utf-8"))
+    return result
 
 
-def _play(tree: Path, parts: list[str]) -> Played:
-    """The results of a checkout's micro-runs with its code."""
-    print(f"running the micro-runs of {'the working tree' if tree == ROOT else 'the blessed code'}")
+def _play(tree: Path, parts: list[str], new: Sequence[str] = ()) -> Played:
+    """The results of a checkout's micro-runs with its code, or of ``new`` ones of today's list."""
+    whose = "the working tree" if tree == ROOT else "the blessed code"
+    print(f"running {f'{len(new)} new' if new else 'the'} micro-runs of {whose}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "played.json")
         environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, str(tree / "scripts/micro_runs.py"), str(out), *parts]
+        script = MICRO_RUNS if new else tree / "scripts/micro_runs.py"
+        command = [sys.executable, str(script), str(out), *parts]
+        command += ["--only", *new] if new else []
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if new and done.returncode:  # today's list does not even start with the blessed code
+            return {}
         if done.returncode:
             last = "\n".join(done.stderr.splitlines()[-12:])
             raise UserError(f"scripts/micro_runs.py of {tree}: failed:\n{last}")
-        found: Played = json.loads(out.read_text(encoding="utf-8"))
-        return found
+        result: Played = json.loads(out.read_text(encoding="utf-8"))
+        return result
 
 
 def _said_in_changelog() -> bool:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import fedrepro
 from fedrepro.config.run_spec import RunSpec
@@ -31,6 +32,9 @@ FILE = Path(__file__).with_name("numerics.json")
 CORE = "core"
 PARTITION = "partition"
 DIGITS = 16  # of a fingerprint, enough to tell any two apart
+
+# A part that was renamed keeps its id: former name -> name, also in what finished runs recorded.
+RENAMED: Mapping[str, str] = MappingProxyType({})
 
 Numerics = Mapping[str, str]  # part -> numerics id
 NONE: Numerics = {}
@@ -91,6 +95,11 @@ def of_analysis(file: Path, composition: str = "", folders: Folders = NONE_OF_IT
     if composition:
         ids |= of_composition(composition, folders)
     return in_words(ids)
+
+
+def recorded(ids: Numerics) -> dict[str, str]:
+    """Ids that a finished run recorded, by the names that its parts have now."""
+    return {RENAMED.get(part, part): each for part, each in ids.items()}
 
 
 def in_words(ids: Numerics) -> str:
