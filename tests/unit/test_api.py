@@ -149,18 +149,25 @@ def test_rounds_that_are_dropped_are_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_is_kept_is_not_made_again_and_can_be_loaded(tmp_path: Path) -> None:
-    def train(module: nn.Module) -> fr.Run:
-        return fr.train("fedavg", module, CLIENTS, rounds=1, test=TEST, folder=tmp_path / "run")
+    def train(module: nn.Module, **more: Any) -> fr.Run:
+        folder = tmp_path / "run"
+        return fr.train("fedavg", module, CLIENTS, rounds=1, test=TEST, folder=folder, **more)
 
     def written() -> int:
         return (tmp_path / "run/manifest.json").stat().st_mtime_ns
 
-    first = train(network())
-    at = written()
-    assert train(network()).rounds.equals(first.rounds) and written() == at
+    first, same = train(module := network()), train(module)
+    assert same.rounds.equals(first.rounds)
     assert fr.load(tmp_path / "run").rounds.equals(first.rounds)
-    train(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3)))
+    with pytest.raises(UserError, match=r"another finished run .*overwrite=True"):
+        train(other := nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3)))
+    at = written()
+    train(other, overwrite=True)
     assert written() != at
+    for file_of_another in ("clients", "model"):
+        with pytest.raises(UserError, match=r"damaged: .*another run has replaced this one"):
+            getattr(first, file_of_another)
+    assert first.rounds.equals(same.rounds)  # read before
     (tmp_path / "run/rounds.parquet").write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
         fr.load(tmp_path / "run")

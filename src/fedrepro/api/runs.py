@@ -1,10 +1,12 @@
 """Load runs, by folder or by setting, method and seed."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +88,24 @@ class Run:
 
         if self.tables is not None:
             return pd.DataFrame(self.tables.get(name, {}))
-        return pd.read_parquet(self.folder / name)
+        return pd.read_parquet(BytesIO(self._content(name)))
+
+    def _content(self, name: str) -> bytes:
+        """A file's bytes, if they are still those of this result.
+
+        Raises:
+            UserError: if the file is missing or another one: a later run may have replaced it.
+        """
+        try:
+            content = (self.folder / name).read_bytes()
+        except OSError as error:
+            raise UserError(f"{self.folder / name}: can't be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != self.manifest["files"].get(name):
+            raise UserError(
+                f"{self.folder}: damaged: {name} differs from the hash in its manifest, or another "
+                "run has replaced this one: load it again"
+            )
+        return content
 
     @cached_property
     def model(self) -> "nn.Module":
@@ -100,13 +119,11 @@ class Run:
             raise UserError(f"{self.folder}: unfinished: it has no model yet")
         from fedrepro.models import registry
         from fedrepro.run.given import MODEL
-        from fedrepro.run.results import changed_files
         from fedrepro.run.store import load_tree
 
         if self.tables is not None:
             raise UserError(f"{self.folder}: models of landed results are not kept")
-        if wrong := next(changed_files(self.folder, self.manifest, MODEL), None):
-            raise UserError(f"{self.folder}: damaged: {wrong}")
+        self._content(MODEL)
         tensors, facts = load_tree(self.folder / MODEL)
         if facts.get("part") != "" or facts["clients"] is not None:
             raise UserError(f"{self.folder}: {self.method} has no shared model")

@@ -62,6 +62,7 @@ def train(
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
     folder: str | Path | None = None,
+    overwrite: bool = False,
     **hyperparameters: Any,
 ) -> Run:
     """Train a method on your own data, in the same way as `fedrepro run`.
@@ -82,8 +83,12 @@ def train(
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
             by side), or "auto", which chooses.
-        folder: where to save the run. An interrupted run resumes there, and a finished one is
-            reused. Default: a temporary folder, which is deleted with the returned object.
+        folder: where to save the run. An interrupted run resumes there, and a finished one with
+            the same arguments is reused. Another finished run there is refused, as is a folder
+            with files of your own. Default: a temporary folder, which is deleted with the returned
+            object.
+        overwrite: replace another finished run in ``folder``. Files of your own beside its files
+            stay.
         hyperparameters: of the method's parts, such as ``mu=0.1``.
 
     Raises:
@@ -157,7 +162,16 @@ def train(
         else:
             code, ids = fingerprint.of_code(spec), numerics.of_run(spec)
         sharing = Sharing(KEPT, note=lambda line: warnings.warn(line, stacklevel=5))
-        made = runner.run(spec, dataset, partition, run.folder, code, sharing=sharing, numerics=ids)
+        made = runner.run(
+            spec,
+            dataset,
+            partition,
+            run.folder,
+            code,
+            sharing=sharing,
+            numerics=ids,
+            replaces="others" if overwrite else "none",
+        )
         run.manifest.update(made)
     return run
 

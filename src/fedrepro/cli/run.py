@@ -40,6 +40,9 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:<number> (default: from config/config.yaml)"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="train again even if the run is finished and current"
+    )
     parser.set_defaults(handler=handle)
 
 
@@ -94,11 +97,14 @@ def require_seed(key: str, seed: int) -> None:
 def handle(arguments: argparse.Namespace) -> None:
     chosen = {"device": arguments.device, "executor": arguments.executor}
     overrides = validate(Overrides, chosen, "the command line")
-    carry_out(*requested(arguments, overrides))
+    carry_out(*requested(arguments, overrides), again=arguments.again)
 
 
-def carry_out(workbench: Workbench, run: RunKey) -> None:
+def carry_out(workbench: Workbench, run: RunKey, again: bool = False) -> None:
     """Make what a run needs, then train.
+
+    Args:
+        again: also if the run is finished and current.
 
     Raises:
         UserError: for an invalid request.
@@ -146,6 +152,7 @@ def carry_out(workbench: Workbench, run: RunKey) -> None:
             given.load(workbench.root, spec, dataset, partition),
             shared_prefix.sharing_of(workbench, run, lambda line: _say(f"{name}: {line}")),
             numerics.of_run(spec),
+            replaces="all" if again else "others",
         )
         finished = True
     finally:

@@ -64,7 +64,7 @@ def prepare(
     with only_one(folder):
         if not again and _made_by(folder, recipe):
             return folder
-        with whole_folder(folder) as temporary:
+        with whole_folder(folder, _arrays) as temporary:
             scratch = temporary / "scratch"
             scratch.mkdir()
             content = read_checked(name, spec, raw.path, scratch, progress)
@@ -92,6 +92,15 @@ def read_checked(
         content = read(spec, path, scratch, progress)
         _check(content, spec, name)
     return content
+
+
+def _arrays(folder: Path) -> set[str]:
+    """The files of arrays that a folder's meta.json lists; empty if it is damaged."""
+    try:
+        splits = (read_meta(folder) or {"splits": {}})["splits"].values()
+        return {f"{key}.npy" for split in splits for key in split["arrays"]}
+    except (UserError, OSError, KeyError, TypeError, AttributeError):
+        return set()
 
 
 def _made_by(folder: Path, recipe: str) -> bool:

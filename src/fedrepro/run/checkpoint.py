@@ -6,6 +6,7 @@ read nor write there, and changes nothing that another relies on.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,13 +20,13 @@ from fedrepro.run.assembly import Plan
 from fedrepro.run.difference import unlike
 from fedrepro.run.manifest import hardware
 from fedrepro.run.record import DECISION_COLUMNS, Rows
-from fedrepro.run.results import FINISHED, changed_files
+from fedrepro.run.results import changed_files
 from fedrepro.run.shared_prefix import ParentRun, kept_in
 from fedrepro.run.state import State, columns_of, first_state
 from fedrepro.run.store import ClientStore, damaged, load_tree, save_tree
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import flush, make_folder, sha256_of, whole_folder
+from fedrepro.support.files import TOKEN, flush, make_folder, sha256_of, whole_folder
 from fedrepro.support.locks import Held
 
 # Bump this when you change the checkpoint format: checkpoints of another layout are discarded. The
@@ -35,6 +36,7 @@ LAYOUT = 4
 CHECKPOINT = "checkpoint.safetensors"
 CLIENTS = "clients"
 HOLDER = "holder-"  # and the token of a lock
+A_HOLDERS = re.compile(rf"{HOLDER}[0-9a-f]{{{TOKEN}}}")
 BESIDE = "beside"  # folder for the files of single rounds until the run is finished
 ABOUT = "about.json"  # of a checkpoint that is kept for child runs
 PLACE = 7  # parts of its path: trunks/SYSTEM/SETTING/METHOD/seedS/roundN/about
@@ -53,11 +55,8 @@ def claim(partial: Path, lock: Held) -> Path:
     mine = partial / f"{HOLDER}{lock.token}"
     try:
         make_folder(partial)
-        for file in list(partial.iterdir()):
-            if not file.name.startswith(HOLDER) and file.name != FINISHED:  # an older version's
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
         # More than one if a holder lost the lock before it had a folder.
-        left = [each for each in partial.glob(f"{HOLDER}*") if each.is_dir()]
+        left = [each for each in _of_holders(partial) if each.is_dir()]
         left.sort(key=lambda each: (each / CHECKPOINT).exists())
         if left:
             os.rename(left[-1], mine)
@@ -73,14 +72,18 @@ def claim(partial: Path, lock: Held) -> Path:
 
 
 def leave(partial: Path, mine: Path) -> None:
-    """Remove the holder's own folder, and ``partial`` unless another holder works in it."""
+    """Remove the holder's own folder, and ``partial`` unless it holds something else."""
     discard(mine)
-    shutil.rmtree(partial / FINISHED, ignore_errors=True)
-    for file in partial.glob(f"{HOLDER}*"):
+    for file in _of_holders(partial):
         if file.is_file():
             file.unlink(missing_ok=True)
     with suppress(OSError):
         partial.rmdir()
+
+
+def _of_holders(partial: Path) -> list[Path]:
+    """What holders of the lock put into a folder of checkpoints, where others' files may be too."""
+    return [each for each in partial.iterdir() if A_HOLDERS.fullmatch(each.name)]
 
 
 class Identity(NamedTuple):
@@ -237,7 +240,7 @@ def keep(partial: Path, folder: Path, identity: Identity, device: str) -> None:
     if about.items() <= there.items() and not any(changed_files(folder, there)):
         return
     files = [partial / CHECKPOINT, *sorted((partial / CLIENTS).glob("*.safetensors"))]
-    with whole_folder(folder) as temporary:
+    with whole_folder(folder, lambda there: _about(there).get("files", {})) as temporary:
         for file in files:
             _link(file, temporary / file.relative_to(partial))
         hashes = {str(file.relative_to(partial)): sha256_of(file) for file in files}

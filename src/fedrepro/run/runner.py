@@ -7,7 +7,6 @@ as an uninterrupted run. A second process that is given the same run waits for t
 
 import json
 import math
-import os
 import resource
 import shutil
 import time
@@ -29,6 +28,14 @@ from fedrepro.run.checkpoint import Identity
 from fedrepro.run.given import MODEL, digest_of, facts_of
 from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
+from fedrepro.run.replacement import (
+    Replaces,
+    drop,
+    put_back,
+    put_in_place,
+    refuse_foreign,
+    refuse_other_run,
+)
 from fedrepro.run.results import (
     FINISHED,
     TIMING,
@@ -43,7 +50,7 @@ from fedrepro.run.store import save_tree
 from fedrepro.run.watch import refuse_misfit, watched
 from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
-from fedrepro.support.files import flush, sha256_of
+from fedrepro.support.files import flush, real_folder, sha256_of
 from fedrepro.support.interruption import StopRequest, asked_to_stop
 from fedrepro.support.locks import Held, only_one
 
@@ -79,6 +86,7 @@ def run(
     given: Mapping[str, StoredArtifact] | None = None,
     sharing: Sharing = ALONE,
     numerics: Numerics = NONE,
+    replaces: Replaces = "others",
 ) -> dict[str, Any]:
     """Carry out a run and write its files to ``folder``. Does nothing if the run is complete.
 
@@ -90,13 +98,16 @@ def run(
         sharing: the shared prefix with other runs; it does not affect the result.
         numerics: digests of the numerics of the code's parts: a finished run with the same ones is
             kept. Without them, a finished run of the same ``code`` is.
+        replaces: the finished runs in ``folder`` that this one may replace. With "all", a complete
+            run is made again.
 
     Returns:
         The manifest.
 
     Raises:
         UserError: for bad input or a full disk, if code has changed since it was imported, and if
-            ``folder`` has the finished run with other arithmetic.
+            ``folder`` has the finished run with other arithmetic, another one that may not be
+            replaced, or files that no run wrote.
         Interrupted: after Ctrl-C or SIGTERM; the same call resumes the run.
     """
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
@@ -112,19 +123,28 @@ def run(
     refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))
     torch.set_num_threads(plan.threads)
+    folder = real_folder(folder)
     partial = partial_of(folder)
     with only_one(partial) as lock:
-        _refuse_other_arithmetic(folder, spec)
-        mine = checkpoint.claim(partial, lock)
+        put_back(folder)
+        again = replaces == "all"
+        if not again:
+            _refuse_other_arithmetic(folder, spec)
         data = data_of(plan, dataset, partition, given or {})
         subject = manifest.subject(plan, code, numerics) | {"data": data}
-        for place in (folder, partial / FINISHED, mine / FINISHED):
-            before = _finished(place, subject)
-            if before:
-                if place != folder:
-                    _replace(place, folder)
-                checkpoint.leave(partial, mine)
-                return before
+        before = None if again else _finished(folder, subject)
+        if before is None:
+            refuse_foreign(folder)
+            if replaces == "none":
+                refuse_other_run(folder, subject)
+        mine = checkpoint.claim(partial, lock)
+        for staged in () if before or again else (partial / FINISHED, mine / FINISHED):
+            if before := _finished(staged, subject):
+                put_in_place(staged, folder, lock.token)
+                break
+        if before:
+            _leave(partial, mine, folder)
+            return before
         told = {"data": data, **manifest.origin(spec)}
         identity = Identity(_identity(plan, code, data), subject)
         state = checkpoint.resume(mine, plan, identity, sharing.note)
@@ -141,7 +161,7 @@ def run(
             facts = facts_of(artifact, spec, dataset, plan.outputs, partition)
             made = artifact.tensors, facts
             found = _finish(plan, state, code, numerics, told, mine, folder, made, lock)
-            checkpoint.leave(partial, mine)
+            _leave(partial, mine, folder)
             return found
         except OSError as error:
             raise cannot_write(folder, error) from error
@@ -356,24 +376,14 @@ def _finish(
         flush(file)
     flush(staged)
     lock.check()
-    _replace(staged, folder)
+    put_in_place(staged, folder, lock.token)
     return described
 
 
-def _replace(staged: Path, folder: Path) -> None:
-    """Rename ``staged`` to ``folder``, replacing whatever is there; it stays if that fails."""
-    old = folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        os.rename(folder, old)
-    try:
-        os.rename(staged, folder)
-    except OSError:
-        if old.exists():
-            os.rename(old, folder)
-        raise
-    flush(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
+def _leave(partial: Path, mine: Path, folder: Path) -> None:
+    """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
+    drop(partial / FINISHED, folder)
+    checkpoint.leave(partial, mine)
 
 
 def _write_json(path: Path, what: object) -> None:

@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedrepro.support.errors import UserError, cannot_write
+
+TOKEN = 12  # hexadecimal digits in the name of a folder that is being replaced
 
 
 def sha256_of(path: Path) -> str:
@@ -59,33 +62,31 @@ def write_atomically(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
+def whole_folder(
+    target: Path, listed: Callable[[Path], Collection[str]] = lambda folder: ()
+) -> Iterator[Path]:
     """Yield a temporary folder next to `target`; rename it to `target` if the block succeeds.
 
     The caller holds the lock, so leftovers of a killed process can be removed.
 
+    Args:
+        listed: as :func:`replace_folder` has it.
+
     Raises:
         UserError: if `target` cannot be written.
     """
-    temporary = target.parent / f".{target.name}.tmp"
-    replaced = target.parent / f".{target.name}.old"
+    target, token = real_folder(target), new_token()
+    temporary = _beside(target, token, "tmp")
     try:
-        for left_over in (temporary, replaced):
+        settle(target, listed)
+        for left_over in _left_over(target, "tmp"):
             shutil.rmtree(left_over, ignore_errors=True)
         temporary.mkdir(parents=True)
         yield temporary
         for path in sorted(temporary.rglob("*")):
             flush(path)
         flush(temporary)
-        if target.exists():
-            target.rename(replaced)
-        try:
-            temporary.rename(target)
-        except BaseException:  # also an interrupt: what was there is there again
-            if replaced.exists():
-                replaced.rename(target)
-            raise
-        flush(target.parent)
+        replace_folder(temporary, target, token, listed)
     except OSError as error:
         source = error.filename
         if isinstance(source, str) and not Path(source).is_relative_to(target.parent):
@@ -93,4 +94,99 @@ def whole_folder(target: Path) -> Iterator[Path]:
         raise cannot_write(target, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def new_token() -> str:
+    """Part of a name that nobody else gives, and that no other process gives at the same time."""
+    return os.urandom(TOKEN // 2).hex()
+
+
+def real_folder(path: Path) -> Path:
+    """A folder's path with a name of its own: neither ``.`` nor a link, which a rename replaces.
+
+    Raises:
+        UserError: for a file, and for links that only lead to each other.
+    """
+    try:
+        if path.name in ("", "..") or path.is_symlink():
+            path = path.resolve()
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path}: expected a folder, not a file")
+    except (OSError, RuntimeError) as error:  # the second, until Python 3.12
+        raise UserError(f"{path}: expected a folder: {error}") from error
+    return path
+
+
+def replace_folder(
+    staged: Path, target: Path, token: str, listed: Callable[[Path], Collection[str]]
+) -> None:
+    """Rename a complete folder to ``target``. If that fails, what was there is there again.
+
+    Of the files that were in ``target``, those that the new folder has too, and those listed as
+    ours, are removed once the new ones are in place. All others are someone's own: they stay.
+
+    Args:
+        target: on the same file system, and no link.
+        token: of the lock, for a name that is no neighbour's.
+        listed: the names of our files in a folder, as the record in it lists them.
+
+    Raises:
+        OSError: if a folder cannot be renamed.
+    """
+    old = _beside(target, token, "old")
+    if target.exists():
+        os.rename(target, old)
+    try:
+        os.rename(staged, target)
+    except BaseException:  # also an interrupt
+        if old.exists():
+            os.rename(old, target)
+        raise
+    flush(target.parent)
+    if old.exists():
+        absorb(old, target, set(listed(old)))
+
+
+def settle(target: Path, listed: Callable[[Path], Collection[str]]) -> None:
+    """Complete :func:`replace_folder` where a process was killed in its midst.
+
+    Without a new folder, the old one is put back.
+    """
+    for old in _left_over(target, "old"):
+        if target.exists():
+            absorb(old, target, set(listed(old)))
+        else:
+            os.rename(old, target)
+            flush(target.parent)
+
+
+def absorb(old: Path, new: Path, ours: Collection[str]) -> None:
+    """Remove our files from ``old``, and ``old``; what is not ours is moved to ``new``.
+
+    Something whose name is taken in ``new`` by a thing of another kind stays, and ``old`` with it.
+    """
+    for entry in sorted(old.iterdir()):
+        place = new / entry.name
+        if entry.is_dir() and not entry.is_symlink():
+            if place.is_dir() and not place.is_symlink():
+                inside = f"{entry.name}/"
+                absorb(entry, place, {n.removeprefix(inside) for n in ours if n.startswith(inside)})
+            elif not os.path.lexists(place):
+                os.rename(entry, place)
+        elif entry.name in ours or os.path.lexists(place):
+            entry.unlink()
+        else:
+            os.rename(entry, place)
+    flush(new)
+    with suppress(OSError):  # it holds something under a name that is taken
+        old.rmdir()
+
+
+def _beside(target: Path, token: str, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{token}.{suffix}")
+
+
+def _left_over(target: Path, suffix: str) -> list[Path]:
+    """Folders that :func:`_beside` named, whatever the token."""
+    form = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{{TOKEN}}}\.{suffix}")
+    return sorted(path for path in target.parent.glob(".*") if form.fullmatch(path.name))

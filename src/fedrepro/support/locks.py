@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from fedrepro.support.errors import UserError, cannot_write
-from fedrepro.support.files import make_folder
+from fedrepro.support.files import make_folder, new_token
 
 BEAT = 5.0  # seconds between two signs of life
 SILENCE = 4 * BEAT  # after which a holder on another machine is considered dead
@@ -107,7 +107,7 @@ class Held:
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self.folder = folder
-        self.token = os.urandom(6).hex()
+        self.token = new_token()
         self._descriptor = descriptor
         self._over = threading.Event()
         self._writing = threading.Lock()

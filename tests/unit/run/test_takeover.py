@@ -95,9 +95,13 @@ def test_who_wakes_up_changes_nothing_of_who_took_over(tmp_path: Path) -> None:
     assert lost > 5
 
 
-def test_what_an_older_version_left_is_removed(tmp_path: Path) -> None:
+def test_what_no_holder_of_the_lock_left_stays(tmp_path: Path) -> None:
+    """The folder of checkpoints may have been someone's own before."""
     partial = partial_of(tmp_path / "seed1")
-    (partial / checkpoint.CLIENTS).mkdir(parents=True)
-    (partial / checkpoint.CHECKPOINT).touch()
+    mine = {f"{name}/note.txt" for name in (checkpoint.CLIENTS, "finished", "holder-of-keys")}
+    for name in mine:
+        (partial / name).parent.mkdir(parents=True)
+        (partial / name).touch()
     carry_out(tmp_path / "seed1", CONFIG)
-    assert [path.name for path in tmp_path.iterdir()] == ["seed1"]
+    files = [path for path in partial.rglob("*") if path.is_file()]
+    assert {str(path.relative_to(partial)) for path in files} == mine

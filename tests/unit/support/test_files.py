@@ -1,11 +1,14 @@
 """Files that stay, or are one line."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import whole_folder, write_atomically
+from fedrepro.support.files import settle, whole_folder, write_atomically
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -21,17 +24,123 @@ def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_replaced_stays(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, rename = tmp_path / "data", Path.rename
+    folder, rename = tmp_path / "data", os.rename
     folder.mkdir()
     (folder / "old").touch()
 
-    def failing(path: Path, target: Path) -> Path:
+    def failing(path: Path, target: Path) -> None:
         if path.name.endswith(".tmp"):
             raise error
-        return rename(path, target)
+        rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", failing)
+    monkeypatch.setattr(os, "rename", failing)
     with pytest.raises((UserError, KeyboardInterrupt)), whole_folder(folder) as made:
         (made / "new").touch()
     assert [path.name for path in folder.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+LISTED = {"made", "parts/1", "gone"}
+OLD = {"made": "old", "gone": "old", "parts/1": "old"}
+MINE = {"note": "mine", "parts/note": "mine", "plots/1": "mine"}
+NEW = {"made": "new", "parts/1": "new", "parts/2": "new"}
+
+
+def replace(folder: Path) -> None:
+    with whole_folder(folder, lambda there: LISTED) as made:
+        write(made, NEW)
+
+
+def test_what_is_not_ours_stays_in_a_folder_that_is_replaced(tmp_path: Path) -> None:
+    """And beside it, whatever its name."""
+    write(tmp_path / "data", OLD | MINE)
+    names = ("data.old", ".data.old", ".data.tmp", "data.tmp", "data.partial", ".data.my.old")
+    for name in names:
+        write(tmp_path / name, MINE)
+    outside = tmp_path / "outside"
+    write(outside, MINE)
+    (tmp_path / "data" / "link").symlink_to(outside)
+    replace(tmp_path / "data")
+    link = tmp_path / "data" / "link"
+    assert link.readlink() == outside
+    link.unlink()
+    assert content(tmp_path / "data") == NEW | MINE
+    assert content(outside) == MINE
+    for name in names:
+        assert content(tmp_path / name) == MINE
+    assert len(list(tmp_path.iterdir())) == len(names) + 2
+
+
+def test_a_link_to_a_folder_stays_one(tmp_path: Path) -> None:
+    write(tmp_path / "disk/data", OLD)
+    (tmp_path / "data").symlink_to(tmp_path / "disk/data")
+    replace(tmp_path / "data")
+    assert (tmp_path / "data").is_symlink()
+    assert content(tmp_path / "disk/data") == NEW
+    write(tmp_path, {"file": "mine"})
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    for name in ("file", "round"):
+        with pytest.raises(UserError, match=f"{name}: expected a folder"):
+            replace(tmp_path / name)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+class Killed(BaseException):
+    """In place of a kill."""
+
+
+def test_a_kill_at_any_moment_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes next finds the old folder or the new one, with all that is not ours."""
+    names = ("rename", "unlink", "rmdir", "mkdir")
+
+    def killed_at(moment: int, folder: Path) -> bool:
+        left = moment
+
+        def counted(real: Callable[..., None]) -> Callable[..., None]:
+            def call(*given: Any, **more: Any) -> None:
+                nonlocal left
+                left -= 1
+                if left < 0:  # and nothing more is done: no clean-up by a dead process
+                    raise Killed
+                real(*given, **more)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in names:
+                patch.setattr(os, name, counted(getattr(os, name)))
+            try:
+                replace(folder)
+            except Killed:
+                return True
+        return False
+
+    moment = 0
+    while True:
+        folder = tmp_path / f"{moment}" / "data"
+        write(folder, OLD | MINE)
+        if not killed_at(moment, folder):
+            break
+        settle(folder, lambda there: LISTED)
+        assert content(folder) in (OLD | MINE, NEW | MINE), moment
+        replace(folder)
+        assert content(folder) == NEW | MINE
+        assert list(folder.parent.iterdir()) == [folder]
+        moment += 1
+    assert moment > 10

@@ -1,0 +1,101 @@
+"""Whose the files in a run's folder are, before a run replaces them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from fedrepro.run.difference import unlike
+from fedrepro.run.results import TIMING, changed_files, read_timing, run_of
+from fedrepro.support import sealed
+from fedrepro.support.errors import UserError, cannot_write
+from fedrepro.support.files import absorb, replace_folder, settle
+
+MANIFEST = "manifest.json"
+# What Snakemake leaves of a run: it removes the files that a rule names, before it calls the
+# command. Nobody else gives these names.
+LEFT_BY_SNAKEMAKE = re.compile(r"decisions\.parquet|mixtures\.parquet|round\d+-\w+\.safetensors")
+
+# The finished runs that a new one may replace: none, those of another configuration, code or data,
+# or all.
+Replaces = Literal["none", "others", "all"]
+
+
+def files_of_run(folder: Path) -> set[str]:
+    """The files that a run wrote to its folder, by its manifest; empty without one of ours."""
+    try:
+        content = sealed.parsed(folder / MANIFEST)
+        run_of(content)
+    except (FileNotFoundError, ValueError):
+        return set()
+    return {MANIFEST, TIMING, *content["files"]}
+
+
+def put_back(folder: Path) -> None:
+    """Complete the replacement of a run's folder where a process was killed in its midst."""
+    try:
+        settle(folder, files_of_run)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def put_in_place(staged: Path, folder: Path, token: str) -> None:
+    """Rename a finished run's folder to ``folder``, as :func:`replace_folder` does.
+
+    Raises:
+        UserError: if ``folder`` has files that no run of ours wrote.
+    """
+    refuse_foreign(folder)
+    replace_folder(staged, folder, token, files_of_run)
+
+
+def drop(folder: Path, successor: Path) -> None:
+    """Remove a run's folder, if it is one; what else it holds moves to ``successor``."""
+    if files := files_of_run(folder):
+        absorb(folder, successor, files)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds files, and no manifest of a run: they are someone's own.
+
+    Raises:
+        UserError: with one of their names; also for the working directory, which a rename would
+            take away from this process.
+    """
+    if not folder.exists():
+        return
+    if folder.samefile(Path()):
+        raise UserError(f"{folder}: expected another folder than the working directory")
+    if files_of_run(folder):
+        return
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder}: can't be read: {error.strerror}") from error
+    names = [name for name in names if not LEFT_BY_SNAKEMAKE.fullmatch(name)]
+    if names:
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        raise UserError(
+            f"{folder}: expected a new or empty folder, or that of a run: it has {names[0]}{more}, "
+            f"and no {MANIFEST} of a run that can be read"
+        )
+
+
+def refuse_other_run(folder: Path, subject: Mapping[str, Any]) -> None:
+    """Refuse a folder with a finished run that is not of ``subject``, or is damaged.
+
+    Raises:
+        UserError: with what differs.
+    """
+    if not files_of_run(folder):
+        return
+    there = sealed.parsed(folder / MANIFEST)
+    run = run_of(there)
+    fault = sealed.fault(there) or next(changed_files(folder, there), "")
+    if not fault and not read_timing(folder, there):
+        fault = f"{TIMING} is missing or damaged"
+    why = f"damaged: {fault}" if fault else unlike(there, subject)
+    raise UserError(
+        f"{folder}: has another finished run ({run.method}, seed {run.seed}: {why}): choose "
+        "another folder, or replace it with overwrite=True"
+    )
