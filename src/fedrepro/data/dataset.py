@@ -25,12 +25,14 @@ class Split:
         y: int64 [n], the class of each sample; [n, length] for the next words of a text.
         group: int64 [n], the natural client of each sample, or None.
         held_out: bool [n], the samples that the data set marks for testing, or None.
+        missing: bool [n, features], the cells that a table leaves empty, or None.
     """
 
     x: NDArray[Any]
     y: NDArray[np.int64]
-    group: NDArray[np.int64] | None
+    group: NDArray[np.int64] | None = None
     held_out: NDArray[np.bool_] | None = None
+    missing: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -46,6 +48,7 @@ class Dataset:
         mean: per channel, subtracted after division of uint8 by 255; None if not applied.
         std: per channel, the divisor after that; None if not applied.
         client_standardised: the columns that each client standardises with its own training rows.
+        standardised: whether its features were standardised, with all training rows.
         meta: all of meta.json; `content_sha256` in it identifies the data.
     """
 
@@ -59,6 +62,7 @@ class Dataset:
     std: tuple[float, ...] | None
     meta: dict[str, Any]
     client_standardised: tuple[int, ...] = ()
+    standardised: bool = False
 
     @property
     def group_names(self) -> list[str]:
@@ -86,12 +90,11 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             split: Split(
                 x=_map(folder, f"{split}_x", about),
                 y=_map(folder, f"{split}_y", about),
-                group=_map(folder, f"{split}_group", about)
-                if f"{split}_group" in about["arrays"]
-                else None,
-                held_out=_map(folder, f"{split}_held_out", about)
-                if f"{split}_held_out" in about["arrays"]
-                else None,
+                **{
+                    part: _map(folder, f"{split}_{part}", about)
+                    for part in ("group", "held_out", "missing")
+                    if f"{split}_{part}" in about["arrays"]
+                },
             )
             for split, about in meta["splits"].items()
         }
@@ -106,6 +109,7 @@ def open_dataset(name: str, root: Path = PREPARED) -> Dataset:
             std=None if meta["std"] is None else tuple(meta["std"]),
             meta=meta,
             client_standardised=tuple(meta.get("client_standardised", ())),
+            standardised=bool(meta.get("standardised", False)),
         )
     except Exception as error:  # whatever a damaged meta.json or header leads to
         raise damaged(folder, error) from None

@@ -156,6 +156,7 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
     hashes = {
         key: about["sha256"] for split in splits.values() for key, about in split["arrays"].items()
     }
+    missing = {key: hashes.pop(key) for key in list(hashes) if key.endswith("_missing")}
     meta = {
         "format": FORMAT,
         "name": name,
@@ -170,6 +171,7 @@ def _write(content: Content, spec: DatasetSpec, name: str, recipe: str, folder: 
         "std": spec.std,
         "splits": splits,
         "content_sha256": _digest(hashes),
+        **({"missing_sha256": _digest(missing)} if missing else {}),
         "recipe": recipe,
         "entry": digest_of(spec),
         **content.notes,
@@ -188,6 +190,8 @@ def _write_split(folder: Path, split: str, samples: RawSamples) -> dict[str, Any
         arrays["group"] = samples.group.astype(np.int64)
     if samples.held_out is not None:
         arrays["held_out"] = samples.held_out.astype(np.bool_)
+    if samples.missing is not None:
+        arrays["missing"] = samples.missing.astype(np.bool_)
     written = {f"{split}_{key}": array for key, array in arrays.items()}
     return {
         "samples": len(samples.y),

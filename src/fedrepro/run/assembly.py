@@ -183,8 +183,8 @@ def make_plan(
     if setting.augment and dataset.train.x.dtype != np.uint8:
         expectation = f"none for {dataset.name}: not images"
         raise bad_value(f"setting {setting.name}", "augment", setting.augment, expectation)
-    split = standardised(dataset, partition)
-    split = with_noise(split, partition, dataset.classes, setting.noise, spec.seed)
+    dataset = standardised(dataset, partition)
+    split = with_noise(dataset.train, partition, dataset.classes, setting.noise, spec.seed)
     # Training in one place has no clients that could attack it.
     wanted = None if method.centralized else setting.attack
     theirs = attackers(spec.seed, len(partition.train), wanted.share) if wanted else frozenset()

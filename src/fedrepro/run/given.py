@@ -17,6 +17,7 @@ from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import PREPARED, Dataset, open_dataset, refuse_damage
 from fedrepro.data.partition.assigning import of_server
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine.method import SAMPLES, Artifact
 from fedrepro.engine.net import Net
 from fedrepro.models import registry as models
@@ -151,7 +152,7 @@ def _of_server(spec: RunSpec, dataset: Dataset, partition: Partition) -> StoredA
             f"given: server: not possible for {dataset.name}, whose data clients standardise"
         )
     rows = partition.server
-    inputs = torch.from_numpy(np.array(dataset.train.x[rows]))
+    inputs = torch.from_numpy(np.array(standardised(dataset, partition).train.x[rows]))
     return StoredArtifact(hashlib.sha256(rows.tobytes()).hexdigest(), {"x": inputs}, {})
 
 

@@ -20,6 +20,7 @@ import torch
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.data.dataset import Dataset
 from fedrepro.data.partition.partition import Partition
+from fedrepro.data.tensors.standardise import knows_held_out
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
 from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, privacy, scoring
@@ -171,6 +172,7 @@ def data_of(
     plan: Plan, dataset: Dataset, partition: Partition, given: Mapping[str, StoredArtifact]
 ) -> dict[str, Any]:
     """What identifies a run's data: samples, scaling, partition and given artifacts."""
+    missing = dataset.meta.get("missing_sha256")
     return {
         "content_sha256": dataset.meta.get("content_sha256"),
         # The part of meta.json, next to the arrays, that affects the numbers.
@@ -179,6 +181,8 @@ def data_of(
         "mean": _listed(dataset.mean),
         "std": _listed(dataset.std),
         "client_standardised": _listed(dataset.client_standardised),
+        # Of the cells that a table leaves empty, if its statistics are those of this partition.
+        **({"missing_sha256": missing} if knows_held_out(dataset, partition) else {}),
         "partition_sha256": digest_of(partition),
         "clients": len(partition.train),  # the digest does not separate training from test rows
         # Of the initial weights; None: drawn by the run.

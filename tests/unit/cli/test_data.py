@@ -239,18 +239,20 @@ def test_what_becomes_of_images_is_shown(own: Path, capsys: pytest.CaptureFixtur
         (own / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (own / "images" / name).write_bytes(b"")
     assert main(["check-data", "images"]) == 0
-    assert capsys.readouterr().out.splitlines()[1:5] == [
+    assert capsys.readouterr().out.splitlines()[1:6] == [
         "height x width\t32x32 (2), 32x40 (2); resized to 32x32: 2 of 4",
         "colours\tRGB (2), RGB with alpha (1), grey (1); converted to RGB: 2 of 4",
+        "transparent\tput on white: 1 of 4",
         "frames\tfirst of several read: 1 of 4",
         "not read\t3 files: train/3.png, train/dog/scan.dcm, val/cat/1.png",
     ]
     (own / "images/train/dog/2.tif").unlink()
     sizes = ["--set", "height=32", "--set", "width=40", "--set", "channels=1"]
     assert main(["check-data", "images", *sizes]) == 0
-    assert capsys.readouterr().out.splitlines()[1:4] == [
+    assert capsys.readouterr().out.splitlines()[1:5] == [
         "height x width\t32x40 (2), 32x32 (1); resized to 32x40: 1 of 3",
         "colours\tRGB (1), RGB with alpha (1), grey (1); converted to grey: 2 of 3",
+        "transparent\tput on white: 1 of 3",
         "not read\t3 files: train/3.png, train/dog/scan.dcm, val/cat/1.png",
     ]
 

@@ -83,14 +83,14 @@ def test_each_hospital_is_standardised_on_its_training_part(tmp_path: Path) -> N
     assert partition.test is not None
     assert [len(each) for each in partition.train] == [242, 235, 98, 160]
     assert [len(each) for each in partition.test] == [61, 59, 25, 40]
-    x = standardised(dataset, partition).x
+    x = standardised(dataset, partition).train.x
     for mine in partition.train:
         assert np.allclose(x[mine].mean(axis=0), 0, atol=1e-5)
         deviations = x[mine].std(axis=0)
         assert (np.isclose(deviations, 1, atol=1e-4) | (deviations == 0)).all()
     assert abs(float(x[partition.test[0]].mean())) > 1e-3  # not by their own numbers
     other = make_partition(train.y, train.group, SPEC.validate_python(NATURAL), 4)
-    assert not np.array_equal(x, standardised(dataset, other).x)
+    assert not np.array_equal(x, standardised(dataset, other).train.x)
 
 
 def test_flambys_reading_can_not_be_stratified(tmp_path: Path) -> None:

@@ -64,8 +64,9 @@ DESCRIPTIVE = (
 
 
 def meaning_of(spec: DatasetSpec) -> Any:
-    """The keys of an entry that determine the data themselves, as nested dicts."""
-    return _without(spec.model_dump(mode="json"), DESCRIPTIVE)
+    """What determines the data themselves, as nested dicts: keys of an entry, and its reader."""
+    keys = _without(spec.model_dump(mode="json"), DESCRIPTIVE)
+    return keys | {"revision": spec.revision} if spec.revision > 1 else keys
 
 
 def digest_of(spec: DatasetSpec) -> str:

@@ -151,10 +151,12 @@ class Described(Typed):
             this nor `std` is applied.
         std: the divisor of each channel after that.
         every_class: whether each class must have training samples.
+        revision: a number that grows when the reader makes something else of the same files.
     """
 
     reader: ClassVar[str]
     every_class: ClassVar[bool] = False
+    revision: ClassVar[int] = 1
     kind: str
     title: str
     licence: str

@@ -22,6 +22,8 @@ from fedrepro.data.catalogue.entries import (
 )
 from fedrepro.support.typed_yaml import Typed, Whole, any_of, expected, later
 
+Background = Literal["white", "black"]
+
 
 class IdxFiles(Typed):
     """The four files of MNIST and similar data sets.
@@ -135,15 +137,18 @@ class JpegParquet(Own):
         class_names: of the classes 0, 1, ... in order.
         group: a column with each image's natural client.
         side: images are resized to `side` x `side`; left out: they are not resized.
+        background: what shows through transparent pixels: white or black.
     """
 
     reader = "images:read_jpeg_parquet"
+    revision = 2
     every_class = True
     kind: Literal["jpeg_parquet"]
     sha256: Sha256 | None = None
     class_names: tuple[str, ...]
     group: str | None = None
     side: Pixels | None = None
+    background: Background = later("white")
 
 
 class ImageFolder(Own):
@@ -157,17 +162,20 @@ class ImageFolder(Own):
         height: all images are resized (bilinear) to `height` x `width`.
         width: see `height`.
         channels: 3 (red, green, blue) or 1 (grey).
+        background: what shows through transparent pixels: white or black.
         test_fraction: the share of each class taken from train/ when there is no test/ (seed 0).
             Default: 0 with natural clients, which hold out their own samples, else 0.2.
     """
 
     reader = "images:read_image_folder"
+    revision = 2
     every_class = True
     kind: Literal["image_folder"]
     height: Pixels
     width: Pixels
     channels: Literal[1, 3] = 3
     layout: Literal["class", "client/class", "class/client"] | None = later(None)
+    background: Background = later("white")
     test_fraction: TestFraction = Field(
         default_factory=lambda keys: 0.2 if keys.get("layout") in (None, "class") else 0.0
     )
@@ -192,6 +200,7 @@ class TabularCsv(Own):
     """
 
     reader = "tables:read_tabular_csv"
+    revision = 2
     every_class = True
     kind: Literal["tabular_csv"]
     label: str

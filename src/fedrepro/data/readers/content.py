@@ -26,6 +26,7 @@ class RawSamples:
     y: NDArray[Any]
     group: NDArray[Any] | None = None
     held_out: NDArray[Any] | None = None
+    missing: NDArray[Any] | None = None
 
     def take(self, mask: NDArray[np.bool_]) -> "RawSamples":
         """The samples where `mask` is true."""
@@ -47,7 +48,8 @@ class Content:
 
     Attributes:
         notes: further facts for meta.json, such as the names of features, and
-            `client_standardised`, the columns that clients standardise.
+            `client_standardised`, the columns that clients standardise, and `standardised`, whether
+            features were standardised with all training rows.
         understood: for `fedrepro check-data`: what was read (a column, say) and what it was taken
             for, then the first rows.
     """

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 from PIL.TiffImagePlugin import BITSPERSAMPLE, TiffImageFile
 
-from fedrepro.data.catalogue.kinds import Idx, ImageFolder, JpegParquet, PixelCsv
+from fedrepro.data.catalogue.kinds import Background, Idx, ImageFolder, JpegParquet, PixelCsv
 from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers.content import (
     FIRST,
@@ -29,6 +29,15 @@ from fedrepro.data.readers.scaled import resized
 from fedrepro.support.errors import UserError, bad_value
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
+TURNS = {  # by EXIF's orientation
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 IMAGE_SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -135,10 +144,10 @@ def read_jpeg_parquet(spec: JpegParquet, path: Path, _scratch: Path, progress: P
     if unknown:
         raise bad_value(path, "split", unknown[0], "'train' or 'test'", ["train", "test"])
     size = (spec.side, spec.side) if spec.side else None
-    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size)
+    first = decode(table["jpeg"][0].as_py(), f"{path}: row 0", 3, size, spec.background)
     images = np.empty((len(table), *first.shape), np.uint8)
     for row, encoded in enumerate(table["jpeg"]):
-        image = decode(encoded.as_py(), f"{path}: row {row}", 3, size)
+        image = decode(encoded.as_py(), f"{path}: row {row}", 3, size, spec.background)
         if image.shape != first.shape:
             raise UserError(f"{path}: row {row}: {image.shape}: expected {first.shape} as in row 0")
         images[row] = image
@@ -193,7 +202,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         for row, (image, _) in enumerate(pairs):
             # The place in an archive: the unpacked file is gone when the error is read.
             where = image if path.is_dir() else f"{path}: {image.relative_to(root)}"
-            pixels, look = _decoded(image.read_bytes(), where, spec.channels)
+            pixels, look = _decoded(image.read_bytes(), where, spec.channels, spec.background)
             x[row] = _array(pixels, (spec.width, spec.height))
             looks[look] += 1
             done += 1
@@ -208,7 +217,7 @@ def read_image_folder(spec: ImageFolder, path: Path, scratch: Path, progress: Pr
         train, test = held_out(train, spec.test_fraction, path)
         notes["test_fraction"] = spec.test_fraction
     understood = [
-        *facts(looks, spec.channels, spec.height, spec.width),
+        *facts(looks, spec.channels, spec.height, spec.width, spec.background),
         ("not read", _left_out(root, set(images))),
         *((f"image {number}", str(name)) for number, name in enumerate(images[:FIRST], 1)),
     ]
@@ -266,23 +275,28 @@ def decode(
     where: object,
     channels: int,
     size: tuple[int, int] | Callable[[int, int], tuple[int, int]] | None = None,
+    background: Background = "white",
 ) -> NDArray[Any]:
-    """Decode an image to uint8 [channels, height, width].
+    """Decode an image to uint8 [channels, height, width], turned as its EXIF orientation says.
 
     Args:
         where: its name in errors.
         channels: 3 (red, green, blue) or 1 (grey).
         size: the (width, height) to resize it to, or a function of its own width and height that
             returns them; None to keep its size.
+        background: what shows through transparent pixels.
 
     Raises:
-        UserError: if it is not an image, is damaged, or has more than 8 bits per channel.
+        UserError: if it is not an image, is damaged, has more than 8 bits per channel, or is all
+            of one colour on this background.
     """
-    pixels, _ = _decoded(encoded, where, channels)
+    pixels, _ = _decoded(encoded, where, channels, background)
     return _array(pixels, size(*pixels.size) if callable(size) else size)
 
 
-def _decoded(encoded: bytes, where: object, channels: int) -> tuple[Image.Image, Look]:
+def _decoded(
+    encoded: bytes, where: object, channels: int, background: Background
+) -> tuple[Image.Image, Look]:
     """An image in RGB or grey, and what it was; see `decode`."""
     try:
         with warnings.catch_warnings():
@@ -290,7 +304,11 @@ def _decoded(encoded: bytes, where: object, channels: int) -> tuple[Image.Image,
             with Image.open(io.BytesIO(encoded)) as image:
                 kind, mode = image.format, image.mode
                 deep = _is_deep(image)
-                pixels = image.convert("RGB" if channels == 3 else "L")
+                upright, turned = _upright(image)
+                low, high = _opacity(upright)
+                if low < 255:
+                    upright = _on(background, upright)
+                pixels = upright.convert("RGB" if channels == 3 else "L")
                 several = bool(getattr(image, "is_animated", False))
     except UnidentifiedImageError:  # its message names the bytes in memory
         reason = "it is in no known format, or damaged"
@@ -304,7 +322,47 @@ def _decoded(encoded: bytes, where: object, channels: int) -> tuple[Image.Image,
         found = f"an image of more than 8 bits per channel ({kind}, mode {mode})"
         wanted = "8 bits: convert it, with the scale that suits your images"
         raise UserError(f"{where}: {found}: expected {wanted}")
-    return pixels, Look(mode, pixels.size, several)
+    if low < high and pixels.getcolors(1):
+        other = "black" if background == "white" else "white"
+        raise UserError(
+            f"{where}: background: {background!r}: the image, parts of which are transparent, is "
+            f"all of one colour on it: expected {other!r}"
+        )
+    return pixels, Look(mode, pixels.size, several, turned, low < 255)
+
+
+def _upright(image: Image.Image) -> tuple[Image.Image, bool]:
+    """An image as its EXIF orientation says, and whether that turned it.
+
+    Cameras store what the sensor saw, and how to turn it. Damaged EXIF data are ignored, as by
+    viewers.
+    """
+    image.load()  # Pillow turns a TIFF here
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            turn = TURNS.get(int(image.getexif().get(ExifTags.Base.Orientation, 1)))
+        except Exception:
+            turn = None
+    return (image, False) if turn is None else (image.transpose(turn), True)
+
+
+def _opacity(image: Image.Image) -> tuple[int, int]:
+    """The smallest and largest alpha of an image, 255 if it has none."""
+    if not image.has_transparency_data:
+        return 255, 255
+    low, high = image.convert("RGBA").getchannel("A").getextrema()
+    return int(low), int(high)  # type: ignore[arg-type]  # one channel
+
+
+def _on(background: Background, image: Image.Image) -> Image.Image:
+    """An image with transparent pixels on a background.
+
+    Without its alpha channel it would show the colours that transparent pixels happen to have:
+    often the same as the visible ones.
+    """
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, background), layer)
 
 
 def _array(pixels: Image.Image, size: tuple[int, int] | None) -> NDArray[Any]:

@@ -3,6 +3,9 @@
 import csv
 import warnings
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     Raises:
         UserError: if the file or a column is missing or has invalid values.
     """
-    table = _table(path, spec.group)
+    table = _table(path, [c for c in (spec.label, spec.group, spec.split) if c is not None])
     _refuse_unknown_columns(spec, table, path)
     aside = {spec.label, spec.group, spec.split, *spec.drop}
     features = table[[column for column in table.columns if column not in aside]]
@@ -43,14 +46,13 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
             raise UserError(f"{path}: {key}: {column!r}: expected a value in every row{where}")
     for column in (spec.label, *features.columns):
         _refuse_wrong_cell(spec, table, column, path)
-    found = table[spec.label]
-    if not pd.api.types.is_numeric_dtype(found):
-        found = found.astype(str)
-    class_names, labels = np.unique(found.to_numpy(), return_inverse=True)
+    for key, column in (("label", spec.label), ("group", spec.group)):
+        _refuse_spaces(key, column, table, path)
+    class_names, labels = _classes(table[spec.label])
     group = None
     group_names: list[str] = []
     if spec.group is not None:
-        names, group = np.unique(table[spec.group].astype(str).to_numpy(), return_inverse=True)
+        names, group = np.unique(table[spec.group].to_numpy(), return_inverse=True)
         group_names = names.tolist()
     understood = _understood(spec, table)
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
@@ -83,14 +85,28 @@ def read_tabular_csv(spec: TabularCsv, path: Path, _scratch: Path, _progress: Pr
     elif spec.standardise:
         deviation = filled[0].x.std(axis=0)
         deviation[deviation == 0] = 1  # a constant column becomes 0, not NaN
-        filled = [RawSamples((part.x - mean) / deviation, part.y, part.group) for part in filled]
+        filled = [replace(part, x=(part.x - mean) / deviation) for part in filled]
+        notes["standardised"] = True
     return Content(
         train=filled[0],
         test=filled[1] if test is not None else None,
-        class_names=[str(name) for name in class_names],
+        class_names=class_names,
         notes=notes,
         understood=understood,
     )
+
+
+def _classes(cells: "pd.Series[str]") -> tuple[list[str], np.ndarray]:
+    """The names of classes as the file writes them, and the class of each row.
+
+    Numbers are in their order, words in that of their letters.
+    """
+    unique, labels = np.unique(cells.to_numpy(), return_inverse=True)
+    names: list[str] = unique.tolist()
+    if pd.to_numeric(pd.Series(names), errors="coerce").isna().any():
+        return names, labels
+    order = sorted(range(len(names)), key=lambda at: (Decimal(names[at].strip()), names[at]))
+    return [names[at] for at in order], np.argsort(order)[labels]
 
 
 def header_of(path: Path) -> list[str]:
@@ -116,7 +132,12 @@ def header_of(path: Path) -> list[str]:
     return names
 
 
-def _table(path: Path, group: str | None) -> pd.DataFrame:
+def _table(path: Path, words: Sequence[str]) -> pd.DataFrame:
+    """The table; columns of `words` hold text as the file has it, missing where it has none.
+
+    As numbers, clients 1.1 and 1.10 would be one, and so would 7 and 007; a class may be called
+    "NA", "None" or "nan".
+    """
     names = header_of(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -127,12 +148,14 @@ def _table(path: Path, group: str | None) -> pd.DataFrame:
         except pd.errors.ParserWarning:
             expected = f"expected {len(names)} cells in every row, as in the header"
             raise UserError(f"{path}: rows are longer than the header: {expected}") from None
+    named = [column for column in names if column in words]
+    if named:
+        keys = {"usecols": named, "dtype": str, "keep_default_na": False}
+        text = _read(path, index_col=False, **keys)
+        for column in named:
+            table[column] = text[column].where(text[column].str.strip() != "", None)
     if table[names[-1]].isna().any():
         _refuse_short_rows(path, len(names))
-    if group in names and table[group].isna().any():
-        # A group may be called "NA" or "None": only an empty cell is a missing group.
-        keys = {"usecols": [group], "dtype": str, "keep_default_na": False}
-        table[group] = _read(path, index_col=False, **keys)[group].replace("", None)
     return table
 
 
@@ -186,11 +209,11 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
     expected, repair = f"finite numbers up to {LARGEST:.2g}", ""
     if pd.api.types.is_bool_dtype(cells):
         return
-    if pd.api.types.is_numeric_dtype(cells):
+    if whole and (values := pd.to_numeric(cells, errors="coerce")).notna().all():
+        cells, expected = values, "whole numbers or words"
+        wrong = np.isinf(cells) | (cells != np.floor(cells))
+    elif pd.api.types.is_numeric_dtype(cells):
         wrong = cells.abs() >= LARGEST
-        if whole:
-            wrong = np.isinf(cells) | (cells != np.floor(cells))
-            expected = "whole numbers or words"
     else:
         text = cells.astype(str)
         decimal = pd.to_numeric(text.str.replace(",", "."), errors="coerce").notna()
@@ -214,6 +237,17 @@ def _refuse_wrong_cell(spec: TabularCsv, table: pd.DataFrame, column: str, path:
             f"{brief(float(value) if isinstance(value, np.floating) else value)} in "
             f"{_place(spec, table, wrong)}: expected {expected}{repair}"
         )
+
+
+def _refuse_spaces(key: str, column: str | None, table: pd.DataFrame, path: Path) -> None:
+    """Refuse two names that look the same: one class, or client, would be two."""
+    spelt: dict[str, str] = {}
+    for name in [] if column is None else table[column].unique():
+        if (other := spelt.setdefault(name.strip(), name)) != name:
+            raise UserError(
+                f"{path}: {key}: {column}: {other!r} and {name!r}: expected names that differ in "
+                "more than spaces: write both in one way"
+            )
 
 
 def _place(spec: TabularCsv, table: pd.DataFrame, wrong: "pd.Series[bool]") -> str:
@@ -252,7 +286,7 @@ def _split(
     if spec.split is None:
         return held_out(everything, spec.test_fraction, path)
     cells = table[spec.split]
-    split = cells.astype(str).where(cells.notna(), "").to_numpy()
+    split = cells.where(cells.notna(), "").to_numpy()
     unknown = np.flatnonzero(~np.isin(split, ["train", "test"]))
     if len(unknown):
         wrong = split[unknown[0]]
@@ -268,5 +302,7 @@ def _split(
 
 
 def _filled(samples: RawSamples, mean: np.ndarray) -> RawSamples:
-    x = np.where(np.isfinite(samples.x), samples.x, mean)
-    return RawSamples(x, samples.y, samples.group)
+    """The samples with means for missing numbers, and where these are."""
+    missing = ~np.isfinite(samples.x)
+    x = np.where(missing, mean, samples.x)
+    return replace(samples, x=x, missing=missing if missing.any() else None)

@@ -1,0 +1,233 @@
+"""Users' tables and images: names stay text, held-out rows unseen, images as viewers show them."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedrepro.data.catalogue.catalogue import meaning_of
+from fedrepro.data.dataset import Dataset, Split, open_dataset
+from fedrepro.data.partition.partition import make_partition
+from fedrepro.data.partition.schemes import Iid, Natural, PartitionSpec
+from fedrepro.data.prepare import prepare
+from fedrepro.data.readers.images import TURNS, decode
+from fedrepro.data.tensors.standardise import standardised
+from fedrepro.support.errors import UserError
+from support.raw_data import entry
+
+NAMES = (
+    ["1.1", "1.10", "1.2", "1.100"],
+    ["007", "07", "7", "7.0"],
+    ["1e1", "10", "10.0", "+10"],
+    ["True", "TRUE", "1", "true"],
+    ["NA", "NaN", "None", "null", "nan", "N/A", "<NA>"],
+    ["9007199254740993", "9007199254740992", "18446744073709551617"],
+    ["2020-01-01", "2020-1-1", "1/1/2020"],
+    ["0x10", "16", "1_6", "inf"],
+)
+
+
+def prepared(tmp_path: Path, header: str, rows: Sequence[str], **keys: Any) -> Dataset:
+    file = tmp_path / "table.csv"
+    file.write_text("\n".join([header, *rows, ""]), encoding="utf-8")
+    spec = entry("tabular_csv", path=str(file), **{"label": "y", **keys})
+    prepare("own", spec, downloads=tmp_path / "downloads", root=tmp_path / "data")
+    return open_dataset("own", tmp_path / "data")
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_clients_are_called_as_the_file_writes_them(tmp_path: Path, names: list[str]) -> None:
+    rows = [f"{at},{at % 2},{name}" for at in range(4) for name in names]
+    dataset = prepared(tmp_path, "x,y,ward", rows, group="ward")
+    assert dataset.group_names == sorted(names)
+    assert dataset.train.group is not None
+    assert [dataset.group_names[each] for each in dataset.train.group] == names * 4
+
+
+CLASSES = (
+    ["01", "1", "1.0", "10"],
+    ["+10", "10", "1e1"],
+    ["FALSE", "TRUE", "True", "true"],
+    ["0", "9007199254740992", "9007199254740993", "18446744073709551617"],
+    *NAMES[4:5],
+    *NAMES[6:7],
+)
+
+
+@pytest.mark.parametrize("names", CLASSES)
+def test_classes_are_called_as_the_file_writes_them(tmp_path: Path, names: list[str]) -> None:
+    rows = [f"{at},{name}" for at in range(4) for name in names]
+    dataset = prepared(tmp_path, "x,y", rows, test_fraction=0)
+    called = dataset.meta["class_names"]
+    assert sorted(called) == sorted(names)
+    assert [called[each] for each in dataset.train.y] == names * 4
+
+
+def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
+    rows = [f"{at},{at % 11 - 2}" for at in range(33)]
+    dataset = prepared(tmp_path, "x,y", rows, test_fraction=0)
+    assert dataset.meta["class_names"] == [str(each) for each in range(-2, 9)]
+    assert dataset.train.y.tolist() == [at % 11 for at in range(33)]
+
+
+@pytest.mark.parametrize("key", ["label", "group"])
+def test_names_that_look_the_same_are_refused(tmp_path: Path, key: str) -> None:
+    rows = ["1,a,b", "2,b,a", "3,a ,b", "4,b, a"]
+    keys = {"label": "y", "group": "z"} if key == "label" else {"label": "z", "group": "y"}
+    with pytest.raises(UserError, match="expected names that differ in more than spaces"):
+        prepared(tmp_path, "x,y,z", rows[:3] if key == "label" else ["1,a,b", "2,a ,c"], **keys)
+
+
+def test_an_empty_name_is_missing(tmp_path: Path) -> None:
+    for cell in ("", " ", '""'):
+        with pytest.raises(UserError, match=r"expected a value in every row: none in row 2$"):
+            prepared(tmp_path, "x,y,ward", ["1,a,n", f"2,b,{cell}", "3,a,s"], group="ward")
+
+
+SCHEMES = (
+    Natural(scheme="natural", test_fraction=0.25),
+    Natural(scheme="natural", validation=0.25),
+    Natural(scheme="natural", test_fraction=0.25, validation=0.25),
+    Iid(scheme="iid", clients=3, test_fraction=0.4),
+)
+
+
+@pytest.mark.parametrize("spec", SCHEMES, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("standardise", [True, False, "per_client"])
+def test_held_out_rows_are_not_in_means(
+    tmp_path: Path, spec: PartitionSpec, standardise: Any
+) -> None:
+    random = np.random.default_rng(1)
+    numbers = random.normal(5, 3, (60, 3)).round(3).astype(object)
+    for row, column in zip(random.integers(0, 60, 15), random.integers(0, 3, 15), strict=True):
+        numbers[row, column] = ""
+
+    def made(table: Any) -> tuple[Any, Dataset]:
+        rows = [
+            f"{','.join(map(str, row))},{at % 2},{'abc'[at % 3]}" for at, row in enumerate(table)
+        ]
+        keys = {"group": "g", "standardise": standardise}
+        dataset = prepared(tmp_path, "p,q,r,y,g", rows, **keys)
+        labels, groups = dataset.train.y, dataset.train.group
+        partition = make_partition(labels, groups, spec, 1)
+        return partition, standardised(dataset, partition)
+
+    partition, first = made(numbers)
+    held = np.concatenate([np.concatenate(rows) for name, rows, _ in partition.parts[1:]])
+    changed = numbers.copy()
+    for row in held:
+        changed[row] = [1000 + row, "", -row]
+    _, second = made(changed)
+    kept = np.setdiff1d(np.arange(60), held)
+    scale = 1e-5
+    assert np.allclose(first.train.x[kept], second.train.x[kept], atol=scale)
+    assert not np.allclose(first.train.x[held], second.train.x[held], atol=1)
+    if standardise is True:  # by hand, from the file
+        raw = np.where(numbers == "", np.nan, numbers).astype(float)
+        mean = np.nanmean(raw[kept], axis=0)
+        whole = np.where(np.isnan(raw), mean, raw)
+        by_hand = (whole - mean) / whole[kept].std(axis=0)
+        assert np.allclose(first.train.x, by_hand, atol=scale)
+
+
+def test_without_held_out_rows_the_prepared_numbers_are_used(tmp_path: Path) -> None:
+    rows = [f"{at},{at % 2},{'ab'[at % 2]}" for at in range(10)]
+    dataset = prepared(tmp_path, "x,y,g", [*rows, ",0,a"], group="g")
+    partition = make_partition(dataset.train.y, dataset.train.group, Natural(scheme="natural"), 1)
+    assert standardised(dataset, partition) is dataset
+
+
+def test_a_test_set_follows_the_statistics_of_training_rows(tmp_path: Path) -> None:
+    rows = [f"{at},{at % 2},{'train' if at < 30 else 'test'}" for at in range(40)]
+    dataset = prepared(tmp_path, "x,y,s", rows, split="s")
+    spec = Iid(scheme="iid", clients=2, test_fraction=0.5)
+    partition = make_partition(dataset.train.y, None, spec, 1)
+    kept = np.sort(np.concatenate(partition.train))
+    assert dataset.test is not None
+    test = standardised(dataset, partition).test
+    assert isinstance(test, Split)
+    by_hand = (np.arange(30, 40) - kept.mean()) / kept.std()
+    assert np.allclose(test.x[:, 0], by_hand, atol=1e-5)
+    assert not np.allclose(dataset.test.x[:, 0], by_hand, atol=1e-2)
+
+
+def test_own_data_are_read_again_when_their_reader_has_changed(tmp_path: Path) -> None:
+    for kind in ("tabular_csv", "image_folder", "jpeg_parquet"):
+        keys: dict[str, Any] = {
+            "tabular_csv": {"label": "y"},
+            "image_folder": {"height": 2, "width": 2},
+            "jpeg_parquet": {"class_names": ["a", "b"]},
+        }[kind]
+        assert meaning_of(entry(kind, path="x", **keys))["revision"] == 2
+    assert "revision" not in meaning_of(entry("pacs", path="x"))
+
+
+def stored(image: Image.Image, form: str = "PNG", **keys: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **keys)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("orientation", [1, *TURNS, 99])
+def test_images_are_turned_as_exif_says(form: str, orientation: int) -> None:
+    shown = np.zeros((16, 24), np.uint8)
+    shown[:8, :8], shown[:8, 8:16] = 250, 120
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    # What a camera stores: the inverse of the turn. Five of them are their own inverse.
+    back = {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
+    turn = back.get(orientation, TURNS.get(orientation))
+    image = Image.fromarray(np.dstack([shown] * 3))
+    sensed = image if turn is None else image.transpose(turn)
+    keys: dict[str, Any] = {"JPEG": {"quality": 100}, "WEBP": {"lossless": True}}.get(form, {})
+    read = decode(stored(sensed, form, exif=exif, **keys), "x", 1)[0]
+    assert read.shape == shown.shape
+    assert np.abs(read.astype(int) - shown).max() < 5
+
+
+def strokes(shade: int, mode: str) -> Image.Image:
+    """A bar of one shade; all other pixels are transparent and of the same shade."""
+    array = np.full((6, 6, 4), shade, np.uint8)
+    array[..., 3] = 0
+    array[1:5, 2, 3] = 255
+    return Image.fromarray(array).convert(mode)
+
+
+@pytest.mark.parametrize(("mode", "form"), [("RGBA", "PNG"), ("LA", "PNG"), ("RGBA", "TIFF")])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_transparent_pixels_show_the_background(mode: str, form: str, channels: int) -> None:
+    black, white = strokes(0, mode), strokes(255, mode)
+    bar = np.zeros((6, 6), bool)
+    bar[1:5, 2] = True
+    for layer in decode(stored(black, form), "x", channels):
+        assert np.array_equal(layer == 0, bar)
+        assert np.array_equal(layer == 255, ~bar)
+    for layer in decode(stored(white, form), "x", channels, background="black"):
+        assert np.array_equal(layer == 255, bar)
+    with pytest.raises(UserError, match=r"background: 'white': .* one colour on it: .* 'black'"):
+        decode(stored(white, form), "x", channels)
+
+
+def test_a_colour_that_stands_for_transparency_shows_the_background() -> None:
+    grey = Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4))
+    for image in (grey, grey.convert("RGB"), grey.convert("P")):
+        clear: Any = (3, 3, 3) if image.mode == "RGB" else 3
+        read = decode(stored(image, transparency=clear), "x", 1)[0]
+        assert read[0, 3] == 255
+        assert read.ravel().tolist()[4:] == list(range(4, 16))
+
+
+def test_opaque_images_keep_their_values() -> None:
+    array = np.random.default_rng(0).integers(0, 256, (5, 5, 4)).astype(np.uint8)
+    array[..., 3] = 255
+    image = Image.fromarray(array)
+    for background in ("white", "black"):
+        read = decode(stored(image), "x", 3, background=background)
+        assert np.array_equal(read, array[..., :3].transpose(2, 0, 1))
+    grey = decode(stored(image), "x", 1)[0]
+    assert np.array_equal(grey, np.asarray(image.convert("L")))
