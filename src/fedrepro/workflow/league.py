@@ -159,6 +159,8 @@ def choose(workbench: Workbench, search: Search) -> tuple[Workbench, str, Choice
     measure = on_validation(match.measure)
     scores = [
         result_of(workbench, run.setting, {run.method: [run]}, measure, match.summary).mean
+        if is_there(workbench, run)  # else what other code left: its own run may have failed
+        else None
         for run in search.runs
     ]
     tried, number = sum(score is not None for score in scores), len(scores)

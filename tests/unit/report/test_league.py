@@ -1,6 +1,7 @@
 """The league on made-up numbers: ranks, critical differences, what counts, and its page."""
 
 import csv
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from fedrepro.config.loading import load
+from fedrepro.config.searches import Searched
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import tables
@@ -24,13 +26,38 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.published import Published
 from fedrepro.report.papers.ranks import MeanRanks
 from fedrepro.report.site import write_site
+from fedrepro.run.results import find_run, made_of
+from fedrepro.support import sealed
+from fedrepro.workflow import league as plays
 from support.report_world import copy_inputs, write_run
 from support.search_world import settle
 
 SEEDS = (1, 2, 3, 4, 5)
 COMPACT = {
-    "settings": {"compact-a": {"extends": "s"}, "compact-b": {"extends": "s", "epochs": 2}},
+    "settings": {
+        "compact-a": {"extends": "s"},
+        "compact-b": {"extends": "s", "epochs": 2},
+        "compact-made": {"extends": "s", "judge": {"model": "logistic", "epochs": 1}},
+    },
     "tables": {
+        "compact_made": {
+            "title": "Synthetic sets",
+            "metric": {"quality": "accuracy"},
+            "rows": [
+                {"label": "Accuracy", "setting": "compact-made", "league": "made"},
+                {
+                    "label": "Distance",
+                    "setting": "compact-made",
+                    "league": "made",
+                    "metric": {"quality": "stand_in"},
+                },
+            ],
+            "columns": [
+                {"label": "EVG", "method": "fedevg"},
+                {"label": "GAN", "method": "fedcgan"},
+                {"label": "VAE", "method": "fedcvae"},
+            ],
+        },
         "compact_accuracy": {
             "title": "Accuracy",
             "metric": "accuracy",
@@ -47,7 +74,7 @@ COMPACT = {
                 {"label": "Nova", "method": "fednova"},
                 {"label": "Central", "method": "central"},
             ],
-        }
+        },
     },
 }
 
@@ -76,9 +103,24 @@ def around(mean: float, spread: float = 1.0) -> dict[int, float]:
     return {seed: mean + spread * (seed - 3) for seed in SEEDS}
 
 
+def judged(bench: Workbench, method: str, values: Mapping[int, float]) -> None:
+    """Synthetic sets with these accuracies, in percent; their distances fall with it."""
+    for seed, value in values.items():
+        run = RunKey("own/compact-made", method, seed)
+        path = run.analysis("quality")
+        content = {
+            "of": made_of([find_run(bench.root, run)]),
+            "classes": 2,
+            "numbers": {"accuracy": value / 100, "stand_in": 200 - value},
+        }
+        (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
+        sealed.write(bench.root / path, content, sealed.of_results(path))
+
+
 def computed(bench: Workbench) -> dict[tuple[str, str], ComputedTable]:
-    target = bench.table("own", "compact_accuracy", "compact")
-    return {("own", "compact_accuracy"): tables.compute(bench, target, Published())}
+    names = ("compact_accuracy", "compact_made")
+    targets = [bench.table("own", name, "compact") for name in names]
+    return {(each.system, each.item): tables.compute(bench, each, Published()) for each in targets}
 
 
 def found(bench: Workbench, **more: Any) -> League:
@@ -222,7 +264,7 @@ def test_page_csv_latex_and_json_have_the_same_numbers(bench: Workbench) -> None
     assert {row["mean"] for row in rows} == {"60.0", "65.0", "70.0"}
     latex = as_latex(league)
     assert "\\textbf{fedprox} & 70.00 $\\pm$ 1.58 &" in latex
-    assert latex.count("\\begin{tabular}") == latex.count("\\end{tabular}") == 1
+    assert latex.count("\\begin{tabular}") == latex.count("\\end{tabular}") == 2  # skew, made
     as_values = as_json(league)
     assert as_values["matches"][0]["methods"][0]["lead_over_fedavg"]["lead"] == pytest.approx(10)
 
@@ -264,4 +306,129 @@ def test_titles_of_all_matches_differ() -> None:
 
 
 def test_only_settings_of_scale_compact_are_in_it(bench: Workbench) -> None:
-    assert {match.setting for match in matches_of(bench)} == {"own/compact-a", "own/compact-b"}
+    names = {"own/compact-a", "own/compact-b", "own/compact-made"}
+    assert {match.setting for match in matches_of(bench)} == names
+
+
+# --- less is better, judged sets, and what old code did -------------------------------------------
+LABELS = {"fedavg": "FedAvg", "fedprox": "FedProx", "fednova": "Nova"}
+SETS = {"fedevg": "EVG", "fedcgan": "GAN", "fedcvae": "VAE"}
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations((60, 70, 80))])
+@pytest.mark.parametrize("own", ["fedprox", None])
+def test_a_measure_that_falls_ranks_as_one_that_rises(
+    bench: Workbench, order: tuple[int, ...], own: str | None
+) -> None:
+    """Losses fall as accuracies rise: every rank, best method and sign of a lead is the same."""
+    for method, mean in zip(LABELS, order, strict=True):
+        give(bench, "compact-a", method, around(mean, 1.0 + mean % 7))
+    names = {**LABELS, "fedprox": own or "FedProx"}
+    played = by_label(found(bench, own=own))
+    place = sorted(order, reverse=True)
+    wanted = {
+        names[method]: 1.0 + place.index(mean) for method, mean in zip(LABELS, order, strict=True)
+    }
+    for label in ("A", "A's loss"):
+        match = played[label]
+        assert match.ranks == wanted, label
+        others = {name: rank for name, rank in wanted.items() if name != own}
+        assert match.best_other.name == min(others, key=others.__getitem__)
+        for one, other in itertools.permutations(wanted, 2):
+            lead = match.lead(one, other)
+            assert (lead.lead > 0) == (wanted[one] < wanted[other])
+            assert lead.lead == pytest.approx(-match.lead(other, one).lead)
+    (standing,) = found(bench, own=own).standings
+    assert standing.found.means == dict(sorted(wanted.items(), key=lambda each: each[1]))
+
+
+def test_synthetic_sets_are_ranked_by_what_judged_them(bench: Workbench) -> None:
+    """By accuracy upwards and by distance downwards; one that nobody judged yet has no number."""
+    for method, mean in zip(SETS, (60, 80, 70), strict=True):
+        give(bench, "compact-made", method, around(10))
+        judged(bench, method, around(mean, 2.0))
+    played = by_label(found(bench))
+    for label in ("Accuracy", "Distance"):
+        match = played[label]
+        assert match.match.judged
+        assert match.ranks == {"GAN": 1.0, "VAE": 2.0, "EVG": 3.0}
+        assert match.best_other.name == "GAN"
+        assert match.lead("GAN", "EVG").lead == pytest.approx(20)
+    assert played["Accuracy"].entry("GAN").estimate.mean == pytest.approx(80)
+    assert played["Distance"].entry("GAN").estimate.mean == pytest.approx(120)
+    assert not played["A"].match.judged
+
+
+def test_a_set_that_is_not_judged_has_no_number_and_is_due(bench: Workbench) -> None:
+    for method in SETS:
+        give(bench, "compact-made", method, around(10))
+    judged(bench, "fedevg", around(60))
+    judged(bench, "fedcgan", {1: 70.0, 2: 70.0})
+    match = by_label(found(bench))["Accuracy"]
+    assert match.ranks == {} and list(match.scores) == ["EVG"]
+    assert match.entry("GAN").why.startswith("2 of 5 seeds; seed 3 has not been judged")
+    assert match.entry("VAE").why.startswith("no result; seed 1 has not been judged")
+    for method, seed, there in (("fedevg", 5, True), ("fedcgan", 2, True), ("fedcgan", 3, False)):
+        run = RunKey("own/compact-made", method, seed)
+        assert plays.is_there(bench, run, judged=True) == there
+        assert plays.is_there(bench, run, judged=False)
+
+
+@pytest.mark.parametrize("other", [{"epochs": 7}, "code"])
+def test_a_divergence_of_other_code_or_configuration_is_none(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, other: Any
+) -> None:
+    """It says nothing of today's method: no last rank, and the run is due again."""
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fednova", around(50))
+    give(bench, "compact-a", "fedprox", {1: 90.0, 2: 91.0, 3: 92.0, 4: 93.0})
+    run = RunKey("own/compact-a", "fedprox", 5)
+    changes = other if other != "code" else {}
+    with monkeypatch.context() as patched:
+        if other == "code":
+            patched.setattr("fedrepro.run.numerics.of_run", lambda spec: {"engine": "other"})
+        write_run(bench, run, [0.5, 0.2], status="diverged", **changes)
+    for label in ("A", "A's loss"):
+        match = by_label(found(bench))[label]
+        entry = match.entry("FedProx")
+        assert not entry.diverged and entry.why.startswith("4 of 5 seeds")
+        assert match.ranks == {"FedAvg": 1.0, "Nova": 2.0}
+    assert not plays.is_there(bench, run)
+    assert plays.is_there(bench, RunKey("own/compact-a", "fedprox", 4))
+
+
+def test_a_divergence_is_last_by_a_falling_measure_too(bench: Workbench) -> None:
+    """However small its loss was before; only the seeds that are compared count."""
+    give(bench, "compact-a", "fedavg", around(60))
+    give(bench, "compact-a", "fednova", around(50))
+    give(bench, "compact-a", "fedprox", {1: 90.0, 2: 91.0, 3: 92.0, 4: 93.0})
+    give(bench, "compact-a", "fedprox", {5: 99.0}, status="diverged")
+    for label in ("A", "A's loss"):
+        match = by_label(found(bench))[label]
+        assert match.entry("FedProx").diverged
+        assert match.ranks == {"FedAvg": 1.0, "Nova": 2.0, "FedProx": 3.0}
+        assert match.best_other.name == "FedAvg"
+        fewer = by_label(found(bench, seeds=4))[label]
+        assert fewer.ranks == {"FedProx": 1.0, "FedAvg": 2.0, "Nova": 3.0}
+    assert plays.is_there(bench, RunKey("own/compact-a", "fedprox", 5), judged=True)
+
+
+@pytest.mark.parametrize("label", ["A", "A's loss"])
+def test_a_search_chooses_the_best_on_validation(bench: Workbench, label: str) -> None:
+    """By more accuracy or less loss; a candidate of other code or that diverged is not tried."""
+    match = next(each for each in matches_of(bench) if each.label == label)
+    grid = Searched(method="fedprox", grid={"mu": [0.01, 0.1, 0.5, 0.9]})
+    changed, (search,) = plays.with_searches(bench, [match], "fedprox", grid)
+    scores = {0.01: 0.6, 0.1: 0.8, 0.5: 0.99, 0.9: 0.98}
+    for run, (mu, kept) in zip(search.runs, scores.items(), strict=True):
+        assert changed.run_spec(run.setting, run.method, 1).hyperparameters["fedprox"]["mu"] == mu
+        more = {"validation_accuracy": [0.1, kept], "validation_loss": [9.0, -math.log(kept)]}
+        status = "diverged" if mu == 0.9 else "finished"
+        # The test scores say the opposite.
+        write_run(changed, run, [0.5, 1 - kept / 2], more=more, status=status,
+                  **({"epochs": 7} if mu == 0.5 else {}))  # fmt: skip
+    assert [plays.is_there(changed, run) for run in search.runs] == [True, True, False, True]
+    _, name, choice = plays.choose(changed, search)
+    assert choice.chosen == {"mu": 0.1} and name == "fedprox_mu0.1"
+    assert (choice.candidates, choice.tried) == (4, 2)
+    assert choice.score == pytest.approx(80 if label == "A" else -math.log(0.8))
