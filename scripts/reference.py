@@ -29,7 +29,7 @@ from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey, Target
 from fedrepro.config.values import Seed
 from fedrepro.config.workbench import Workbench
-from fedrepro.run import again, packed
+from fedrepro.run import again, landed, packed
 from fedrepro.run.replayed import not_of_today
 from fedrepro.run.results import PAPERS, TIMING, RunRecord, read_run, reference_folder
 from fedrepro.support.errors import UserError, bad_value
@@ -39,7 +39,7 @@ from fedrepro.workflow.cost import CostModel, RunCost
 from fedrepro.workflow.estimate import measured
 
 LIST = PAPERS / "reference.yaml"
-MODEL = "model.safetensors"
+MODEL, MANIFEST = "model.safetensors", "manifest.json"
 
 
 class Wanted(Typed):
@@ -121,13 +121,14 @@ def keep(run: RunKey) -> Path:
     This includes its synthetic set's evaluation, which needs the model.
     """
     folder, judged = reference_folder(run), run.analysis("quality")
-    copies = {file: folder / file.name for file in sorted(run.folder.iterdir())}
+    files = {file.name: file for file in sorted(run.folder.iterdir()) if file.name != MODEL}
     if judged.exists():
-        copies[judged] = folder / "quality.json"
-    for file, copy in copies.items():
-        if file.name != MODEL:
-            with write_atomically(copy) as temporary:
-                shutil.copyfile(file, temporary)
+        files["quality.json"] = judged
+    landed.record_reference(run, landed.digest_of_files(files))
+    # The manifest comes last: without it, a copy that was interrupted is no result.
+    for name in sorted(files, key=MANIFEST.__eq__):
+        with write_atomically(folder / name) as temporary:
+            shutil.copyfile(files[name], temporary)
     return folder
 
 
@@ -150,6 +151,7 @@ def pack(runs: Iterable[RunKey]) -> None:
             timing = json.loads((folder / TIMING).read_bytes())
             kept = {name: columns for name, columns in tables.items() if columns}
             found[run] = packed.PackedRun(manifest, timing, quality, kept)
+        landed.record_runs(setting, {run: landed.digest_of(found[run]) for run in those})
         print(f"kept: {len(those)} in {packed.write(Path(), setting, found)}", flush=True)
 
 
@@ -259,8 +261,8 @@ def make_again(bench: Workbench, groups: Iterable[Group], cores: str) -> None:
     outcomes: Counter[str] = Counter()
     wrong = 0
     for each in groups:
-        landed = {run: read_run(Path(), run, reference=True) for run in each.runs}
-        current = [run for run, record in landed.items() if is_current(bench, record)]
+        records = {run: read_run(Path(), run, reference=True) for run in each.runs}
+        current = [run for run, record in records.items() if is_current(bench, record)]
         # A run that lies here may be the landed one itself: nothing would be compared.
         left = [run for run in current if not run.folder.exists()]
         here = len(current) - len(left)
@@ -269,7 +271,7 @@ def make_again(bench: Workbench, groups: Iterable[Group], cores: str) -> None:
         if left:
             make(left, bench, cores)
         for run in left:
-            found = again.compare(landed[run], read_run(Path(), run))
+            found = again.compare(records[run], read_run(Path(), run))
             print(f"{run.setting} {run.method} seed {run.seed}: {found.words}", flush=True)
             outcomes["same bits" if found.words == again.SAME else "other bits"] += 1
             wrong += not found.expected

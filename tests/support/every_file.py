@@ -7,7 +7,7 @@ import pytest
 
 from fedrepro.cli.main import main
 from fedrepro.config.targets import RunKey
-from fedrepro.run import packed
+from fedrepro.run import landed, packed
 from fedrepro.run.results import reference_folder
 from fedrepro.support import sealed
 from support.places import ROOT
@@ -124,11 +124,11 @@ STUDY = {
 def make(root: Path) -> None:
     """Everything, by the commands that people and rules call."""
     copy_inputs(root, compact=True)
-    for landed in (root / "reports/papers").glob("*/compact/*"):
-        if landed.relative_to(root / "reports/papers").as_posix() not in LANDED:
-            shutil.rmtree(landed)
+    for folder in (root / "reports/papers").glob("*/compact/*"):
+        if folder.relative_to(root / "reports/papers").as_posix() not in LANDED:
+            shutil.rmtree(folder)
         else:
-            setting = f"{landed.parts[-3]}/{landed.name}"
+            setting = f"{folder.parts[-3]}/{folder.name}"
             few = packed.all_packed(root, setting).items()
             kept = {run: each for run, each in few if run.method in FEW and run.seed < 3}
             assert {run.method for run in kept} == {*FEW}
@@ -154,6 +154,8 @@ def make(root: Path) -> None:
             sealed.write(Path(f"results/studies/{name}.json"), STUDY, f"studies/{name}")
         for item in ("table_1", "table_2"):
             call("table", "ima", item)
+        for paper in landed.papers_in(root):
+            landed.record_all(root, paper)
 
 
 def stand_in(root: Path, patch: pytest.MonkeyPatch) -> None:

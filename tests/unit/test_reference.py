@@ -1,19 +1,27 @@
 """What `make reference` plans, what it says that costs, and what it keeps."""
 
 import importlib.util
+import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.config.targets import RunKey
 from fedrepro.config.workbench import Workbench
+from fedrepro.run import landed
 from fedrepro.run.integrity import Check
 from fedrepro.run.rates import MethodRate, ModelRate, stored
-from fedrepro.run.results import reference_folder, reference_runs
+from fedrepro.run.results import reference_folder, reference_runs, timing_of
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
 from fedrepro.workflow.cost import CostModel
 from fedrepro.workflow.estimate import CostEstimate
 from support.manifests import write_manifest
@@ -118,8 +126,71 @@ def test_finished_runs_are_kept_without_their_model(
     assert not reference_folder(run).exists()
     assert left() == [other]
     assert [path.name for path in reference_folder(run).iterdir()] == ["manifest.json"]
+    assert list(landed.faults(Path(), "superfed")) == []
     manifest.unlink()
     assert list(reference.keep_finished(bench, [run, other])) == [other]
+
+
+class Killed(BaseException):
+    """Stands for `kill -9`: nothing of ours handles it."""
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_landing_that_is_killed_between_two_files_is_made_up_for(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, compact: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunKey(SETTING, "fedavg", 1)
+    described = bench.run_spec(run.setting, run.method, run.seed).description()
+    papers = tmp_path / "reports/papers"
+
+    def finish(score: float) -> None:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        files = {"model.safetensors": ""}  # which is not kept
+        for name in ("rounds.parquet", "clients.parquet"):
+            table = pyarrow.table({"round": [1], "client": [0], "test_accuracy": [score]})
+            pyarrow.parquet.write_table(table, run.folder / name)
+            files[name] = sha256_of(run.folder / name)
+        write_manifest(run.folder, {"run": described, "files": files})
+        manifest = json.loads((run.folder / "manifest.json").read_bytes())
+        sealed.write(run.folder / "timing.json", {}, timing_of(manifest))
+
+    def land(writes: int) -> bool:
+        """Whether there are as many writes, before the last of which this is killed."""
+        replace_file, left = os.replace, [writes]
+
+        def replacing(*names: Any) -> None:
+            if Path(names[1]).is_relative_to(papers) or not Path(names[1]).is_absolute():
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+            replace_file(*names)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replacing)
+            try:
+                (reference.pack if compact else lambda runs: [*map(reference.keep, runs)])([run])
+            except Killed:
+                return False
+        return True
+
+    for first, second in ((0.5, 0.5), (0.5, 0.75)):  # a new result, and one that replaces it
+        for writes in range(20):
+            shutil.rmtree(papers, ignore_errors=True)
+            (papers / "superfed").mkdir(parents=True)
+            (papers / "systems.yaml").write_text("- superfed\n", encoding="utf-8")
+            if second != first:
+                finish(first)
+                assert land(20)
+            finish(second)
+            whole = land(writes)
+            wrong = list(Check(Path("reports")).faults())
+            assert whole or writes == 0 or wrong, writes
+            assert land(20)
+            assert list(Check(Path("reports")).faults()) == []
+            if whole:
+                break
+        assert writes >= 4
 
 
 def test_the_list_is_of_rows_that_are_there(bench: Workbench) -> None:

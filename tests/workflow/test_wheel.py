@@ -111,6 +111,10 @@ def test_a_workbench_from_a_wheel_makes_its_table(built: Path, tmp_path: Path) -
     installed.fedrepro(tmp_path, "init", "my-paper", "--with", "ima")
     mine = tmp_path / "my-paper"
     assert (mine / "reports/papers/ima/cells.csv").is_file()
+    # Neither has reference results.
+    assert "1 papers: nothing is wrong" in installed.fedrepro(mine, "verify")
+    packaged = Path(where.strip()).with_name("assets") / "reports"
+    assert "5 papers: nothing is wrong" in installed.fedrepro(mine, "verify", packaged)
 
     file = mine / "config/experiments/mine.yaml"
     experiment = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -101,6 +101,7 @@ def _add(folder: Path, system: str) -> list[Path]:
     Raises:
         UserError: if a file cannot be written, or the list of papers is damaged.
     """
+    from fedrepro.run import landed
     from fedrepro.support.files import write_atomically
     from fedrepro.support.typed_yaml import read_yaml
 
@@ -108,6 +109,8 @@ def _add(folder: Path, system: str) -> list[Path]:
     for name in added:
         with write_atomically(folder / name) as temporary:
             shutil.copyfile(ORIGIN / name, temporary)
+    if PAPERS / system / landed.FILE in added:
+        landed.forget_references(folder, system)
     listed = read_yaml(folder / ORDER, ORDER) if (folder / ORDER).exists() else []
     if not isinstance(listed, list):
         raise UserError(f"{ORDER}: expected a list of systems")

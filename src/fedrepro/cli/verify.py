@@ -7,26 +7,32 @@ from pathlib import Path
 
 from fedrepro.support.errors import UserError
 
-RESULTS, CONFIG = Path("results"), Path("config/experiments")
+RESULTS, REPORTS, CONFIG = Path("results"), Path("reports"), Path("config/experiments")
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser(
         "verify",
-        help="check that no file of a results tree has changed",
+        help="check that no file of a results tree has changed, and no printed number",
         description="Check a results tree: runs, partitions, analyses, tables by their checksums, "
         "places and the runs that they were made from; prepared data and downloads by their "
-        "sizes. Prints one line per fault, and exits with 1 if there are any. Remove the files "
-        "that it names: the workflow makes them again. `fedrepro verify reports` checks the "
-        "committed reference results.",
+        "sizes. Of the papers in reports, check the printed numbers, row by row, and landed "
+        "results against each paper's record, landed.json. Prints one line per fault, and exits "
+        "with 1 if there are any. Remove the files of results that it names: the workflow makes "
+        "them again. Restore those of reports from the repository.",
     )
     parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, nargs="?", default=RESULTS,
-        help="default: results",
+        "folder", metavar="FOLDER", type=Path, nargs="?",
+        help="results or reports, or a copy of one; default: both",
     )  # fmt: skip
     parser.add_argument(
         "--full", action="store_true", help="also read all prepared data and downloads"
     )
+    parser.add_argument(
+        "--accept", metavar="PAPER",
+        help="print how a paper's printed numbers and landed results differ from its record, and "
+        "record them as they are: after a correction, or for a paper of your own",
+    )  # fmt: skip
     parser.set_defaults(handler=handle)
 
 
@@ -34,21 +40,57 @@ def handle(arguments: argparse.Namespace) -> int:
     """Return 1 if there are faults, else 0."""
     from fedrepro.run.integrity import Check
 
-    check, wrong = Check(arguments.folder, arguments.full), 0
-    for fault in check.faults():
-        wrong += 1
-        print(fault, flush=True)
-    looked_at = ", ".join(f"{number:,} {what}" for what, number in check.counts.items())
+    if arguments.accept is not None:
+        _accept(arguments.accept)
+        return 0
+    checks, wrong = [Check(folder, arguments.full) for folder in _folders(arguments)], 0
+    for check in checks:
+        for fault in check.faults():
+            wrong += 1
+            print(fault, flush=True)
+    counts = [item for check in checks for item in check.counts.items()]
+    looked_at = ", ".join(f"{number:,} {what}" for what, number in counts)
     verdict = f"{wrong:,} wrong" if wrong else "nothing is wrong"
     print(f"fedrepro: {looked_at or 'nothing to check'}: {verdict}", file=sys.stderr)
-    if line := _not_of_today(arguments.folder):
+    for system in (system for check in checks for system in check.unrecorded):
+        line = f"papers/{system} has no landed.json: its printed numbers are not checked"
+        print(
+            f"fedrepro: {line} (`fedrepro verify --accept {system}` records them)", file=sys.stderr
+        )
+    if RESULTS in [check.results for check in checks] and (line := _not_of_today(RESULTS)):
         print(f"fedrepro: {line}", file=sys.stderr)
     return int(wrong > 0)
 
 
+def _folders(arguments: argparse.Namespace) -> list[Path]:
+    """The folders to check: the given one, or results and this workbench's reports."""
+    if arguments.folder is not None:
+        return [arguments.folder]
+    own = [REPORTS] if (REPORTS / "papers").is_dir() else []
+    return own if own and not RESULTS.is_dir() else [RESULTS, *own]
+
+
+def _accept(system: str) -> None:
+    """Record a paper's folder as it is, and print what that changes.
+
+    Raises:
+        UserError: if there is no such paper in this workbench, or one of its files is damaged.
+    """
+    from fedrepro.run import landed
+    from fedrepro.support.errors import bad_value
+
+    known = landed.papers_in(Path())
+    if system not in known:
+        raise bad_value("the command line", "--accept", system, "a paper in reports/papers", known)
+    before = list(landed.faults(Path(), system)) if landed.is_recorded(Path(), system) else []
+    landed.record_all(Path(), system)
+    print(*before, sep="\n", end="\n" * bool(before))
+    print(f"reports/papers/{system}/{landed.FILE}: written")
+
+
 def _not_of_today(results: Path) -> str:
     """A line about this workbench's runs that are not of its configuration and code; or ""."""
-    if results != RESULTS or not CONFIG.exists():
+    if not CONFIG.exists():
         return ""
     from fedrepro.config.loading import load
     from fedrepro.run.integrity import runs_in

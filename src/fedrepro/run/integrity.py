@@ -14,8 +14,9 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.data.dataset import read_meta
 from fedrepro.data.partition.partition import Partition
+from fedrepro.run import landed
 from fedrepro.run.made import REPLACED, others
-from fedrepro.run.packed import all_packed, packed, settings_with_results
+from fedrepro.run.packed import PAPERS, all_packed, packed, settings_with_results
 from fedrepro.run.results import (
     REFERENCE,
     TIMING,
@@ -54,11 +55,14 @@ class Check:
         results: its folder.
         full: whether to hash prepared data and downloads completely; else only sizes are compared.
         counts: how many items of each kind were checked, once :meth:`faults` has ended.
+        unrecorded: the papers whose printed numbers and landed results have no record to compare
+            them with, likewise.
     """
 
     results: Path
     full: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    unrecorded: list[str] = field(default_factory=list)
 
     def faults(self) -> Iterator[str]:
         """All faults: one line each, which starts with the file or folder.
@@ -174,6 +178,12 @@ class Check:
                 self.counts["landed compact results"] += len(all_packed(root, setting))
             except UserError as error:
                 yield str(error)
+        for system in landed.papers_in(root):
+            self.counts["papers"] += 1
+            if landed.is_recorded(root, system) or not (root / PAPERS / system).is_dir():
+                yield from landed.faults(root, system)
+            else:
+                self.unrecorded.append(system)
 
 
 def runs_in(root: Path) -> Iterator[tuple[Path, RunKey]]:

@@ -10,6 +10,7 @@ Models are not kept.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -111,9 +112,18 @@ def reduced(name: str, columns: Columns) -> Columns:
 
 
 def write(root: Path, setting: str, runs: Mapping[RunKey, PackedRun]) -> Path:
-    """Replace a setting's landed results by these runs; nothing is written if nothing differs."""
+    """Replace a setting's landed results by these runs.
+
+    Killed at any point, this leaves the runs that stay as they were, and no damaged one.
+    """
     folder = root / folder_of(setting)
     folder.mkdir(parents=True, exist_ok=True)
+    before: Mapping[RunKey, PackedRun] = {}
+    with suppress(UserError):  # damaged files have no runs to keep
+        before = all_packed(root, setting)
+    staying = {run: each for run, each in before.items() if runs.get(run) == each}
+    if staying != before:  # the others' rows are about to change
+        _write_runs(folder, staying)
     ordered = sorted(runs.items(), key=lambda item: (item[0].method, item[0].seed))
     for name in TABLES:
         rows = [(run, each.tables[name]) for run, each in ordered if each.tables.get(name)]
@@ -121,15 +131,16 @@ def write(root: Path, setting: str, runs: Mapping[RunKey, PackedRun]) -> Path:
             _write(folder / name, _joined(rows))
         else:
             (folder / name).unlink(missing_ok=True)
-    # Last, as it has the checksums of the others' rows.
-    keys = ("manifest", "timing", "quality")
-    about: Columns = {"method": [run.method for run, _ in ordered]}
-    about["seed"] = [run.seed for run, _ in ordered]
-    for key in keys:
-        about[key] = [json.dumps(getattr(each, key), sort_keys=True) for _, each in ordered]
-    about["seal"] = [each.seal for _, each in ordered]
-    _write(folder / RUNS, about)
+    _write_runs(folder, dict(ordered))  # last, as it has the checksums of the others' rows
     return folder
+
+
+def _write_runs(folder: Path, runs: Mapping[RunKey, PackedRun]) -> None:
+    about: Columns = {"method": [run.method for run in runs], "seed": [run.seed for run in runs]}
+    for key in ("manifest", "timing", "quality"):
+        about[key] = [json.dumps(getattr(each, key), sort_keys=True) for each in runs.values()]
+    about["seal"] = [each.seal for each in runs.values()]
+    _write(folder / RUNS, about)
 
 
 def _joined(rows: Sequence[tuple[RunKey, Columns]]) -> Columns:

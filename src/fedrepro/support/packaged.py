@@ -15,3 +15,8 @@ def own_or_packaged(root: Path, path: Path) -> Path:
     """``path`` in the workbench at ``root`` if it exists there, else in the package."""
     own = root / path
     return own if own.exists() else ORIGIN / path
+
+
+def is_distribution(root: Path) -> bool:
+    """Whether a folder is that of a wheel or sdist, which have no reference results."""
+    return root.resolve() == ASSETS.resolve() or (root / "PKG-INFO").is_file()

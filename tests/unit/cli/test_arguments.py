@@ -108,8 +108,13 @@ def test_verify_says_each_fault_and_its_status_is_1(
     capsys: pytest.CaptureFixture[str],
     faults: list[str],
 ) -> None:
-    check = SimpleNamespace(faults=lambda: iter(faults), counts={"runs": 3})
-    monkeypatch.setattr("fedrepro.run.integrity.Check", lambda *given: check)
+    def check(folder: Path, full: bool) -> SimpleNamespace:
+        counts = {"runs": 3}
+        return SimpleNamespace(
+            results=folder, faults=lambda: iter(faults), counts=counts, unrecorded=[]
+        )
+
+    monkeypatch.setattr("fedrepro.run.integrity.Check", check)
     assert main(["verify"]) == int(bool(faults))
     said = capsys.readouterr()
     assert said.out.split() == faults

@@ -283,10 +283,25 @@ KINDS = {
     **{
         f"landed {name}": Kind(
             f"reports/papers/*/compact/*/{name}", f"{LANDED}/{name}", f"{LANDED}-fmnist/{name}",
-            (landed,), needed=name != "runs.parquet",
+            (landed,),
         )
         for name in ("runs.parquet", "rounds.parquet", "clients.parquet", "decisions.parquet")
     },
+    **{
+        f"printed {name}": Kind(
+            f"reports/papers/*/{name}", f"reports/papers/ima/{name}",
+            f"reports/papers/aaggff/{name}", (),
+        )
+        for name in ("cells.csv", "notes.csv", "figures.csv")
+    },
+    "printed words.csv": Kind(
+        "reports/papers/*/words.csv", "reports/papers/fedgo/words.csv",
+        "reports/papers/fedgo/cells.csv", (),
+    ),
+    "record of what was landed": Kind(
+        "reports/papers/*/landed.json", "reports/papers/ima/landed.json",
+        "reports/papers/aaggff/landed.json", (), needed=False,  # a paper of one's own has none
+    ),
     "reference timing": Kind(
         f"{REFERENCE}/*/timing.json", f"{REFERENCE}/seed1/timing.json",
         f"{REFERENCE}/seed2/timing.json", (),
@@ -352,7 +367,7 @@ def faults() -> list[str]:
 NOT_READ = (
     "results/logs/*", "results/report/*", "reports/site/*", "reports/templates/*",
     "reports/papers/[!/]*.yaml", "reports/papers/README.md", "reports/papers/*/captions/*",
-    "reports/papers/*.csv", "reports/papers/*/[!/]*.yaml",
+    "reports/papers/*/[!/]*.yaml",
 )  # fmt: skip
 
 
