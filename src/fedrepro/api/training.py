@@ -156,7 +156,7 @@ def train(
     with _threads_kept(), registry.given(name, architecture):
         if architecture:
             module = architecture(dataset.input_shape, dataset.classes)
-            source = _source_of(module)
+            source = _identity_of(module, kept=architecture is not model, told=folder is not None)
             code = fingerprint.of_text(f"{_code_around(method)} {source}")
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
@@ -256,21 +256,25 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _source_of(module: "nn.Module") -> str:
-    """The hash of a model that was passed as an object: its layers and their source.
+def _identity_of(module: "nn.Module", kept: bool, told: bool) -> str:
+    """The hash of a model that was passed as an object.
 
-    If Python has no source for a class, the hash is random, so that no saved run is reused.
+    If it holds something that cannot be compared, the hash is random, so that no saved run is
+    reused.
+
+    Args:
+        kept: whether its weights are those that it has.
+        told: whether to warn of a random hash.
     """
-    from fedrepro.run import fingerprint
+    from fedrepro.api.model_identity import UnknownError, identity_of
 
-    classes = {type(each) for each in module.modules()}
     try:
-        sources = sorted(
-            inspect.getsource(cls) for cls in classes if not cls.__module__.startswith("torch.")
-        )
-    except (OSError, TypeError):
-        sources = [uuid.uuid4().hex]
-    return fingerprint.of_text(f"{module} {sources}")
+        return identity_of(module, kept)
+    except UnknownError as error:
+        if told:
+            line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"
+            warnings.warn(line, stacklevel=3)
+        return uuid.uuid4().hex
 
 
 @contextmanager
