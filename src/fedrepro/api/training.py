@@ -30,6 +30,7 @@ ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
     "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
     "fraction_fit": "participation", "fraction_train": "participation",
+    "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
     "test_size": "test_fraction", "test_data": "test",
 }  # fmt: skip
 
@@ -58,6 +59,7 @@ def train(
     weight_decay: float = 0.0,
     optimizer: Literal["sgd", "adam"] = "sgd",
     betas: tuple[float, float] = BETAS,
+    evaluate_every: int = 1,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
@@ -79,6 +81,8 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
+        evaluate_every: number of rounds from one evaluation to the next; the last round is always
+            evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
@@ -139,7 +143,7 @@ def train(
             "weight_decay": weight_decay,
             "betas": betas,
         },
-        "evaluate": {"clients": share > 0},
+        "evaluate": {"clients": share > 0, "every": evaluate_every},
     }
     setting = validate(Setting, _plain(content), WHERE)
     setting._name = SETTING
