@@ -29,6 +29,7 @@ def kept(run: RunKey, **more: Any) -> PackedRun:
     manifest["seal"] = seal_of(manifest)
     tables = {"rounds.parquet": ROUNDS, "clients.parquet": CLIENTS, **more}
     tables = {name: packed.reduced(name, each) for name, each in tables.items()}
+    tables = {name: each for name, each in tables.items() if each}
     return PackedRun(manifest, {"cpu_seconds": 2.5}, {}, tables)
 
 
@@ -137,6 +138,79 @@ def test_so_is_a_file_cut_off(landed: Path, name: str) -> None:
     path = landed / packed.folder_of(SETTING) / name
     path.write_bytes(path.read_bytes()[:-9])
     assert find_run(landed, RUNS[0]).state == "damaged"
+
+
+# --- runs of one setting whose methods have different columns, tables and numbers of rows --------
+def mixed() -> dict[RunKey, PackedRun]:
+    """Six runs: no two record the same, and one ended early."""
+    loss, ece = [0.5, 0.25, 0.125], [0.01, 0.02, 0.03]
+    own = {
+        ("fedavg", 1): {},
+        ("fedavg", 2): {"rounds.parquet": {"round": [1], "test_accuracy": [0.2]}},
+        ("fedgo", 1): {"rounds.parquet": {**ROUNDS, "distillation_loss": loss}},
+        ("fedgo", 10): {"rounds.parquet": {"round": [1, 2, 3], "distillation_loss": loss}},
+        ("superfed_mm", 1): {
+            "clients.parquet": {**CLIENTS, "test_ece": [0.5, None, 0.25, None]},
+            "mixtures.parquet": {"client": [0, 0, 1], "weight": [0.0, 1.0, 0.0],
+                                 "accuracy": [0.5, None, 1.0]},
+        },
+        ("aaggff", 1): {
+            "rounds.parquet": {**ROUNDS, "test_ece": ece, "test_loss": [None] * 3},
+            "clients.parquet": {"round": [3], "client": [0], "update_norm": [1.0]},
+            "decisions.parquet": {"round": [1, 3, 3], "client": [0, 0, 1],
+                                  "weight": [1.0, 0.25, 0.75]},
+        },
+    }  # fmt: skip
+    return {
+        (run := RunKey(SETTING, method, seed)): kept(run, **more)
+        for (method, seed), more in own.items()
+    }
+
+
+def test_each_run_comes_back_with_its_own_columns(tmp_path: Path) -> None:
+    """And no other's, nor the rows of others; in whatever order they are written."""
+    runs = mixed()
+    for order in (runs, dict(reversed(runs.items()))):
+        packed.write(tmp_path, SETTING, order)
+        back = packed.all_packed(tmp_path, SETTING)
+        assert back.keys() == runs.keys()
+        for run, each in runs.items():
+            assert back[run] == each
+            named = {name: {*columns} for name, columns in each.tables.items() if columns}
+            assert {name: {*columns} for name, columns in back[run].tables.items()} == named
+            record = find_run(tmp_path, run)
+            assert (
+                record.state == "finished"
+                and record.rounds["round"] == each.tables["rounds.parquet"]["round"]
+            )
+    last = find_run(tmp_path, RunKey(SETTING, "superfed_mm", 1))
+    assert last.clients["test_ece"][0] == 0.25 and math.isnan(last.clients["test_ece"][1])
+    ended = find_run(tmp_path, RunKey(SETTING, "aaggff", 1))
+    assert "test_loss" not in ended.rounds and ended.clients == {}
+    assert ended.decisions == {"round": [3, 3], "client": [0, 1], "weight": [0.25, 0.75]}
+    assert find_run(tmp_path, RunKey(SETTING, "fedgo", 1)).decisions == {}
+
+
+@pytest.mark.parametrize("name", packed.TABLES)
+def test_a_row_or_a_column_that_is_lost_is_damage(tmp_path: Path, name: str) -> None:
+    """Of any run, also where it is one of several that have it, or the only one."""
+    folder = packed.write(tmp_path, SETTING, mixed())
+    whole = pyarrow.parquet.read_table(folder / name).to_pydict()
+    rows = range(len(whole["seed"]))
+    runs = {*zip(whole["method"], whole["seed"], strict=True)}
+    lost = [[place for place in rows if place != gone] for gone in rows]
+    lost += [
+        [place for place in rows if (whole["method"][place], whole["seed"][place]) != run]
+        for run in runs
+    ]
+    changed = [{key: [values[at] for at in kept] for key, values in whole.items()} for kept in lost]
+    changed += [{key: values for key, values in whole.items() if key != gone} for gone in whole]
+    for columns in changed:
+        pyarrow.parquet.write_table(pyarrow.table(columns), folder / name)
+        with pytest.raises(UserError, match="damaged"):
+            packed.all_packed(tmp_path, SETTING)
+    pyarrow.parquet.write_table(pyarrow.table(whole), folder / name)
+    assert packed.all_packed(tmp_path, SETTING) == mixed()
 
 
 def test_a_removed_table_is_damage(landed: Path) -> None:
