@@ -142,7 +142,7 @@ def test_so_is_a_file_cut_off(landed: Path, name: str) -> None:
 
 # --- runs of one setting whose methods have different columns, tables and numbers of rows --------
 def mixed() -> dict[RunKey, PackedRun]:
-    """Six runs: no two record the same, and one ended early."""
+    """Seven runs: hardly two record the same, and one ended early."""
     loss, ece = [0.5, 0.25, 0.125], [0.01, 0.02, 0.03]
     own = {
         ("fedavg", 1): {},
@@ -154,6 +154,7 @@ def mixed() -> dict[RunKey, PackedRun]:
             "mixtures.parquet": {"client": [0, 0, 1], "weight": [0.0, 1.0, 0.0],
                                  "accuracy": [0.5, None, 1.0]},
         },
+        ("aaggff", 2): {},
         ("aaggff", 1): {
             "rounds.parquet": {**ROUNDS, "test_ece": ece, "test_loss": [None] * 3},
             "clients.parquet": {"round": [3], "client": [0], "update_norm": [1.0]},
