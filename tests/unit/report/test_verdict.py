@@ -1,15 +1,20 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 from scipy import stats
 
+from fedrepro.report.cells.claims import margin_of
+from fedrepro.report.papers import published
 from fedrepro.report.papers.estimate import Borrowed, Estimate, Paired
 from fedrepro.report.papers.limits import MOST, least_seeds
+from fedrepro.report.papers.pairs import Pair
 from fedrepro.report.papers.published import PrintedCell, PrintedMetric, Spread
-from fedrepro.report.papers.rule import rule_in_words
+from fedrepro.report.papers.rule import TWINS, rule_in_words
 from fedrepro.report.papers.verdict import Verdict, judge, judge_computed, tolerance
+from support.places import ROOT
 
 NO_SPREAD = Spread(over="none", source="one seed")
 CLIENTS = Spread(over="clients", source="item 32")
@@ -150,6 +155,80 @@ def test_a_fraction_has_a_hundredth_for_a_point() -> None:
     cell = printed(0.18, 0.03, "ece", 3)
     assert (judge(cell, ours, CLIENTS).word, judge(cell, ours, CLIENTS).margin) == ("agrees", 0.01)
     assert judge(replace(cell, mean=0.16), ours, CLIENTS).word == "differs"
+
+
+SPREADS = [NO_SPREAD, CLIENTS, FEDGO, AAGGFF]
+
+
+def a_hundredth(cell: PrintedCell) -> PrintedCell:
+    """The same number as a fraction of 1."""
+    one, std = cell.mean, cell.std
+    assert one is not None
+    kind = cell.kind.model_copy(update={"unit": "fraction"})
+    less = None if std is None else std / 100
+    return replace(cell, mean=one / 100, std=less, decimals=cell.decimals + 2, kind=kind)
+
+
+@pytest.mark.parametrize("mean", [0.4, 3.0, 18.0, 50.0, 97.0, 99.6])
+@pytest.mark.parametrize("effect", [None, 0.3, 1.5, 30.0])
+def test_a_fraction_is_judged_as_the_same_number_in_percent(
+    mean: float, effect: float | None
+) -> None:
+    """Words, limits and margins, by every kind of limit: an ECE of .18 is one of 18 %."""
+    random, words = np.random.default_rng(1), set()
+    for number in range(60):
+        spread = SPREADS[number % 4]
+        std = None if spread is NO_SPREAD else float(random.uniform(0.05, 3))
+        cell = printed(mean, std)
+        size, scale = int(random.integers(1, 6)), float(random.choice([0.03, 0.3, 1.5]))
+        values = mean + random.normal(0, 1) * 1.5 + scale * random.normal(size=size)
+        own = float(random.uniform(0.02, 0.6))
+        paired = Paired(own, size, 3) if size > 1 and number % 3 == 0 else None
+        lent = Borrowed(own, 2, "others") if number % 2 else None
+        lent_less = Borrowed(own / 100, 2, "others") if lent else None
+        found = judge(cell, Estimate.of([*map(float, values)]), spread, effect, paired, lent)
+        less = judge(
+            a_hundredth(cell),
+            Estimate.of([float(value) / 100 for value in values]),
+            spread,
+            None if effect is None else effect / 100,
+            replace(paired, std=own / 100) if paired else None,
+            lent_less,
+        )
+        words.add(found.word)
+        assert (found.word, found.basis, found.needs) == (less.word, less.basis, less.needs)
+        for of_percent, of_one in ((found.limit, less.limit), (found.margin, less.margin)):
+            if of_percent is None or of_one is None:
+                assert of_percent == of_one
+            else:
+                assert of_percent == pytest.approx(100 * of_one)
+    assert len(words) > 1
+
+
+@pytest.mark.parametrize("by", [0.0, 1.0])
+def test_what_is_too_small_to_matter_is_so_in_either_unit(by: float) -> None:
+    """Half a point, or .005; other units have no such margin, nor has a claim of some size."""
+    claim = published.load(ROOT).claims[0].model_copy(update={"by": by, "margin": None})
+    margins = []
+    for cell in (printed(18.0), a_hundredth(printed(18.0)), printed(18.0, metric="loss")):
+        margins.append(margin_of(claim, [Pair(cell, cell, 0.0)]))
+    assert margins == ([None] * 3 if by else [0.5, 0.005, None])
+    own = claim.model_copy(update={"by": 0.0, "margin": 2.0})
+    assert margin_of(own, [Pair(printed(), printed(), 0.0)]) == 2.0
+
+
+def test_methods_are_twins_by_the_same_difference_in_either_unit() -> None:
+    """Of a hundredth of the numbers a hundredth of the spread, also where some are twins."""
+    assert TWINS["percent"] == pytest.approx(100 * TWINS["fraction"]) and not TWINS["own"]
+    random = np.random.default_rng(2)
+    for _ in range(20):
+        own, first, second = random.normal(70, 2, (3, 4))
+        others = [first, second, first + 0.04 * random.uniform(-1, 1, 4), own + 0.06]
+        found = Paired.of(own, others, TWINS["percent"])
+        less = Paired.of(own / 100, [each / 100 for each in others], TWINS["fraction"])
+        assert found is not None and less is not None
+        assert (found.seeds, found.others) == (less.seeds, less.others) == (4, 3)
+        assert found.std == pytest.approx(100 * less.std)
 
 
 def test_other_units_have_no_tolerance() -> None:
