@@ -1,4 +1,7 @@
+import csv
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +10,8 @@ from fedrepro.config.targets import FigureTarget, SearchTarget
 from fedrepro.report.papers import published
 from fedrepro.support.errors import UserError
 from support.report_world import ROOT
+
+LANDED = shutil.ignore_patterns("compact", "reference")
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +102,7 @@ def test_tables_are_in_natural_order(papers: published.Published) -> None:
 def test_the_ledger_is_whole_and_refers_to_what_exists(papers: published.Published) -> None:
     numbers = [entry.number for entry in papers.ledger]
     expected = {*map(str, range(1, 59)), *(f"A{n}" for n in range(1, 36))}
-    expected |= {f"B{n}" for n in range(1, 25)}
+    expected |= {f"B{n}" for n in range(1, 26)}
     assert set(numbers) == expected
     assert len(numbers) == len(expected)
     for entry in papers.ledger:
@@ -119,3 +124,33 @@ def test_notes_belong_to_tables(papers: published.Published) -> None:
 def test_units(papers: published.Published, metric: str, unit: str) -> None:
     cell = next(cell for cell in papers.cells if cell.metric == metric)
     assert cell.unit == unit
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("mean", "999.9", "'999.9': expected a number of at least 0 and at most 100"),
+        ("mean", "-1", "'-1': expected a number of at least 0 and at most 100"),
+        ("mean", "8O.1", "'8O.1': expected a number of at least 0 and at most 100"),
+        ("mean", "nan", "'nan': expected"),
+        ("std", "-0.5", "'-0.5': expected a number of at least 0"),
+        ("std", "inf", "'inf': expected a number of at least 0"),
+    ],
+)
+def test_a_number_that_nobody_can_have_printed_is_refused(
+    tmp_path: Path, key: str, value: str, said: str
+) -> None:
+    shutil.copytree(ROOT / published.PAPERS, tmp_path / published.PAPERS, ignore=LANDED)
+    file = tmp_path / published.PAPERS / "ima/cells.csv"
+    with file.open(encoding="utf-8", newline="") as source:
+        rows = list(csv.DictReader(source))
+    next(row for row in rows if row["mean"] == "84.68")[key] = value
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    with pytest.raises(UserError) as caught:
+        published.load(tmp_path)
+    line = str(caught.value)
+    assert line.startswith(f"{file.relative_to(tmp_path)}: table_1, FMNIST, CNN; #C=2, FedAvg+IMA")
+    assert f"{key}: {said}" in line

@@ -4,6 +4,7 @@ Each paper has a folder ``reports/papers/<system>/``, described in ``reports/pap
 """
 
 import csv
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from fedrepro.report.papers.claim import Claim
 from fedrepro.report.papers.insight import Insight
 from fedrepro.report.papers.references import References, load_references
 from fedrepro.run.results import PAPERS
-from fedrepro.support.errors import UserError
+from fedrepro.support.errors import UserError, bad_value
 from fedrepro.support.packaged import own_or_packaged
 from fedrepro.support.typed_yaml import Typed, read_yaml
 
@@ -29,6 +30,7 @@ INSIGHTS = "what_follows.yaml"
 KEYS = ("dataset", "setting", "method", "metric")
 
 Unit = Literal["percent", "fraction", "own"]
+MOST: dict[Unit, float] = {"percent": 100.0, "fraction": 1.0, "own": math.inf}
 
 
 class PrintedMetric(Typed):
@@ -447,12 +449,29 @@ def _cell(system: str, row: Mapping[str, str], kind: PrintedMetric) -> PrintedCe
     return PrintedCell(
         system=system,
         **{key: row[key] for key in ("item", "table", *KEYS, "doubt")},
-        mean=float(mean) if mean else None,
-        std=float(std) if std else None,
+        mean=_number(system, row, "mean", MOST[kind.unit]),
+        std=_number(system, row, "std", math.inf),
         text=f"{mean} ({std})" if mean and std else mean or "empty",
         decimals=len(mean.partition(".")[2]) if "e" not in mean else 0,
         kind=kind,
     )
+
+
+def _number(system: str, row: Mapping[str, str], key: str, most: float) -> float | None:
+    """A printed number, or None.
+
+    Raises:
+        UserError: for text, a number below 0, and a percentage or fraction of more than all.
+    """
+    try:
+        value = float(row[key]) if row[key] else None
+    except ValueError:
+        value = math.nan
+    if value is None or (0 <= value <= most and value < math.inf):
+        return value
+    where = ", ".join(filter(None, (row[name] for name in ("item", *KEYS))))
+    wanted = "a number of at least 0" + (f" and at most {most:g}" if most < math.inf else "")
+    raise bad_value(f"{PAPERS / system}/cells.csv: {where}", key, row[key], wanted)
 
 
 def _caption(path: Path) -> Caption:
