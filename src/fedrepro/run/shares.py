@@ -8,7 +8,7 @@ from fedrepro.config.settings import Setting
 
 
 class Size(Protocol):
-    """The size of a data set: training samples, and natural clients if there are any."""
+    """The size of a data set: training samples, and natural clients or domains, if any."""
 
     @property
     def train(self) -> int: ...
@@ -41,8 +41,12 @@ def estimated_shares(setting: Setting, data: Size) -> DataShares | None:
     None if the number of clients is unknown.
     """
     scheme = setting.partition
-    clients = getattr(scheme, "within", scheme).clients or data.clients
-    if clients is None:
+    within = getattr(scheme, "within", None)
+    if within is not None:  # the scheme for each of the domains
+        clients = data.clients and within.clients and data.clients * within.clients
+    else:
+        clients = scheme.clients or data.clients
+    if not clients:
         return None
     samples = data.train
     if scheme.scheme == "natural" and scheme.clients and data.clients:  # some of them

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fedrepro.config.workbench import Workbench
 from fedrepro.data.dataset import PREPARED, open_dataset
 from fedrepro.data.partition.partition import PLACE
@@ -47,7 +49,9 @@ def data_of(bench: Workbench, name: str) -> Data | None:
         found = open_dataset(name, bench.root / PREPARED)
         test, numbers = found.test, NUMBERS[found.train.x.dtype.name]
         sizes = len(found.train), len(test) if test else 0
-        clients = holds.clients if holds else None
+        group = found.train.group
+        counted = None if group is None else len(np.unique(group))
+        clients = (holds.clients if holds else None) or counted
         return Data(*sizes, found.input_shape, numbers, found.classes, clients, True)
     if holds is None:
         return None

@@ -286,6 +286,11 @@ def test_what_a_partition_keeps_out_is_counted(tmp_path: Path) -> None:
         ("{scheme: at_server, share: 0.3}", DataShares(1, 300, 0, 3, False)),
         ("{scheme: natural}", DataShares(10, 1000, 0, 10 * 1.5, False)),
         ("{scheme: dirichlet, clients: 5, alpha: 1}", DataShares(5, 1000, 0, 5 * 2.5, False)),
+        # Two clients in each of ten domains.
+        (
+            "{scheme: domains, within: {scheme: iid, clients: 2}}",
+            DataShares(20, 1000, 0, 20 * (0.5 + 0.5), False),
+        ),
     ],
 )
 def test_estimated_shares(bench: Workbench, partition: str, expected: DataShares) -> None:

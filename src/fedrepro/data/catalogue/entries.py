@@ -121,7 +121,7 @@ class Holding(Typed):
         shape: of one sample.
         classes: the number of classes.
         numbers: the type of its values: bytes, 16-bit sound, float32 features, int32 words.
-        clients: natural clients, if any.
+        clients: natural clients or domains, if any.
     """
 
     train: Count
