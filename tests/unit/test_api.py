@@ -59,13 +59,6 @@ def test_the_scores_are_those_of_the_model(run: fr.Run) -> None:
     assert not run.model.training
 
 
-def test_rounds_are_evaluated_as_often_as_asked() -> None:
-    run = fr.train("fedavg", "logistic", CLIENTS, rounds=5, evaluate_every=3)
-    assert run.rounds["round"].tolist() == [3, 5] == sorted({*run.clients["round"]})
-    with pytest.raises(UserError, match=r"evaluate\.every: 0: expected a whole number of at least"):
-        fr.train("fedavg", "logistic", CLIENTS, rounds=5, evaluate_every=0)
-
-
 def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> None:
     def rounds(method: str = "fedavg", seed: int = 1, **more: float) -> pd.DataFrame:
         return fr.train(
@@ -587,3 +580,13 @@ def test_the_notebook_of_a_claim_reads_what_landed(
     assert space["overall"].word(by=0.0) == "holds"
     assert capsys.readouterr().out.splitlines()[-1] in saved
     assert space["run"].method == space["ours"]
+
+
+def test_a_model_that_sets_torch_s_default_dtype_is_refused() -> None:
+    def made(shape: tuple[int, ...], classes: int) -> nn.Module:
+        torch.set_default_dtype(torch.float64)
+        return nn.Linear(shape[0], classes)
+
+    with pytest.raises(UserError, match=r"this program: torch\.set_default_dtype: torch\.float64"):
+        fr.train("fedavg", made, CLIENTS, rounds=1)
+    assert torch.get_default_dtype() is torch.float32

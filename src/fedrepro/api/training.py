@@ -30,7 +30,6 @@ ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
     "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
     "fraction_fit": "participation", "fraction_train": "participation",
-    "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
     "test_size": "test_fraction", "test_data": "test",
 }  # fmt: skip
 
@@ -59,7 +58,6 @@ def train(
     weight_decay: float = 0.0,
     optimizer: Literal["sgd", "adam"] = "sgd",
     betas: tuple[float, float] = BETAS,
-    evaluate_every: int = 1,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
@@ -81,8 +79,6 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
-        evaluate_every: number of rounds from one evaluation to the next; the last round is always
-            evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
@@ -118,6 +114,7 @@ def train(
     from fedrepro.models import registry
     from fedrepro.run import fingerprint, numerics, runner
     from fedrepro.run.shared_prefix import KEPT, Sharing
+    from fedrepro.run.watch import float32_by_default
 
     if needs := requires_of(method):
         wanted = f"one that does not require {', '.join(needs)}: use an experiment file for it"
@@ -143,7 +140,7 @@ def train(
             "weight_decay": weight_decay,
             "betas": betas,
         },
-        "evaluate": {"clients": share > 0, "every": evaluate_every},
+        "evaluate": {"clients": share > 0},
     }
     setting = validate(Setting, _plain(content), WHERE)
     setting._name = SETTING
@@ -157,10 +154,10 @@ def train(
     run = Run(Path(folder or f"{temporary}/run"), {}, architecture)
     if temporary:
         weakref.finalize(run, shutil.rmtree, temporary)
-    with _threads_kept(), registry.given(name, architecture):
+    with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             module = architecture(dataset.input_shape, dataset.classes)
-            source = _identity_of(module, kept=architecture is not model, told=folder is not None)
+            source = _source_of(module)
             code = fingerprint.of_text(f"{_code_around(method)} {source}")
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
@@ -260,25 +257,21 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _identity_of(module: "nn.Module", kept: bool, told: bool) -> str:
-    """The hash of a model that was passed as an object.
+def _source_of(module: "nn.Module") -> str:
+    """The hash of a model that was passed as an object: its layers and their source.
 
-    If it holds something that cannot be compared, the hash is random, so that no saved run is
-    reused.
-
-    Args:
-        kept: whether its weights are those that it has.
-        told: whether to warn of a random hash.
+    If Python has no source for a class, the hash is random, so that no saved run is reused.
     """
-    from fedrepro.api.model_identity import UnknownError, identity_of
+    from fedrepro.run import fingerprint
 
+    classes = {type(each) for each in module.modules()}
     try:
-        return identity_of(module, kept)
-    except UnknownError as error:
-        if told:
-            line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"
-            warnings.warn(line, stacklevel=3)
-        return uuid.uuid4().hex
+        sources = sorted(
+            inspect.getsource(cls) for cls in classes if not cls.__module__.startswith("torch.")
+        )
+    except (OSError, TypeError):
+        sources = [uuid.uuid4().hex]
+    return fingerprint.of_text(f"{module} {sources}")
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.standardise import knows_held_out
 from fedrepro.engine.round import play_round
 from fedrepro.engine.tree import Tree
+from fedrepro.methods.personal.partly_shared import keeps_a_part
 from fedrepro.run import arithmetic, checkpoint, fingerprint, manifest, privacy, scoring
 from fedrepro.run.assembly import Plan, StoredArtifact, make_plan
 from fedrepro.run.checkpoint import Identity
@@ -48,7 +49,7 @@ from fedrepro.run.results import (
 from fedrepro.run.shared_prefix import ALONE, Sharing
 from fedrepro.run.state import State
 from fedrepro.run.store import save_tree
-from fedrepro.run.watch import refuse_misfit, watched
+from fedrepro.run.watch import float32_by_default, refuse_misfit, watched
 from fedrepro.support import sealed
 from fedrepro.support.errors import Interrupted, UserError, bad_value, cannot_write
 from fedrepro.support.files import flush, real_folder, sha256_of
@@ -113,13 +114,12 @@ def run(
     """
     torch.set_num_threads(1)  # no second thread, in case the run distributes clients over forks
     keep_freed_memory()
-    plan = make_plan(spec, dataset, partition, given)
-    refuse_misfit(plan, dataset)
+    with float32_by_default():
+        plan = make_plan(spec, dataset, partition, given)
+        refuse_misfit(plan, dataset)
     method = plan.federation.method
     privacy.refuse_unaccountable(method, spec.setting)
-    if method.classifies and method.own_classifier and not plan.personal:
-        where, wanted = f"setting {spec.setting.name}", "true: the clients share no model to score"
-        raise bad_value(where, "evaluate.clients", False, wanted)
+    _refuse_no_shared_model(plan, sharing.note)
     # By now, all code that counts has been imported, and its fingerprint taken.
     refuse_changed_code(spec)
     plan = replace(plan, federation=watched(plan.federation))
@@ -163,9 +163,48 @@ def run(
             made = artifact.tensors, facts
             found = _finish(plan, state, code, numerics, told, mine, folder, made, lock)
             _leave(partial, mine, folder)
+            for line in _left_out(folder / "clients.parquet", plan):
+                sharing.note(line)
             return found
         except OSError as error:
             raise cannot_write(folder, error) from error
+
+
+def _refuse_no_shared_model(plan: Plan, note: Callable[[str], None]) -> None:
+    """Refuse to score a shared model if there is none; say so if it is shared in part only.
+
+    Raises:
+        UserError: if clients share no model and are not scored.
+    """
+    method, name = plan.federation.method, plan.spec.method
+    if method.classifies and method.own_classifier and not plan.personal:
+        where, wanted = f"setting {plan.spec.setting.name}", "true: the clients share no model"
+        raise bad_value(where, "evaluate.clients", False, wanted)
+    if plan.test is not None and keeps_a_part(method, plan.federation.context.net.module):
+        note(
+            f"method {name}: each client keeps a part of the model, which stays at its initial "
+            "values in the shared model: test_accuracy, which scores that one on the test set, is "
+            "no client's accuracy: hold out test samples of each client for client_accuracy"
+        )
+
+
+def _left_out(file: Path, plan: Plan) -> Iterator[str]:
+    """A line for each measure without a value for clients that have test samples."""
+    if not plan.personal:
+        return
+    from pyarrow import parquet
+
+    measures = ["accuracy", *plan.federation.context.task.measures]
+    rows = parquet.read_table(file, columns=["round", "test_samples", *measures]).to_pydict()
+    last = [at for at, round in enumerate(rows["round"]) if round == rows["round"][-1]]
+    tested = [at for at in last if rows["test_samples"][at]]
+    for name in measures:
+        without = sum(math.isnan(rows[name][at]) for at in tested)
+        if 0 < without < len(tested):
+            yield (
+                f"{name}: no value for {without} of {len(tested)} clients with test samples, as "
+                "AUROC has with one class: means are over the others"
+            )
 
 
 def data_of(
@@ -295,7 +334,7 @@ def _play(
         wall, cpu = now, now_cpu
         speed = (state.done - first) / (now - started_at)
         column = "client_accuracy" if plan.personal else "test_accuracy"
-        accuracy = state.rounds.last().get(column, math.nan)
+        accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
         left = None if warming_up else (rounds - state.done) / speed
         if warming_up:
             started_at, first, warming_up = now, state.done, False
@@ -321,8 +360,9 @@ def _play(
 
 def _scores(state: State) -> dict[str, float]:
     """What was recorded of the round just played."""
-    last = state.rounds.last()
-    return last if last.get("round") == state.done else {}
+    if not state.rounds.rows or state.rounds.last("round") != state.done:
+        return {}
+    return dict(zip(state.rounds.columns, state.rounds.rows[-1], strict=True))
 
 
 def _cpu_seconds() -> float:
@@ -364,7 +404,7 @@ def _finish(
     mixtures = scoring.mixtures(plan, state)
     if mixtures is not None:
         mixtures.write(staged / "mixtures.parquet")
-    if len(state.decisions):
+    if state.decisions.rows:
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
     for file in (partial / checkpoint.BESIDE / name for name in state.beside):

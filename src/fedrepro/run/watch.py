@@ -13,9 +13,11 @@ import inspect
 import math
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -63,6 +65,32 @@ def watched(federation: Federation, every: bool = False) -> Federation:
     if execute is vectorised:  # compiled: it runs the hooks unchecked
         execute = partial(_executed, federation.method, execute)
     return replace(federation, method=method, execute=execute)
+
+
+@contextmanager
+def float32_by_default() -> Iterator[None]:
+    """A context that begins and ends with float32 as torch's default, in which runs compute.
+
+    Raises:
+        UserError: if a plug-in or the calling program has set another one.
+    """
+    _refuse_dtype(torch.get_default_dtype())
+    try:
+        yield
+    finally:
+        found = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        _refuse_dtype(found)
+
+
+def _refuse_dtype(found: torch.dtype) -> None:
+    if found is torch.float32:
+        return
+    files = (str(each.__file__) for name, each in [*sys.modules.items()] if plugins.is_own(name))
+    setting = (file for file in files if b"set_default_dtype" in plugins.content_of(Path(file)))
+    where = next(setting, "this program")
+    expected = "torch.float32, in which all of a process's runs compute: give `dtype` to layers"
+    raise bad_value(where, "torch.set_default_dtype", found, expected)
 
 
 def refuse_misfit(plan: Plan, dataset: Dataset) -> None:
@@ -368,6 +396,7 @@ class _Before:
         self.of_class = _values_of(vars(type(method)))
         self.globals = _values_of(vars(module))
         self.random = self._random()
+        self.dtype = torch.get_default_dtype()
 
     def what_changed(self) -> tuple[str, str] | None:
         """What a hook changed although it must not, and the remedy; or nothing."""
@@ -387,6 +416,9 @@ class _Before:
                     f"changed {whose}{key}",
                     "return what must survive a round in `server` or `client_state`",
                 )
+        if torch.get_default_dtype() is not self.dtype:
+            torch.set_default_dtype(self.dtype)
+            return "set torch's default dtype", "give `dtype` to what makes tensors"
         for name, before, after in zip(GENERATORS, self.random, self._random(), strict=True):
             if before != after:
                 return (

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import TYPE_CHECKING
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.config.searches import Searched
@@ -19,6 +20,9 @@ from fedrepro.run.replayed import not_of_today
 from fedrepro.run.results import find_run
 from fedrepro.support.errors import UserError, bad_value
 from fedrepro.workflow.cost import CostModel
+
+if TYPE_CHECKING:
+    from fedrepro.engine.method import Method
 
 VALIDATION = 0.2  # the share of its training samples that a client keeps in a search
 READING = f"@validation{VALIDATION}"
@@ -65,9 +69,26 @@ def obstacle(workbench: Workbench, match: Match, name: str) -> str:
         return "it makes no synthetic set, by which this setting ranks methods"
     if not match.judged and not (method.classifies or method.own_classifier):
         return "it trains no classifier"
-    if method.classifies and method.own_classifier and not spec.setting.evaluate.clients:
+    none = method.own_classifier or _keeps_a_part(method, spec)
+    if method.classifies and none and not spec.setting.evaluate.clients:
         return "its clients share no model, and the setting scores the shared one"
     return ""
+
+
+def _keeps_a_part(method: "Method", spec: RunSpec) -> bool:
+    """Whether clients keep a part of the model; not, if the catalogue has no size of the data."""
+    import torch
+
+    from fedrepro.methods.personal.partly_shared import keeps_a_part
+    from fedrepro.models import registry
+
+    if spec.holds is None:
+        return False
+    with torch.device("meta"):  # names only
+        model = registry.build(
+            spec.setting.model, spec.holds.shape, spec.holds.classes, folders=spec.plugins
+        )
+    return keeps_a_part(method, model)
 
 
 @dataclass(frozen=True)

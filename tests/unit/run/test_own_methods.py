@@ -155,6 +155,16 @@ PLAYED: dict[str, Case] = {
         "        return {'coin': torch.tensor([random.random() for _ in range(steps)])}\n",
         r"mine.py:16: sample_steps: drew from the global generator of Python's random",
     ),
+    "torch's default dtype": (
+        "def broadcast(self, ctx, server):\n"
+        "        torch.set_default_dtype(torch.float64)\n"
+        "        return super().broadcast(ctx, server)\n",
+        r"mine.py:16: broadcast: set torch's default dtype: give `dtype` to what makes tensors",
+    ),
+    "torch's default dtype, when it is imported": (
+        "mu: float = 0.1\n\n\ntorch.set_default_dtype(torch.float64)\n",
+        r"mine.py: torch.set_default_dtype: torch.float64: expected torch.float32",
+    ),
     "lost state": (
         "def server_update(self, ctx, server, updates, weights):\n"
         "        moved = super().server_update(ctx, server, updates, weights)\n"

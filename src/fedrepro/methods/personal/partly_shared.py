@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
@@ -13,6 +13,13 @@ from fedrepro.engine.net import Net
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError
+
+
+def keeps_a_part(method: Method, module: nn.Module) -> bool:
+    """Whether each client keeps a part of ``module``, so that no whole model is shared."""
+    net, params = Net(module), dict(module.named_parameters())
+    partly = (layer for layer in method.layers() if isinstance(layer, PartlyShared))
+    return any(layer.kept(net, params) for layer in partly)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,91 @@
+"""What a run says of numbers that are not what their column's name promises."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from torch import nn
+
+from fedrepro.data.dataset import Dataset, Split
+from fedrepro.methods import registry
+from fedrepro.methods.personal.partly_shared import keeps_a_part
+from fedrepro.models.classifier import Classifier
+from fedrepro.run import runner
+from fedrepro.run.shared_prefix import ALONE
+from fedrepro.support.errors import UserError
+from support.tiny_run import dataset, partition, run_spec
+
+ONE_EPOCH = {"fedrep": {"body_epochs": 1}}
+SCORED = {"every": 12, "clients": True}
+
+
+def said(folder: Path, method: str, data: Dataset | None = None, **changes: object) -> list[str]:
+    """The lines that a run of ``method`` notes."""
+    lines: list[str] = []
+    data, spec = data or dataset(), run_spec(method, **changes)
+    part = partition(spec.setting.evaluate.clients, data.train.y)
+    runner.run(spec, data, part, folder, "code", sharing=replace(ALONE, note=lines.append))
+    return lines
+
+
+@pytest.mark.parametrize("clients", [True, False])
+@pytest.mark.parametrize(
+    ("method", "keeps"),
+    [
+        ("fedper", True),
+        ("lg_fedavg", True),
+        ("fedrep", True),
+        ("fedbn", False),  # of a model without BatchNorm, it shares all
+        ("fedavg", False),
+        ("apfl", False),
+        ("pfedme", False),
+    ],
+)
+def test_a_shared_model_that_is_none_is_said_where_it_is_scored(
+    tmp_path: Path, method: str, keeps: bool, clients: bool
+) -> None:
+    evaluate = {**SCORED, "clients": clients}
+    given = {"hyperparameters": ONE_EPOCH} if method == "fedrep" else {}
+    lines = said(tmp_path / "run", method, model="twonn", evaluate=evaluate, **given)
+    assert [each for each in lines if "test_accuracy" in each] == lines
+    assert len(lines) == keeps
+
+
+def test_without_a_test_set_there_is_nothing_to_say(tmp_path: Path) -> None:
+    data = replace(dataset(), test=None)
+    assert said(tmp_path / "run", "fedper", data, model="twonn", evaluate=SCORED) == []
+
+
+def test_a_model_of_which_nothing_is_shared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"evaluate\.clients: False: expected true"):
+        said(tmp_path / "run", "local")
+
+
+@pytest.mark.parametrize("name", ["fedbn", "median+fedbn", "fedprox", "local"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_fedbn_keeps_the_batchnorm_that_a_model_has(name: str, normalised: bool) -> None:
+    body = nn.Sequential(nn.Linear(3, 4), *([nn.BatchNorm1d(4)] if normalised else []))
+    method, _ = registry.compose(name)
+    found = keeps_a_part(method, Classifier(body, nn.Linear(4, 2)))
+    assert found is (normalised and "fedbn" in name)
+
+
+def test_clients_without_a_value_are_counted(tmp_path: Path) -> None:
+    """AUROC of clients whose test samples have one class; the columns are means over the others."""
+    whole = dataset()
+    labels = np.arange(150) // 3 % 2
+    labels[partition().train[0]] = 1
+    train = Split(whole.train.x, labels, None)
+    data = replace(whole, task="binary", classes=2, train=train, test=None)
+    (line,) = said(tmp_path / "run", "fedavg", data, evaluate=SCORED)
+    rows = parquet.read_table(tmp_path / "run/clients.parquet").to_pydict()
+    tested = [value for value, n in zip(rows["auroc"], rows["test_samples"], strict=True) if n]
+    without = sum(map(np.isnan, tested))
+    assert 0 < without < len(tested)
+    assert line.startswith(f"auroc: no value for {without} of {len(tested)} clients")
+    (mean,) = parquet.read_table(tmp_path / "run/rounds.parquet")["client_auroc"].to_pylist()
+    assert mean == pytest.approx(np.nanmean(tested))
+    # Where every client has every measure, nothing is said.
+    assert said(tmp_path / "all", "fedavg", evaluate=SCORED) == []
