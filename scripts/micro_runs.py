@@ -148,6 +148,7 @@ IN_A_SETTING = {
     "discriminators": "discriminators", "fedevg": "energy", "fedcgan": "conditional",
     "fedcvae": "variational", "scaffnew": "plain_sgd",
 }  # fmt: skip
+OF_A_SHARE = ("trimmed_mean", "krum", "multi_krum")  # a fifth of `plain`'s cohort is nobody
 OF_PAPERS = {
     "legacy": ("paper superfed cohorts_numpy_legacy",),
     "byzantine": ("paper fedgo given_byzantine",),
@@ -280,7 +281,8 @@ def compositions() -> Iterator[tuple[str, str, str]]:
                 yield name, "plain", f"fedavg+{each}"
                 yield name, "plain", f"scaffold+{each}"
         elif part.kind == "wrapper":
-            setting = "everyone" if part.cls.full_participation else "plain"
+            whole = part.cls.full_participation or name in OF_A_SHARE
+            setting = "everyone" if whole else "plain"
             inner = [
                 each
                 for each in INSIDE
@@ -373,7 +375,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
             tree.leaves(state.client_states.get(client)) for client in state.client_states.clients()
         ]
         rows = [
-            [tuple(column) for column in each.table.T.tolist()] if len(each) else []
+            list(zip(*each.rows, strict=True))
             for each in (state.rounds, state.clients, state.decisions)
         ]
         found.append(

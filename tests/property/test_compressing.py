@@ -75,16 +75,23 @@ def test_quantised_numbers_are_levels_and_their_mean_is_right() -> None:
     assert float(error.max()) < 3 / math.sqrt(draws)  # a level's deviation is at most a half
 
 
+@pytest.mark.parametrize("entries", [1, 15, BUCKET, 2 * BUCKET])
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_with_error_feedback_less_is_lost_than_given(bits: int) -> None:
+def test_with_error_feedback_less_is_lost_than_given(bits: int, entries: int) -> None:
     """E |C(v) - v|^2 <= (1 - 1 / (1 + bound)) |v|^2, without which errors would grow."""
     method, rng = Quantised(bits=bits), stream(3, "z")
-    vector = torch.randn(BUCKET, generator=rng, dtype=torch.float64)
-    lost = []
+    vector = torch.randn(entries, generator=rng, dtype=torch.float64)
+    lost, sum_of_all = [], torch.zeros(entries, dtype=torch.float64)
     for _ in range(300):
-        sent = method.compressed(vector, {"rounding": torch.rand(BUCKET, generator=rng)})
+        sent = method.compressed(vector, {"rounding": torch.rand(entries, generator=rng)})
         lost.append((sent - vector).square().sum() / vector.square().sum())
-    assert float(torch.stack(lost).mean()) <= 1 - 1 / method.shrinking + 0.01
+        sum_of_all += sent
+    dimension, levels = min(entries, BUCKET), 2 ** (bits - 1) - 1
+    bound = min(dimension / levels**2, math.sqrt(dimension) / levels)  # Lemma 3.1
+    assert float(torch.stack(lost).mean()) <= 1 - 1 / (1 + bound) + 0.01
+    # The mean is the vector, shrunk by no more than that: 300 draws leave some percent of noise.
+    along = float(sum_of_all @ vector) / 300 / float(vector.square().sum())
+    assert along == pytest.approx(1 / (1 + bound), abs=0.05)
 
 
 def test_many_bits_without_feedback_are_nearly_the_inner_method() -> None:

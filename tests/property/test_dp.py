@@ -14,7 +14,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.net import Net
 from fedrepro.engine.round import begin, context_of, play_round
 from fedrepro.methods import registry
-from fedrepro.methods.dp import DP, finite
+from fedrepro.methods.dp import DP
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.norm_clip import NormClip, clipped
 from fedrepro.run.privacy import epsilon
@@ -31,7 +31,7 @@ def played(method: Method) -> tree.Tree:
 
 
 def test_without_noise_and_clip_it_is_the_inner_method_to_the_bit() -> None:
-    open_ = DP(EQUAL, clip=math.inf, noise_multiplier=0.0)
+    open_ = DP(EQUAL, clip=1e30, noise_multiplier=0.0)
     assert_close(played(open_), played(EQUAL), 0)
 
 
@@ -91,13 +91,6 @@ def test_the_noise_follows_from_the_seed() -> None:
     assert_close(played(DP(FedAvg())), played(DP(FedAvg())), 0)
 
 
-def test_finite_leaves_out_a_whole_client() -> None:
-    deltas = {"a": torch.tensor([[1.0, math.nan], [1.0, 2.0]]), "b": torch.tensor([[3.0], [4.0]])}
-    found = finite(deltas)
-    assert found["a"].tolist() == [[0.0, 0.0], [1.0, 2.0]]
-    assert found["b"].tolist() == [[0.0], [4.0]]
-
-
 def test_clients_count_the_same_whatever_their_sizes() -> None:
     world = federation(method=DP(FedAvg(), clip=0.05, noise_multiplier=0.0), cohort=4)
     before = begin(world)
@@ -133,7 +126,7 @@ def test_running_statistics_are_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "line"),
     [
-        ({"clip": 0.0}, "method dp: clip: 0.0: expected a number above 0"),
+        ({"clip": 0.0}, "method dp: clip: 0.0: expected a finite number above 0"),
         ({"clip": math.inf}, "method dp: clip: inf: expected a finite number"),
         ({"noise_multiplier": -1.0}, "method dp: noise_multiplier: -1.0: expected"),
     ],

@@ -65,11 +65,11 @@ def test_fedmgda_without_freedom_follows_the_mean_direction() -> None:
     world = federation(method=FedMGDA(radius=0.0))
     before, client_states, _ = play(world, until=0)
     after, played = play_round(world, before, Memory(), 0)
-    moves = [tree.take(played.updates["delta"], index) for index in range(4)]
+    moves = [tree.take(played.updates["delta"], index) for index in range(5)]
     total = tree.zeros(moves[0])
     for move in moves:
         total = tree.add(total, tree.scale(move, 1 / float(tree.square_norm(move)) ** 0.5))
-    expected = tree.subtract(before["params"], tree.scale(total, 1 / 4))
+    expected = tree.subtract(before["params"], tree.scale(total, 1 / 5))
     assert_close(after["params"], expected)
     assert not client_states.known
 

@@ -139,6 +139,7 @@ CASES = {
     "feddyn": Case(correcting.feddyn, {"alpha": 0.3}),
     "fedsam": Case(correcting.fedsam, {"rho": 0.2}),
     "fedspeed": Case(correcting.fedspeed, {"mu": 0.3, "rho": 0.2, "alpha": 0.7}),
+    "fedspeed@released": Case(correcting.fedspeed_released, {"mu": 0.3, "rho": 0.2, "alpha": 0.7}),
     "moon": Case(correcting.moon, {"mu": 2.0, "tau": 0.5}),
     "scaffnew": Case(correcting.scaffnew, {"p": 0.3}, plain, {"momentum": 0.0}),
     "per_fedavg": Case(personal.per_fedavg, {"alpha": 0.3, "hessian_free": True, "delta": 1e-3}),

@@ -422,10 +422,10 @@ def test_empty_parts_run_side_by_side() -> None:
         (lambda: SuPerFedMM(start=1.2), "start: 1.2: expected a number from 0 to 1"),
         (lambda: SuPerFedLM(nu=-1.0), "nu: -1.0: expected a finite number of at least 0"),
         (lambda: APFL(alpha=1.5), "alpha: 1.5: expected a number from 0 to 1"),
-        (lambda: Ditto(personal_epochs=0), "personal_epochs: 0: expected a finite number"),
+        (lambda: Ditto(personal_epochs=0), "personal_epochs: 0: expected a whole number"),
         (lambda: PFedMe(inner_steps=-1), "inner_steps: -1: expected a finite number of at least 0"),
         (lambda: PFedMe(personal_lr=-0.1), "personal_lr: -0.1: expected a finite number"),
-        (lambda: FedRep(body_epochs=0), "body_epochs: 0: expected a finite number"),
+        (lambda: FedRep(body_epochs=0), "body_epochs: 0: expected a whole number"),
     ],
 )
 def test_bad_hyperparameters_get_one_line(make: Any, fault: str) -> None:
@@ -448,6 +448,19 @@ def test_running_statistics_are_refused_where_they_would_go_wrong() -> None:
         world = with_net(federation(method=method), body, nn.Linear(8, CLASSES))
         with pytest.raises(UserError, match="running statistics"):
             method.check(world.context)
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 5, 7])
+def test_by_default_five_epochs_or_all_of_a_shorter_round(epochs: int) -> None:
+    """To the bit as if that number were given, so that older runs stay what they are."""
+    for method, key in ((Ditto(), "personal_epochs"), (FedRep(), "body_epochs")):
+        states = []
+        for each in (method, replace(method, **{key: min(5, epochs)})):
+            world = federation(method=each, rounds=1)
+            world = replace(world, context=replace(world.context, epochs=epochs))
+            each.check(world.context)
+            states.append(play(world)[1].known)
+        assert_close(*states, 0)
 
 
 def test_more_epochs_than_the_round_has_are_refused() -> None:

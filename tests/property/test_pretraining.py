@@ -92,7 +92,7 @@ class Scanned(Method):
 
 @pytest.mark.parametrize("execute", [sequential, eager])
 def test_scan_is_descend(execute: Executor) -> None:
-    plain = federation(momentum=0.0, weight_decay=0.0, execute=execute, rounds=2)
+    plain = federation(momentum=0.0, weight_decay=0.0, execute=execute, rounds=2, cohort=6)
     server, _, _ = play(plain)
     scanned, client_states, _ = play(replace(plain, method=Scanned()))
     assert_close(server, scanned)

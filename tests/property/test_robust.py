@@ -9,8 +9,9 @@ from torch import Tensor
 from fedrepro.check.world import Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack
+from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, Wrapper
-from fedrepro.engine.round import begin, context_of, play_round
+from fedrepro.engine.round import Federation, Round, begin, context_of, play_round
 from fedrepro.methods import registry
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.krum import Krum, scores
@@ -51,12 +52,76 @@ def test_a_clip_that_nobody_reaches_is_the_inner_method_to_the_bit() -> None:
     assert_close(played(NormClip(FedAvg(), bound=1e9)), played(FedAvg()), 0)
 
 
+def of_a_cohort(asked: int, arrived: int) -> Context:
+    return replace(federation().context, cohort_size=asked, sizes=torch.ones(arrived))
+
+
+@pytest.mark.parametrize(
+    ("share", "asked", "arrived", "attackers"),
+    [
+        (0.2, 5, 5, 1),
+        (0.2, 6, 6, 1),
+        (0.3, 10, 10, 3),  # 0.3 * 10 is 2.9999999999999996
+        (0.29, 100, 100, 29),  # 28.999999999999996
+        (0.4, 5, 5, 2),
+        (0.0, 9, 9, 0),
+        (0.2, 10, 6, 2),  # the four that dropped out may have been honest
+        (0.2, 10, 4, 1),  # two would be half of them
+        (0.4, 5, 1, 0),
+    ],
+)
+def test_attackers_are_a_share_of_the_clients_that_were_asked(
+    share: float, asked: int, arrived: int, attackers: int
+) -> None:
+    for rule in (TrimmedMean(share=share), Krum(share=share), MultiKrum(share=share)):
+        assert rule.attackers(of_a_cohort(asked, arrived)) == attackers
+    # With every client but one at each end: the mean of what is left has no NaN.
+    if attackers:
+        values = torch.ones(arrived, 2)
+        values[:attackers] = torch.nan
+        found = TrimmedMean(share=share).combined(of_a_cohort(asked, arrived), values)
+        assert found.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "cohort", "refused"),
+    [
+        (TrimmedMean, 4, True),
+        (Krum, 4, True),
+        (MultiKrum, 4, True),
+        (TrimmedMean, 5, False),
+        (Krum, 5, False),
+        (MultiKrum, 5, False),
+        (Median, 1, False),
+        (NormClip, 1, False),
+    ],
+)
+def test_a_share_that_is_nobody_is_refused(rule: type[Wrapper], cohort: int, refused: bool) -> None:
+    """The defaults have a fifth of a cohort."""
+    method, ctx = rule(FedAvg()), of_a_cohort(cohort, cohort)
+    if not refused:
+        return method.check(ctx)
+    with pytest.raises(
+        UserError, match=r"share: 0\.2: expected 0, or at least 0\.25: of 4 clients"
+    ):
+        method.check(ctx)
+    replace(method, share=0.0).check(ctx)  # type: ignore[call-arg]
+    replace(method, share=0.25).check(ctx)  # type: ignore[call-arg]
+
+
+def test_in_the_checks_federation_every_rule_leaves_somebody_out() -> None:
+    for name in ("trimmed_mean", "krum", "multi_krum"):
+        world = federation(f"{name}+fedavg")
+        world.method.check(context_of(world, 0, [0, 1, 2, 3, 4]))
+
+
 def test_rules_by_hand() -> None:
     """Of 0, 1, 2, 10 and 100: the median is 2, and without one at each end the mean is 13/3."""
     values = torch.tensor([[100.0], [0.0], [2.0], [1.0], [10.0]])
-    assert Median().combined(values).tolist() == [2.0]
-    assert Median().combined(values[1:]).tolist() == [1.5]
-    assert TrimmedMean(share=0.2).combined(values).tolist() == pytest.approx([13 / 3])
+    ctx = of_a_cohort(5, 5)
+    assert Median().combined(ctx, values).tolist() == [2.0]
+    assert Median().combined(ctx, values[1:]).tolist() == [1.5]
+    assert TrimmedMean(share=0.2).combined(ctx, values).tolist() == pytest.approx([13 / 3])
     # n - f - 2 = 2 closest: of 100, 90^2 + 98^2; of 0, 1 + 4; of 2, 1 + 4; of 1, 1 + 1.
     assert scores([values.double()], 1).tolist() == [90**2 + 98**2, 5, 5, 2, 8**2 + 9**2]
 
@@ -68,10 +133,19 @@ def test_clipped_keeps_directions_and_bounds_norms() -> None:
     torch.testing.assert_close(found["b"], torch.tensor([[0.8], [0.4]]))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30], ids=str)
-@pytest.mark.parametrize("rule", ROBUST, ids=str)
-def test_one_client_that_sends_nonsense_cannot_harm(rule: Wrapper, bad: float) -> None:
-    """The model stays among those of the honest clients; NaN is what FedAvg would become."""
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 1e200], ids=str)
+def test_an_update_without_a_finite_norm_counts_as_zero(bad: float) -> None:
+    deltas = {
+        "a": torch.tensor([[1.0, bad], [0.3, 0.0]]).double(),
+        "b": torch.tensor([[3.0], [0.4]]).double(),
+    }
+    found = clipped(deltas, 1.0)
+    assert found["a"].tolist() == [[0.0, 0.0], deltas["a"][1].tolist()]
+    assert found["b"].tolist() == [[0.0], deltas["b"][1].tolist()]
+
+
+def after_nonsense(rule: Wrapper, bad: float) -> tuple[Federation, tree.Tree, tree.Tree, Round]:
+    """The first round, in which one client's update is ``bad``: the state before and after it."""
 
     def attack(ctx: object, updates: tree.Tree) -> tree.Tree:
         def spoilt(leaf: Tensor) -> Tensor:
@@ -79,9 +153,25 @@ def test_one_client_that_sends_nonsense_cannot_harm(rule: Wrapper, bad: float) -
 
         return tree.apply(spoilt, updates)
 
-    world = federation(method=replace(rule, inner=FedAvg()), cohort=5)
+    world = federation(method=replace(rule, inner=FedAvg()))
     before = begin(world)
-    after, seen = play_round(replace(world, attack=attack), before, Memory(), 0)
+    return world, before, *play_round(replace(world, attack=attack), before, Memory(), 0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e200], ids=str)
+def test_whatever_a_client_sends_clipped_updates_move_the_model_by_at_most_the_bound(
+    bad: float,
+) -> None:
+    _, before, after, _ = after_nonsense(NormClip(bound=0.01), bad)
+    moved = tree.square_norm(tree.subtract(after["params"], before["params"])).sqrt()
+    assert 0 < float(moved) <= 0.01
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30], ids=str)
+@pytest.mark.parametrize("rule", ROBUST, ids=str)
+def test_one_client_that_sends_nonsense_cannot_harm(rule: Wrapper, bad: float) -> None:
+    """The model stays among those of the honest clients; NaN is what FedAvg would become."""
+    world, before, after, seen = after_nonsense(rule, bad)
     ctx = context_of(world, 0, seen.cohort)
     models = [world.method.client_model(ctx, before, seen.updates, at) for at in range(1, 5)]
     for name, leaf in after["params"].items():

@@ -587,6 +587,6 @@ def test_a_model_that_sets_torch_s_default_dtype_is_refused() -> None:
         torch.set_default_dtype(torch.float64)
         return nn.Linear(shape[0], classes)
 
-    with pytest.raises(UserError, match=r"this program: torch\.set_default_dtype: torch\.float64"):
+    with pytest.raises(UserError, match=r"torch\.set_default_dtype: torch\.float64"):
         fr.train("fedavg", made, CLIENTS, rounds=1)
     assert torch.get_default_dtype() is torch.float32

@@ -144,7 +144,7 @@ def federation(
     momentum: float = 0.9,
     weight_decay: float = 1e-4,
     lr: float = 0.1,
-    cohort: int = 4,
+    cohort: int = 5,
     rounds: int = ROUNDS,
     execute: Executor = sequential,
     seed: int = 3,

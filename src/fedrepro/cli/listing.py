@@ -162,11 +162,11 @@ def list_settings(arguments: argparse.Namespace) -> None:
 
     bench = load()
     if arguments.name is not None and arguments.name not in bench.experiments:
-        from fedrepro.support.typed_yaml import written
+        import yaml
 
         content = bench.setting(arguments.name).model_dump(mode="json", exclude_defaults=True)
         content.pop("extends", None)
-        print(written({arguments.name: content}), end="")
+        print(yaml.safe_dump({arguments.name: content}, sort_keys=False), end="")
         return
     cells = [
         (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))

@@ -82,6 +82,7 @@ class Context:
         rounds: number of rounds in the run.
         epochs: local epochs per round, E.
         batch_size: of local training; the last mini-batch of an epoch may be smaller.
+        cohort_size: how many clients the server asks in a round; some may not send an update.
         optimizer: the clients' optimizer.
         server_optimizer: turns the mean update into the next parameters.
         schedule: round -> the clients' learning rate, before any method changes it.
@@ -107,6 +108,7 @@ class Context:
     rounds: int = 1
     epochs: int = 1
     batch_size: int = 0
+    cohort_size: int = 1
     optimizer: Optimizer = field(default_factory=sgd)
     server_optimizer: Optimizer = field(default_factory=sgd)
     schedule: Callable[[int], float] = lambda round: 0.01

@@ -48,9 +48,9 @@ class Artifact:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def name_of(method: "Method") -> str:
-    """A method's name, which is its file's."""
-    return type(method).__module__.rpartition(".")[2]
+def name_of(part: Faithful) -> str:
+    """The name of a method or a server optimizer, which is its file's."""
+    return type(part).__module__.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Method(Faithful):
 
     centralized: ClassVar[bool] = False  # one client holds all data
     full_participation: ClassVar[bool] = False  # needs all clients in every round
+    why_all: ClassVar[str] = "it needs all clients in every round"  # for whom fewer are refused
     sets_weights: ClassVar[bool] = False  # it is defined by its weights: no wrapper may set them
     interpolates: ClassVar[bool] = False  # clients interpolate two models: see `interpolate`
     distills: ClassVar[bool] = False  # a round's clients form an ensemble: see `ensemble`

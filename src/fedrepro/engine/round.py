@@ -121,18 +121,19 @@ def arriving(federation: Federation, round: int, asked: list[int]) -> list[int]:
 def ask(federation: Federation, round: int) -> list[int]:
     """The clients that receive the model, in order of their ids: all of them, or a sample."""
     everyone, available = federation.context.clients, federation.availability
-    if federation.cohort_size == everyone:
-        drawn = list(range(everyone))
+    size, first = federation.cohort_size, list[int]()
+    if size == everyone:
+        first = list(range(everyone))
     elif federation.sample_cohort:
-        drawn = federation.sample_cohort(round)
-    else:
-        order = torch.randperm(everyone, generator=stream(federation.seed, "cohort", round))
-        if available is None:
-            return sorted(order[: federation.cohort_size].tolist())
-        drawn = order.tolist()
+        first = federation.sample_cohort(round)
+    if first and available is None:
+        return first
+    order = torch.randperm(everyone, generator=stream(federation.seed, "cohort", round)).tolist()
     if available is None:
-        return drawn
-    return sorted(available.awake(round, drawn)[: federation.cohort_size])
+        return sorted(order[:size])
+    # Others take the place of those who sleep.
+    drawn = dict.fromkeys((*first, *order))
+    return sorted(available.awake(round, [*drawn])[:size])
 
 
 def context_of(federation: Federation, round: int, cohort: list[int]) -> Context:
@@ -146,6 +147,7 @@ def context_of(federation: Federation, round: int, cohort: list[int]) -> Context
         seed=federation.seed,
         flips=federation.flips,
         batch_size=federation.batch_size,
+        cohort_size=federation.cohort_size,
         round=round,
         lr=federation.method.learning_rate(base, round),
         cohort=torch.tensor(cohort, device=device),

@@ -142,6 +142,16 @@ def some_epochs(steps: Steps | Tree, epochs: int, first: int, last: int) -> Step
     return tree.apply(lambda leaf: leaf[first * per_epoch : last * per_epoch], steps)
 
 
+def epochs_of(method: str, key: str, wanted: int | None, epochs: int) -> int:
+    """The epochs that a hyperparameter asks for; by default five, or the round's if fewer.
+
+    Raises:
+        UserError: if it asks for more than the round has.
+    """
+    enough_epochs(method, key, wanted or 1, epochs)
+    return wanted or min(5, epochs)
+
+
 def enough_epochs(method: str, key: str, wanted: int, epochs: int) -> None:
     """Raises UserError if a round has fewer epochs than a method's hyperparameter asks for."""
     if wanted > epochs:

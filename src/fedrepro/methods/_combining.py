@@ -13,12 +13,12 @@ from torch import Tensor
 
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
-from fedrepro.engine.method import Method, Wrapper
+from fedrepro.engine.method import Method, Wrapper, name_of
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.rule import Decider, refused
 from fedrepro.methods.fedavg import FedAvg
 from fedrepro.methods.personal.partly_shared import PartlyShared
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import bad_value, nobody
 
 # Their ``server_update`` follows the weighted mean of ``delta``, and uses nothing else.
 AVERAGING = (Method, FedAvg, PartlyShared, Decider)
@@ -43,7 +43,7 @@ class Combining(Wrapper):
     def refuses(cls, inner: Method) -> str | None:
         return refused(inner) or needs_more_than_delta(inner)
 
-    def combined(self, deltas: Tensor) -> Tensor:
+    def combined(self, ctx: Context, deltas: Tensor) -> Tensor:
         """One parameter's updates [cohort, ...] as one [...]."""
         raise NotImplementedError
 
@@ -52,21 +52,36 @@ class Combining(Wrapper):
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
         # As the only update of the round, which the inner method's mean leaves as it is.
-        delta = tree.apply(lambda leaf: self.combined(leaf)[None], updates["delta"])
+        delta = tree.apply(lambda leaf: self.combined(ctx, leaf)[None], updates["delta"])
         return self.inner.server_update(ctx, server, {"delta": delta}, weights.new_ones(1))
 
 
-def whole_clients(share: float, cohort: int) -> int:
-    """A share of a cohort, rounded down."""
-    return int(share * cohort + 1e-9)
+@dataclass(frozen=True)
+class Withstanding(Combining):
+    """Base of rules for a known share of attackers."""
+
+    share: float = 0.2  # of a cohort's clients that may be attackers
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 0.5:
+            expected = "a number from 0 and below 0.5, as no rule withstands a majority"
+            raise bad_value(f"method {name_of(self)}", "share", self.share, expected)
+
+    def check(self, ctx: Context) -> None:
+        if self.share and not whole_clients(self.share, ctx.cohort_size):
+            raise nobody(f"method {name_of(self)}", "share", self.share, ctx.cohort_size)
+        self.inner.check(ctx)
+
+    def attackers(self, ctx: Context) -> int:
+        """The number of updates that may be attackers', fewer than half of those that arrive.
+
+        A share of the clients that were asked: those that dropped out may have been the others.
+        """
+        arrived = len(ctx.sizes)
+        asked = max(ctx.cohort_size, arrived)
+        return min(whole_clients(self.share, asked), (arrived - 1) // 2)
 
 
-def check_share(method: str, share: float) -> None:
-    """Refuse a share of attackers that no rule withstands.
-
-    Raises:
-        UserError: unless it is at least 0 and below 0.5.
-    """
-    if not 0 <= share < 0.5:
-        expected = "a number from 0 and below 0.5, as no rule withstands a majority"
-        raise bad_value(f"method {method}", "share", share, expected)
+def whole_clients(share: float, clients: int) -> int:
+    """A share of some clients, rounded down."""
+    return int(share * clients + 1e-9)

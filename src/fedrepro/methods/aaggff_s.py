@@ -30,6 +30,7 @@ from fedrepro.engine.method import Method, Wrapper, deviation
 from fedrepro.methods.adaptive_weighting import bounds, online_newton
 from fedrepro.methods.adaptive_weighting.responses import Array, responses
 from fedrepro.methods.adaptive_weighting.rule import (
+    NEEDS_LOSSES,
     Decider,
     Decision,
     Observed,
@@ -44,6 +45,7 @@ class AAggFFS(Decider, Wrapper):
     """AAggFF-S (Hahn et al., ICML 2024, Algorithm 2, eqs. 7 and 8)."""
 
     full_participation: ClassVar[bool] = True
+    why_all: ClassVar[str] = NEEDS_LOSSES
 
     cdf: str = "weibull"  # frechet, gumbel, exponential, logistic or normal
     lower: float = 0.0  # C1: lower bound of responses

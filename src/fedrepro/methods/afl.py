@@ -17,8 +17,9 @@ from typing import ClassVar
 import numpy as np
 
 from fedrepro.methods.adaptive_weighting.responses import Array
-from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed
+from fedrepro.methods.adaptive_weighting.rule import NEEDS_LOSSES, Decider, Decision, Observed
 from fedrepro.methods.adaptive_weighting.simplex import nearest
+from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,12 @@ class AFL(Decider):
     """AFL (Mohri et al., ICML 2019, "Agnostic federated learning", Algorithm 1)."""
 
     full_participation: ClassVar[bool] = True
+    why_all: ClassVar[str] = NEEDS_LOSSES
 
     lr: float = 0.01  # of the weights
+
+    def __post_init__(self) -> None:
+        at_least("afl", "lr", self.lr, 0)
 
     def memory(self, clients: int) -> dict[str, Array]:
         return {"decision": np.full(clients, 1 / clients)}

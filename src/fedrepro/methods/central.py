@@ -19,6 +19,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import cosine
+from fedrepro.support.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Central(Method):
 
     epochs: int = 0  # of a round; 0: the setting's
     cosine: bool = False  # decay the learning rate to 0 over the rounds, whatever the setting's
+
+    def __post_init__(self) -> None:
+        at_least("central", "epochs", self.epochs, 0)
 
     def check(self, ctx: Context) -> None:
         enough_epochs("central", "epochs", self.epochs, ctx.epochs)

@@ -32,6 +32,7 @@ class Discriminators(Method):
     classifies: ClassVar[bool] = False
     uses_server_optimizer: ClassVar[bool] = False
     full_participation: ClassVar[bool] = True
+    why_all: ClassVar[str] = "it makes a discriminator of each client"
     sets_weights: ClassVar[bool] = True
     outputs: ClassVar[int | None] = 1
 

@@ -6,7 +6,8 @@ $$ v_k \approx \mathrm{argmin}_v \, F_k(v) + \frac{\mu}{2} \|v - w\|^2, \quad w 
 The global model is FedAvg's. In addition, every client trains its own model on its samples, pulled
 towards the global model that it received (Algorithm 1, h_k = F_k(v) + lambda/2 |v - w|^2; their
 lambda is ``mu`` here). The personal model is trained on the mini-batches of the round's first
-``personal_epochs`` epochs, and it is the one that the client uses.
+``personal_epochs`` epochs (five in SuPerFed's code, or all if there are fewer), and it is the one
+that the client uses.
 
 https://arxiv.org/abs/2012.04221
 """
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
-from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
+from fedrepro.engine.steps import Steps, epochs_of, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.own_model import PersonalModel
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
@@ -26,20 +27,24 @@ class Ditto(PersonalModel):
     """Ditto (Li et al., ICML 2021, Algorithm 1)."""
 
     mu: float = 1.0  # their lambda: pull towards the received model
-    personal_epochs: int = 5  # of the client's own model, in a round
+    personal_epochs: int | None = None  # of the client's own model, in a round; None: up to five
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("ditto", "personal_epochs", self.personal_epochs, 1)
+        whole_or_none("ditto", "personal_epochs", self.personal_epochs)
 
     def check(self, ctx: Context) -> None:
-        enough_epochs("ditto", "personal_epochs", self.personal_epochs, ctx.epochs)
+        self.own_epochs(ctx)
+
+    def own_epochs(self, ctx: Context) -> int:
+        """The epochs of the client's own model in a round."""
+        return epochs_of("ditto", "personal_epochs", self.personal_epochs, ctx.epochs)
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree
     ) -> tuple[Tree, Tree]:
         update, _ = super().client_update(ctx, message, client_state, steps)
-        first = some_epochs(steps, ctx.epochs, 0, self.personal_epochs)
+        first = some_epochs(steps, ctx.epochs, 0, self.own_epochs(ctx))
         personal, _ = descend(
             ctx, self.pulled, message, client_state, client_state["personal"], first
         )

@@ -29,16 +29,7 @@ from fedrepro.engine.method import Method
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import Combining
 from fedrepro.methods.norm_clip import NormClip, clipped
-from fedrepro.support.errors import UserError, at_least, bad_value
-
-
-def finite(deltas: Tree) -> Tree:
-    """``deltas``, leaves [cohort, ...], with zeros for clients of which a number is not finite."""
-    each = [leaf.flatten(1).isfinite().all(1) for leaf in tree.leaves(deltas)]
-    good = torch.stack(each).all(0)
-    return tree.apply(
-        lambda leaf: leaf.where(good.view(-1, *[1] * (leaf.dim() - 1)), leaf.new_zeros(())), deltas
-    )
+from fedrepro.support.errors import UserError, above, at_least
 
 
 @dataclass(frozen=True)
@@ -49,12 +40,8 @@ class DP(Combining):
     noise_multiplier: float = 1.0  # z: standard deviation of the sum's noise, in units of S
 
     def __post_init__(self) -> None:
-        if not self.clip > 0:
-            raise bad_value("method dp", "clip", self.clip, "a number above 0")
+        above("dp", "clip", self.clip, 0)
         at_least("dp", "noise_multiplier", self.noise_multiplier, 0)
-        if self.noise_multiplier and self.clip == float("inf"):
-            wanted = "a finite number, as the noise is a multiple of it"
-            raise bad_value("method dp", "clip", self.clip, wanted)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:
@@ -76,7 +63,7 @@ class DP(Combining):
         self.inner.check(ctx)
 
     def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        moved = tree.weighted_sum(clipped(finite(updates["delta"]), self.clip), weights)
+        moved = tree.weighted_sum(clipped(updates["delta"], self.clip), weights)
         if self.noise_multiplier:
             rng, scale = ctx.stream("privacy"), self.noise_multiplier * self.clip / len(weights)
 

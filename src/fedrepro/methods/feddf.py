@@ -69,6 +69,7 @@ class FedDF(Method):
 
     def __post_init__(self) -> None:
         at_least("feddf", "server_epochs", self.server_epochs, 0)
+        at_least("feddf", "server_rate", self.server_rate, 0)
         at_least("feddf", "server_batch", self.server_batch, 1)
         at_least("feddf", "decay_rounds", self.decay_rounds, 0)
         if self.server_momentum is not None and not 0 <= self.server_momentum < 1:

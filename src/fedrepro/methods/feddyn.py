@@ -24,13 +24,8 @@ https://arxiv.org/abs/2111.04263
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from fedrepro.engine import tree
-from fedrepro.engine.context import Context
-from fedrepro.engine.tree import Tree
 from fedrepro.methods.lagrangian.augmented import AugmentedLagrangian
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import above
 
 
 @dataclass(frozen=True)
@@ -40,18 +35,8 @@ class FedDyn(AugmentedLagrangian):
     alpha: float = 0.01  # strength of the regularisation
 
     def __post_init__(self) -> None:
-        at_least("feddyn", "alpha", self.alpha, 0)
+        above("feddyn", "alpha", self.alpha, 0)
 
     @property
     def penalty(self) -> float:
         return self.alpha
-
-    def init_server(self, ctx: Context, params: Tree) -> Tree:
-        return {**super().init_server(ctx, params), "h": tree.zeros(ctx.net.trainable(params))}
-
-    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
-        moved = tree.weighted_sum(ctx.net.trainable(updates["delta"]), ctx.sizes / ctx.total)
-        h = tree.subtract(server["h"], moved)
-        delta = tree.weighted_sum(updates["delta"], weights)
-        delta = {**delta, **tree.subtract(ctx.net.trainable(delta), h)}
-        return {**self.apply_server_optimizer(ctx, server, delta), "h": h}

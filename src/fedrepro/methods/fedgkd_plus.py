@@ -24,7 +24,7 @@ from fedrepro.engine.tree import Tree
 from fedrepro.methods.distilling.losses import towards_history
 from fedrepro.methods.feddf import FedDF
 from fedrepro.methods.ima import full_window, mean_of, slide
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class FedGKDPlus(FedDF):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("fedgkd_plus", "gamma", self.gamma, 0)
+        above("fedgkd_plus", "temperature", self.temperature, 0)
         at_least("fedgkd_plus", "models", self.models, 1)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:

@@ -27,6 +27,7 @@ from fedrepro.engine.method import Method, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.server_rate import GROWING, growing
 from fedrepro.methods.adaptive_weighting.simplex import minimise_quadratic
+from fedrepro.support.errors import at_least
 
 RIDGE = 1e-8  # makes p unique if clients move alike
 
@@ -46,6 +47,9 @@ class FedMGDA(Method):
 
     radius: float = 0.5  # how far a coefficient may be from 1 / (clients in the round)
     constant_server_lr: bool = deviation(True, released=False, item="13", why=GROWING)
+
+    def __post_init__(self) -> None:
+        at_least("fedmgda", "radius", self.radius, 0)
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         deltas = tree.leaves(ctx.net.trainable(updates["delta"]))

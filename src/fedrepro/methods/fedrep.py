@@ -7,7 +7,8 @@ Symbols: $\theta$: the body; $\phi_k$: client $k$'s head.
 
 As in FedPer, the body is averaged and each client keeps its head, but a client trains them one
 after the other: first the head on the received body, for the E epochs of the round, then the body
-under the new head, for ``body_epochs`` (five in SuPerFed's code; the paper's own choice is one).
+under the new head, for ``body_epochs`` (five in SuPerFed's code, or all if there are fewer; the
+paper's own choice is one).
 The body's epochs use the samples in the order of the round's first epochs.
 
 https://arxiv.org/abs/2102.07078
@@ -19,20 +20,20 @@ from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.descent import descend
 from fedrepro.engine.net import Net, differentiate
-from fedrepro.engine.steps import Steps, enough_epochs, some_epochs
+from fedrepro.engine.steps import Steps, epochs_of, some_epochs
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.personal.partly_shared import PartlyShared
-from fedrepro.support.errors import at_least
+from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
 class FedRep(PartlyShared):
     """FedRep (Collins et al., ICML 2021, Algorithm 1)."""
 
-    body_epochs: int = 5  # of the body, after the head's
+    body_epochs: int | None = None  # of the body, after the head's; None: up to five
 
     def __post_init__(self) -> None:
-        at_least("fedrep", "body_epochs", self.body_epochs, 1)
+        whole_or_none("fedrep", "body_epochs", self.body_epochs)
 
     def shared(self, net: Net, params: Tree) -> Tree:
         return net.body(params)
@@ -40,7 +41,7 @@ class FedRep(PartlyShared):
     def check(self, ctx: Context) -> None:
         super().check(ctx)
         ctx.net.refuse_running_statistics("fedrep")
-        enough_epochs("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
+        epochs_of("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
 
     def of_one_part(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
@@ -60,6 +61,7 @@ class FedRep(PartlyShared):
         head, _ = descend(
             ctx, self.of_one_part, message, {"rest": body}, client_state["kept"], steps
         )
-        again = some_epochs(steps, ctx.epochs, 0, self.body_epochs)
+        epochs = epochs_of("fedrep", "body_epochs", self.body_epochs, ctx.epochs)
+        again = some_epochs(steps, ctx.epochs, 0, epochs)
         moved, _ = descend(ctx, self.of_one_part, message, {"rest": head}, body, again)
         return {"delta": tree.subtract(body, moved)}, {"kept": head}

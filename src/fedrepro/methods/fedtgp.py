@@ -86,7 +86,10 @@ class FedTGP(Method):
 
     def __post_init__(self) -> None:
         at_least("fedtgp", "strength", self.strength, 0)
+        at_least("fedtgp", "margin", self.margin, 0)
         at_least("fedtgp", "server_epochs", self.server_epochs, 1)
+        at_least("fedtgp", "server_rate", self.server_rate, 0)
+        at_least("fedtgp", "server_batch", self.server_batch, 1)
 
     def check(self, ctx: Context) -> None:
         if ctx.task.name != "classification":

@@ -29,7 +29,7 @@ from fedrepro.engine.method import Method, Wrapper, deviation
 from fedrepro.engine.optim import Optimizer, Rate
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import UserError, at_least, bad_value
+from fedrepro.support.errors import UserError, at_least, bad_value, decay
 
 SCHEMES = ("exponential", "constant", "cyclic", "epoch", "none")
 
@@ -77,8 +77,7 @@ class IMA(Wrapper):
         at_least("ima", "start", self.start, 0)
         at_least("ima", "period", self.period, 2)
         at_least("ima", "least", self.least, 0)
-        if not 0 <= self.decay < 1:
-            raise bad_value("method ima", "decay", self.decay, "a number from 0 and below 1")
+        decay("ima", "decay", self.decay)
         if self.scheme not in SCHEMES:
             expected = f"one of {', '.join(SCHEMES)}"
             raise bad_value("method ima", "scheme", self.scheme, expected, SCHEMES)

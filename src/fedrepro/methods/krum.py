@@ -22,7 +22,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.tree import Tree
-from fedrepro.methods._combining import Combining, check_share, whole_clients
+from fedrepro.methods._combining import Withstanding
 
 
 def scores(deltas: list[Tensor], attackers: int) -> Tensor:
@@ -37,13 +37,8 @@ def scores(deltas: list[Tensor], attackers: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Krum(Combining):
+class Krum(Withstanding):
     """Krum (Blanchard et al., NeurIPS 2017, section 4)."""
-
-    share: float = 0.2  # of a cohort's clients that may be attackers
-
-    def __post_init__(self) -> None:
-        check_share("krum", self.share)
 
     def selected(self, cohort: int, attackers: int) -> int:
         """How many updates the server uses."""
@@ -51,7 +46,7 @@ class Krum(Combining):
 
     def aggregation_weights(self, ctx: Context, server: Tree, updates: Tree) -> tuple[Tensor, Tree]:
         cohort = len(ctx.sizes)
-        attackers = whole_clients(self.share, cohort)
+        attackers = self.attackers(ctx)
         deltas = tree.leaves(ctx.net.trainable(updates["delta"]))
         best = scores(deltas, attackers).argsort(stable=True)
         best = best[: self.selected(cohort, attackers)]

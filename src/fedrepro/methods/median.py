@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedrepro.engine.context import Context
 from fedrepro.methods._combining import Combining
 
 
@@ -20,7 +21,7 @@ from fedrepro.methods._combining import Combining
 class Median(Combining):
     """Coordinate-wise median (Yin et al., ICML 2018, Algorithm 1, option I)."""
 
-    def combined(self, deltas: Tensor) -> Tensor:
+    def combined(self, ctx: Context, deltas: Tensor) -> Tensor:
         cohort = len(deltas)
         # Not torch.median, which takes the lower of the two in the middle and spreads NaN.
         return deltas.sort(0).values[(cohort - 1) // 2 : cohort // 2 + 1].mean(0)

@@ -30,7 +30,7 @@ from fedrepro.engine.descent import descend
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import above, at_least
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class MOON(Method):
 
     def __post_init__(self) -> None:
         at_least("moon", "mu", self.mu, 0)
-        if not self.tau > 0:
-            raise bad_value("method moon", "tau", self.tau, "a number above 0")
+        above("moon", "tau", self.tau, 0)
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"previous": ctx.initial}

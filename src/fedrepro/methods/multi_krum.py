@@ -14,9 +14,8 @@ https://arxiv.org/abs/1703.02757
 
 from dataclasses import dataclass
 
-from fedrepro.methods._combining import check_share
 from fedrepro.methods.krum import Krum
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import whole_or_none
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,8 @@ class MultiKrum(Krum):
     number: int | None = None  # the updates that the server averages; None: m - f - 2
 
     def __post_init__(self) -> None:
-        check_share("multi_krum", self.share)
-        if self.number is not None and not (isinstance(self.number, int) and self.number >= 1):
-            expected = "a whole number of at least 1, or null"
-            raise bad_value("method multi_krum", "number", self.number, expected)
+        super().__post_init__()
+        whole_or_none("multi_krum", "number", self.number)
 
     def selected(self, cohort: int, attackers: int) -> int:
         return min(self.number or max(cohort - attackers - 2, 1), cohort)

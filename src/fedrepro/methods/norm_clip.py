@@ -4,8 +4,9 @@ $$ \Delta_k \leftarrow \frac{\Delta_k}{\max(1, \|\Delta_k\| / M)} $$
 
 The server scales every update whose Euclidean norm exceeds ``bound`` down to that norm:
 delta / max(1, |delta| / M) (section 4, "Norm thresholding of updates"). The norm is that of all
-that a client sends as ``delta``, running statistics included. Everything after that is the inner
-method's. The weak noise that the paper also tries is not part of this wrapper.
+that a client sends as ``delta``, running statistics included; an update without a finite norm
+counts as zero. Everything after that is the inner method's. The weak noise that the paper also
+tries is not part of this wrapper.
 
 https://arxiv.org/abs/1911.07963
 """
@@ -20,17 +21,25 @@ from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method, Wrapper
 from fedrepro.engine.tree import Tree
 from fedrepro.methods._combining import needs_more_than_delta
-from fedrepro.support.errors import bad_value
+from fedrepro.support.errors import above
 
 
 def clipped(deltas: Tree, bound: float) -> Tree:
-    """``deltas``, leaves [cohort, ...], each client's scaled to a norm of at most ``bound``."""
+    """``deltas``, leaves [cohort, ...], each client's scaled to a norm of at most ``bound``.
+
+    Without a finite norm, to zero.
+    """
     squares = [leaf.flatten(1).double().square().sum(1) for leaf in tree.leaves(deltas)]
     norms = torch.stack(squares).sum(0).sqrt()
     factors = torch.where(norms > bound, bound / norms, 1.0)
-    return tree.apply(
-        lambda leaf: leaf * factors.to(leaf.dtype).view(-1, *[1] * (leaf.dim() - 1)), deltas
-    )
+
+    def scaled(leaf: Tensor) -> Tensor:
+        factor, usable = (
+            each.view(-1, *[1] * (leaf.dim() - 1)) for each in (factors, norms.isfinite())
+        )
+        return (leaf * factor.to(leaf.dtype)).where(usable, leaf.new_zeros(()))
+
+    return tree.apply(scaled, deltas)
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,7 @@ class NormClip(Wrapper):
     bound: float = 1.0  # M: the largest norm of an update
 
     def __post_init__(self) -> None:
-        if not 0 < self.bound < float("inf"):
-            raise bad_value("method norm_clip", "bound", self.bound, "a finite number above 0")
+        above("norm_clip", "bound", self.bound, 0)
 
     @classmethod
     def refuses(cls, inner: Method) -> str | None:

@@ -8,7 +8,8 @@ client's own: clients descend f_k(w - alpha grad f_k(w)), whose gradient is
 (I - alpha H) grad f_k(w - alpha grad f_k(w)). HF takes the product of the Hessian H and a vector v
 from the gradients at w + delta v and w - delta v; FO leaves it out. The three mini-batches of a
 step (inner gradient, outer gradient, Hessian) are thirds of FedAvg's mini-batch, in FO two halves,
-so that a round uses the same samples.
+so that a round uses the same samples. An epoch's last mini-batch may be too short for that: a step
+without samples for the outer gradient changes nothing, one without samples for the Hessian is FO's.
 
 A client is scored after its step with alpha, as in the paper: the current shared model minus alpha
 times the gradient over all of its samples. That gradient is taken at the model that it received
@@ -30,7 +31,7 @@ from fedrepro.engine.descent import scan
 from fedrepro.engine.method import Method
 from fedrepro.engine.steps import Steps, some_epochs
 from fedrepro.engine.tree import Tree
-from fedrepro.support.errors import at_least, bad_value
+from fedrepro.support.errors import above, at_least, bad_value
 
 
 def with_real(batch: Tree) -> Tree:
@@ -54,11 +55,18 @@ class PerFedAvg(Method):
 
     def __post_init__(self) -> None:
         at_least("per_fedavg", "alpha", self.alpha, 0)
-        if not self.delta > 0:
-            raise bad_value("method per_fedavg", "delta", self.delta, "a number above 0")
+        above("per_fedavg", "delta", self.delta, 0)
 
     def check(self, ctx: Context) -> None:
         ctx.net.refuse_running_statistics("per_fedavg")
+        if ctx.batch_size < self.shares:
+            wanted = f"at least {self.shares}: a step cuts its mini-batch into as many parts"
+            raise bad_value("method per_fedavg", "batch_size", ctx.batch_size, wanted)
+
+    @property
+    def shares(self) -> int:
+        """The number of parts into which a step cuts its mini-batch."""
+        return 3 if self.hessian_free else 2
 
     def init_client(self, ctx: Context, rng: torch.Generator) -> Tree:
         return {"gradient": tree.zeros(ctx.initial)}
@@ -66,11 +74,9 @@ class PerFedAvg(Method):
     def gradient(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree
     ) -> Tree:
-        shares = 3 if self.hessian_free else 2
-
         def gradient_at(along: Tree | None, length: float, which: int) -> Tree:
             place = params if along is None else tree.add(params, tree.scale(along, length))
-            part = share(batch, which, shares)
+            part = share(batch, which, self.shares)
             return super(PerFedAvg, self).gradient(ctx, message, client_state, place, part)
 
         inner = gradient_at(None, 0.0, 0)

@@ -19,6 +19,7 @@ from torch import Tensor
 from fedrepro.engine.context import Context
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.fedavg import FedAvg
+from fedrepro.support.errors import above
 
 LEAST = 0.2
 
@@ -28,6 +29,9 @@ class PropFair(FedAvg):
     """PropFair (Zhang et al., TMLR 2022)."""
 
     baseline: float = 3.0  # M: losses count by log(M - loss)
+
+    def __post_init__(self) -> None:
+        above("propfair", "baseline", self.baseline, 0)
 
     def loss(
         self, ctx: Context, message: Tree, client_state: Tree, params: Tree, batch: Tree

@@ -25,6 +25,7 @@ from fedrepro.engine.method import LOSS, deviation
 from fedrepro.engine.tree import Tree
 from fedrepro.methods.adaptive_weighting.responses import Array
 from fedrepro.methods.adaptive_weighting.rule import Decider, Decision, Observed, proportional
+from fedrepro.support.errors import at_least
 
 LEAST_LOSS = 1e-10  # zero has no power q - 1
 
@@ -37,6 +38,9 @@ class QFedAvg(Decider):
     sample_weighted: bool = deviation(
         True, released=False, item="11", why="coefficients without the clients' sizes"
     )
+
+    def __post_init__(self) -> None:
+        at_least("qfedavg", "q", self.q, 0)
 
     def decide(self, memory: dict[str, Array], observed: Observed) -> Decision:
         losses = np.maximum(observed.losses, LEAST_LOSS)

@@ -7,7 +7,7 @@ $$ Q(v)_i = \frac{\|v\|}{s} \mathrm{sign}(v_i) \, \xi_i, \quad \xi_i \in \{\lflo
 \lfloor u_i \rfloor + 1\}, \quad \mathbb{E} \xi_i = u_i = s \frac{|v_i|}{\|v\|} $$
 
 Symbols: $v$: a bucket of an update to which the client adds $e_k$, what earlier rounds left out;
-$d$ = 512: its entries.
+$d$: its entries, 512.
 
 The paper is "QSGD: communication-efficient SGD via gradient quantization and encoding". An update
 is cut into buckets of 512 entries. Of a bucket v, a client sends |v| and, for every entry, a sign
@@ -16,9 +16,9 @@ that its mean is right (eq. 4). The numbers are counted with ``bits`` bits each;
 code, which is shorter where most are zero, is not counted.
 
 With error feedback, the decompressed vector is divided by 1 + min(d / s^2, sqrt(d) / s), the
-variance bound of Lemma 3.1 with d = 512: only then does the compressor lose less than it is given
-(Karimireddy et al., ICML 2019, Remark 5), and errors stay bounded. ``error_feedback: false`` is
-QSGD as in its paper: unbiased, and without memory.
+variance bound of Lemma 3.1 with d = 512, or fewer if the vector is shorter: only then does the
+compressor lose less than it is given (Karimireddy et al., ICML 2019, Remark 5), and errors stay
+bounded. ``error_feedback: false`` is QSGD as in its paper: unbiased, and without memory.
 
 https://arxiv.org/abs/1610.02132, https://arxiv.org/abs/1901.09847
 """
@@ -60,11 +60,10 @@ class Quantised(Compressing):
         """s, the largest number that is sent."""
         return int(2 ** (self.bits - 1) - 1)
 
-    @property
-    def shrinking(self) -> float:
-        """What the decompressed vector is divided by."""
+    def shrinking(self, entries: int) -> float:
+        """What a decompressed bucket with so many entries is divided by."""
         s = self.levels
-        return 1 + min(BUCKET / s**2, math.sqrt(BUCKET) / s) if self.error_feedback else 1.0
+        return 1 + min(entries / s**2, math.sqrt(entries) / s) if self.error_feedback else 1.0
 
     def sample_round(self, ctx: Context, rng: torch.Generator) -> Tree:
         drawn = torch.rand(tree.numel(ctx.net.trainable(ctx.initial)), generator=rng)
@@ -85,7 +84,9 @@ class Quantised(Compressing):
         exact = buckets.abs() / torch.where(norms > 0, norms, 1.0) * self.levels
         lower = exact.floor()
         rounded = lower + (drawn < exact - lower)
-        sent: Tensor = buckets.sign() * rounded * norms / (self.levels * self.shrinking)
+        # A vector of fewer entries is one short bucket; in a longer one, only the last is short.
+        shrinking = self.shrinking(min(entries, BUCKET))
+        sent: Tensor = buckets.sign() * rounded * norms / (self.levels * shrinking)
         return sent.flatten()[:entries]
 
     def bytes_of(self, entries: int, each: int) -> int:

@@ -31,7 +31,7 @@ from torch import Tensor
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context
 from fedrepro.engine.method import Method
-from fedrepro.engine.steps import Steps
+from fedrepro.engine.steps import Steps, steps_per_epoch
 from fedrepro.engine.tree import Tree
 from fedrepro.support.errors import UserError, bad_value
 
@@ -41,6 +41,7 @@ class Scaffnew(Method):
     """Scaffnew, or ProxSkip (Mishchenko et al., ICML 2022, Algorithm 2)."""
 
     full_participation: ClassVar[bool] = True
+    why_all: ClassVar[str] = "its corrections add up to 0 over all clients only"
     sets_weights: ClassVar[bool] = True
     uses_server_optimizer: ClassVar[bool] = False
 
@@ -57,7 +58,8 @@ class Scaffnew(Method):
 
     def probability(self, ctx: Context) -> float:
         """Of a communication after a step."""
-        return self.p or min(1.0, ctx.clients * ctx.batch_size / (ctx.total * ctx.epochs))
+        steps = [steps_per_epoch(int(size), ctx.batch_size) for size in ctx.sizes.tolist()]
+        return self.p or len(steps) / (sum(steps) * ctx.epochs)
 
     def init_server(self, ctx: Context, params: Tree) -> Tree:
         return {**super().init_server(ctx, params), "scale": torch.zeros(())}

@@ -15,18 +15,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedrepro.methods._combining import Combining, check_share, whole_clients
+from fedrepro.engine.context import Context
+from fedrepro.methods._combining import Withstanding
 
 
 @dataclass(frozen=True)
-class TrimmedMean(Combining):
+class TrimmedMean(Withstanding):
     """Coordinate-wise trimmed mean (Yin et al., ICML 2018, Algorithm 1, option II)."""
 
     share: float = 0.2  # beta, of a cohort at each end
 
-    def __post_init__(self) -> None:
-        check_share("trimmed_mean", self.share)
-
-    def combined(self, deltas: Tensor) -> Tensor:
-        cut = whole_clients(self.share, len(deltas))
+    def combined(self, ctx: Context, deltas: Tensor) -> Tensor:
+        cut = self.attackers(ctx)
         return deltas.sort(0).values[cut : len(deltas) - cut].mean(0)

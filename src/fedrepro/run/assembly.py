@@ -15,7 +15,7 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
-from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
+from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack, attackers
@@ -36,7 +36,7 @@ from fedrepro.methods.server.base import ServerOptimizer
 from fedrepro.models import registry as models
 from fedrepro.run import arithmetic, devices
 from fedrepro.support import papers
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, nobody
 from fedrepro.support.plugins import NONE, Folders
 
 
@@ -64,24 +64,23 @@ class Plan:
         scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
         group_tests: the test samples of each group, if groups are scored separately; else empty.
-        client_tests: the samples that each client holds out, if clients are evaluated; else None.
+        client_tests: the samples that each client holds out, if clients are evaluated; else empty.
         validation: training samples that clients hold out to choose hyperparameters, if they do.
-        client_validations: the same for each client, if clients are evaluated; else None.
+        client_validations: the same for each client, if clients are evaluated; else empty.
         client_sizes: training samples of each client, even if the method pools them.
         weights_sha256: of the file with the initial weights; None if the run draws them.
         executor: the executor that defines the numbers: "parallel" counts as "sequential".
         threads: number of torch threads.
         workers: number of processes that clients are distributed over.
-        together: whether clients that share a model are scored in common batches.
     """
 
     spec: RunSpec
     federation: Federation
     test: TensorSamples | None
     group_tests: list[TensorSamples]
-    client_tests: ClientSamples | None
+    client_tests: list[TensorSamples]
     validation: TensorSamples | None
-    client_validations: ClientSamples | None
+    client_validations: list[TensorSamples]
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
@@ -89,11 +88,10 @@ class Plan:
     executor: str
     threads: int
     workers: int
-    together: bool
 
     @property
     def personal(self) -> bool:
-        return self.client_tests is not None
+        return bool(self.client_tests)
 
     @property
     def of_round(self) -> list[Measure]:
@@ -130,13 +128,11 @@ def compose(spec: RunSpec) -> tuple[Method, ServerOptimizer]:
         spec.composition, spec.hyperparameters, spec.plugins
     )
     setting, where = spec.setting, f"method {spec.composition}"
-    if any(each.full_participation for each in method.layers()):
-        why = "as it decides on the losses of all clients in every round; aaggff_d learns from a "
+    for why in (each.why_all for each in method.layers() if each.full_participation):
         if setting.participation < 1:
-            wanted = f"1, {why}sample of clients"
-            raise bad_value(where, "participation", setting.participation, wanted)
+            raise bad_value(where, "participation", setting.participation, f"1, as {why}")
         if setting.availability and setting.availability.loses:
-            wanted = f"one that loses no client, {why}sample of clients"
+            wanted = f"one that loses no client, as {why}"
             raise bad_value(
                 where,
                 "availability",
@@ -190,12 +186,14 @@ def make_plan(
     # Training in one place has no clients that could attack it.
     wanted = None if method.centralized else setting.attack
     theirs = attackers(spec.seed, len(partition.train), wanted.share) if wanted else frozenset()
+    if wanted and wanted.share and not theirs:
+        raise nobody(f"setting {setting.name}", "attack.share", wanted.share, len(partition.train))
     if wanted and wanted.kind == "label_flip":
         split = with_reversed_labels(split, partition, dataset.classes, theirs)
     training = TensorSamples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
-    tests = ClientSamples(training, partition.test) if partition.test else None
+    tests = [training.some(each) for each in partition.test or []]
     kept = partition.validation or []
     everyone = len(clients.sizes)
     cohort = max(1, int(setting.participation * everyone + 1e-9))
@@ -225,6 +223,8 @@ def make_plan(
         clients=everyone,
         rounds=setting.rounds,
         epochs=setting.epochs,
+        batch_size=setting.batch_size,
+        cohort_size=cohort,
         optimizer=_optimizer(setting.optimizer),
         server_optimizer=server_optimizer.build(),
         schedule=schedule(setting.optimizer.lr, setting.lr_decay, setting.decay_from),
@@ -257,18 +257,14 @@ def make_plan(
     )
     test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
-    together = personal and arithmetic.scores_together(spec)
-    if together:
-        inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
-        together = not net.mixes_when_testing(inputs)
     return Plan(
         spec,
         federation,
         test=test,
         group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
-        client_tests=tests if personal else None,
+        client_tests=tests if personal else [],
         validation=training.some(np.concatenate(kept)) if kept else None,
-        client_validations=ClientSamples(training, kept) if personal and kept else None,
+        client_validations=[training.some(each) for each in kept] if personal else [],
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,
@@ -276,7 +272,6 @@ def make_plan(
         executor="sequential" if distributed else executor,
         threads=arithmetic.threads_of(execution),
         workers=execution.threads if distributed else 1,
-        together=together,
     )
 
 

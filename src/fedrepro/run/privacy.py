@@ -55,7 +55,7 @@ def spent(method: Method, cohort: int, clients: int, rounds: int) -> dict[str, A
     return {
         "epsilon": found if math.isfinite(found) else None,
         "delta": 1 / clients,
-        "clip": layer.clip if math.isfinite(layer.clip) else None,
+        "clip": layer.clip,
         "noise_multiplier": layer.noise_multiplier,
         "cohort": cohort,
         "neighbours": "one client replaced",

@@ -1,5 +1,6 @@
 """Errors for invalid input: one line, no traceback."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -93,6 +94,31 @@ def at_least(method: str, key: str, value: float, least: float) -> None:
     """Raise UserError unless a hyperparameter is a finite number of at least ``least``."""
     if not least <= value < float("inf"):
         raise bad_value(f"method {method}", key, value, f"a finite number of at least {least:g}")
+
+
+def nobody(where: object, key: str, share: float, clients: int) -> UserError:
+    """The error for a share that, rounded down to whole clients, is none of them."""
+    least = math.ceil(1e4 / clients) / 1e4
+    wanted = f"0, or at least {least:g}: of {clients} clients, {share:g} rounds down to none"
+    return bad_value(where, key, share, wanted)
+
+
+def above(method: str, key: str, value: float, least: float) -> None:
+    """Raise UserError unless a hyperparameter is a finite number above ``least``."""
+    if not least < value < float("inf"):
+        raise bad_value(f"method {method}", key, value, f"a finite number above {least:g}")
+
+
+def decay(method: str, key: str, value: float) -> None:
+    """Raise UserError unless a hyperparameter is from 0 and below 1."""
+    if not 0 <= value < 1:
+        raise bad_value(f"method {method}", key, value, "a number from 0 and below 1")
+
+
+def whole_or_none(method: str, key: str, value: float | None) -> None:
+    """Raise UserError unless a hyperparameter is None or a whole number of at least 1."""
+    if value is not None and not (isinstance(value, int) and value >= 1):
+        raise bad_value(f"method {method}", key, value, "a whole number of at least 1, or null")
 
 
 def cannot_write(path: object, error: OSError) -> UserError:

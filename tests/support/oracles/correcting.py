@@ -59,7 +59,12 @@ def fedsam(clients: Clients) -> Played:
     return fedavg(clients, lambda sent, t, k: clients.train(sent, t, k, slope=slope))
 
 
-def fedspeed(clients: Clients) -> Played:
+def fedspeed_released(clients: Clients) -> Played:
+    """The authors' code: the server adds the mean of all clients' corrections (B25)."""
+    return fedspeed(clients, True)
+
+
+def fedspeed(clients: Clients, of_all: bool = False) -> Played:
     """Sun et al., Algorithm 1, in its own terms, with 1 / lambda = mu."""
     options, model, own = clients.options, clients.initial(), {}
     penalty = 1 / options["mu"]  # lambda
@@ -80,9 +85,15 @@ def fedspeed(clients: Clients) -> Played:
 
             end = clients.train(model, t, k, slope=slope)
             own[k] = plus(g, plus(end, model, -1), -1 / penalty)
-            ends.append(plus(end, own[k], -penalty))
-        model = mean(ends, clients.shares(cohort))
-        yield {"params": model}, {k: {"h": times(g, -penalty)} for k, g in own.items()}
+            ends.append(end if of_all else plus(end, own[k], -penalty))
+        model, kept = mean(ends, clients.shares(cohort)), {k: times(own[k], -penalty) for k in own}
+        server = {"params": model}
+        if of_all:
+            weights = clients.shares(range(len(clients.y)))
+            every = [kept.get(k, zeros(model)) for k in range(len(clients.y))]
+            server = {"params": plus(model, mean(every, weights), 1), "h": mean(every, weights)}
+            model = server["params"]
+        yield server, {k: {"h": h} for k, h in kept.items()}
 
 
 def moon(clients: Clients) -> Played:

@@ -133,7 +133,8 @@ def top_k(clients: Clients) -> Played:
 def quantised(clients: Clients) -> Played:
     """Alistarh et al., eq. 4, in buckets of 512; with error feedback over 1 + Lemma 3.1's bound."""
     s, feedback = 2 ** (clients.options["bits"] - 1) - 1, clients.options["error_feedback"]
-    bound = min(512 / s**2, math.sqrt(512) / s) if feedback else 0
+    d = min(512, sum(leaf.size for leaf in clients.initial().values()))
+    bound = min(d / s**2, math.sqrt(d) / s) if feedback else 0
 
     def rounded(vector: Array, t: int, k: int) -> Array:
         drawn = torch.rand(len(vector), generator=clients.stream("fresh", t, k)).numpy()

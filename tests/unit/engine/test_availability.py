@@ -10,7 +10,7 @@ from fedrepro.check.world import SIZES, Memory, federation, play
 from fedrepro.engine import tree
 from fedrepro.engine.availability import Availability
 from fedrepro.engine.executors import Executor, Parallel, eager, unrolled
-from fedrepro.engine.round import Federation, begin, choose_cohort, play_round
+from fedrepro.engine.round import Federation, ask, begin, choose_cohort, play_round
 from fedrepro.engine.steps import steps_per_epoch
 from support.closeness import assert_close
 
@@ -82,6 +82,19 @@ def test_cohorts_are_drawn_from_those_who_are_awake() -> None:
         cohort = choose_cohort(diurnal, round)
         assert {*cohort} <= awake and len(cohort) == min(5, len(awake))
         assert cohort == sorted(cohort)
+
+
+@pytest.mark.parametrize("day", [2, 5, None])
+def test_a_released_stream_s_sleepers_are_replaced_by_others_who_are_awake(day: int | None) -> None:
+    """Those of the stream who are awake come first; without a day they are all."""
+    streamed = [[3, 0, 5], [1, 2, 4], [5, 4, 3], [0, 1, 2]]
+    made = replace(world(day=day), sample_cohort=lambda round: streamed[round], cohort_size=3)
+    assert made.availability
+    for round, drawn in enumerate(streamed):
+        awake, asked = made.availability.awake(round, range(6)), ask(made, round)
+        assert len(asked) == min(3, len(awake)) and {*asked} <= {*awake}
+        assert {*drawn} & {*awake} <= {*asked}
+        assert day or asked == sorted(drawn)
 
 
 def test_a_round_waits_for_one_client_if_all_drop_out() -> None:

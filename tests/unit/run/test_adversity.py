@@ -13,8 +13,6 @@ from fedrepro.engine.attacks import attackers
 from fedrepro.run import fingerprint
 from fedrepro.run.assembly import make_plan
 from fedrepro.run.scoring import participations
-from fedrepro.run.state import first_state
-from fedrepro.run.store import ClientStore
 from fedrepro.support.errors import UserError
 from support.killed import kill_after
 from support.tiny_run import CLIENTS, carry_out, dataset, partition, run_spec
@@ -74,6 +72,31 @@ def test_two_of_six_clients_attack_and_labels_are_reversed_for_them_alone() -> N
     assert (clean.federation.clients.samples.y.numpy() == dataset().train.y).all()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("kind", ["sign_flip", "label_flip"])
+def test_a_share_of_attackers_that_is_nobody_is_refused(kind: str) -> None:
+    for share, refused in ((0.16, True), (0.17, False), (0.0, False)):
+        spec = run_spec(attack={"kind": kind, "share": share})
+        if not refused:
+            make_plan(spec, dataset(), partition())
+            continue
+        with pytest.raises(UserError) as caught:
+            make_plan(spec, dataset(), partition())
+        assert "attack.share: 0.16: expected 0, or at least 0.1667: of 6 clients" in str(
+            caught.value
+        )
+
+
+def test_a_rule_s_share_is_of_the_cohort_that_the_setting_asks() -> None:
+    """Four of six clients; the rule's default of a fifth is nobody."""
+    for participation, refused in ((0.67, True), (1.0, False)):
+        spec = run_spec("trimmed_mean+fedavg", participation=participation)
+        if not refused:
+            make_plan(spec, dataset(), partition())
+            continue
+        with pytest.raises(UserError, match=r"method trimmed_mean: share: .*: of 4 clients"):
+            make_plan(spec, dataset(), partition())
+
+
 def test_training_in_one_place_is_not_attacked_and_never_unavailable() -> None:
     for kind in ("label_flip", "sign_flip"):
         spec = run_spec("central", attack={"kind": kind, "share": 0.5}, availability=SLEEPY)
@@ -87,10 +110,8 @@ def test_a_run_counts_who_took_part_and_what_was_sent(tmp_path: Path) -> None:
     carry_out(tmp_path / "run", spec)
     clients = pd.read_parquet(tmp_path / "run/clients.parquet")
     last = clients[clients["round"] == 12]["participations"].tolist()
-    plan = make_plan(spec, dataset(), partition(True))
-    state = first_state(plan, ClientStore(tmp_path / "states"))
-    state.done = 12
-    assert last == participations(plan.federation, state).tolist() and 12 < sum(last) < 60
+    federation = make_plan(spec, dataset(), partition(True)).federation
+    assert last == participations(federation, 12) and 12 < sum(last) < 60
     rounds = pd.read_parquet(tmp_path / "run/rounds.parquet")
     assert (rounds["bytes_up"] / rounds["bytes_down"] * 6).round(9).isin(range(1, 7)).all()
     assert rounds["bytes_up"].nunique() > 2 and rounds["bytes_down"].nunique() == 1

@@ -143,7 +143,11 @@ def test_a_damaged_local_model_only_costs_time(tmp_path: Path) -> None:
     ("composition", "changes", "fault"),
     [
         ("fedrep", {"model": "logistic"}, "the body of this one has none"),
-        ("fedrep", {}, "body_epochs: 5: expected at most the local epochs of a round, 2"),
+        (
+            "fedrep",
+            {"hyperparameters": {"fedrep": {"body_epochs": 5}}},
+            "body_epochs: 5: expected at most the local epochs of a round, 2",
+        ),
         ("superfed_mm", {"hyperparameters": {"superfed_mm": {"start": 1.5}}}, "start: 1.5"),
         ("apfl", {"hyperparameters": {"apfl": {"alpha": -0.1}}}, "alpha: -0.1"),
         ("local", {"evaluate": {"every": 4}}, "evaluate.clients: False: expected true"),

@@ -243,15 +243,12 @@ def _folders(root: Path, levels: int) -> list[Path]:
 
 
 def _files(root: Path) -> list[Path]:
-    """All files below `root`, sorted, without hidden ones, such as macOS adds to images.
-
-    A broken link is one, so that it is named; a pipe is not, as reading it would wait for ever.
-    """
+    """All files below `root`, sorted, without hidden ones, such as macOS adds to images."""
     return [
         each
         for each in sorted(root.rglob("*"))
         if not any(part.startswith(".") for part in each.relative_to(root).parts)
-        and (each.is_file() or not each.exists())
+        and not each.is_dir()
     ]
 
 

@@ -85,6 +85,12 @@ def loss_before_training(ctx: Context, params: Tree, steps: Steps | Tree) -> Ten
         return mean
 
 
+NEEDS_LOSSES = (
+    "it decides on the losses of all clients in every round; aaggff_d learns from a sample of "
+    "clients"
+)
+
+
 @dataclass(frozen=True)
 class Decider(Method):
     """A method or, with ``Wrapper`` as a further base, a wrapper that sets weights from losses.

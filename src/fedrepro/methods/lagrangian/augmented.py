@@ -3,7 +3,9 @@
 The clients' models must agree. F_k(theta) + penalty/2 |theta - w|^2 - <g_k, theta> has a multiplier
 g_k for that, which follows what a client's model is still off: g_k <- g_k - penalty (theta - w). At
 the exact minimum this is the gradient of F_k. Both papers begin with g_k = 0. Here a client keeps
-``h`` = -g_k / penalty, its movements added up, so that no step divides by the penalty.
+``h`` = -g_k / penalty, its movements added up, so that no step divides by the penalty. The server's
+``h`` is the mean of all clients', those included that do not take part: the next model is the mean
+of the cohort's models plus that.
 """
 
 from dataclasses import dataclass
@@ -48,6 +50,16 @@ class AugmentedLagrangian(Method):
             name: added(leaf, params[name], message["params"][name], client_state["h"][name])
             for name, leaf in found.items()
         }
+
+    def init_server(self, ctx: Context, params: Tree) -> Tree:
+        return {**super().init_server(ctx, params), "h": tree.zeros(ctx.net.trainable(params))}
+
+    def server_update(self, ctx: Context, server: Tree, updates: Tree, weights: Tensor) -> Tree:
+        moved = tree.weighted_sum(ctx.net.trainable(updates["delta"]), ctx.sizes / ctx.total)
+        h = tree.subtract(server["h"], moved)
+        delta = tree.weighted_sum(updates["delta"], weights)
+        delta = {**delta, **tree.subtract(ctx.net.trainable(delta), h)}
+        return {**self.apply_server_optimizer(ctx, server, delta), "h": h}
 
     def client_update(
         self, ctx: Context, message: Tree, client_state: Tree, steps: Steps | Tree

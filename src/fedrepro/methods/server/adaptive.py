@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedrepro.engine.fidelity import deviation
+from fedrepro.engine.method import name_of
 from fedrepro.engine.optim import Optimizer, adaptive, forgetful
 from fedrepro.methods.server.base import ServerOptimizer
+from fedrepro.support.errors import above, at_least, decay
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,13 @@ class Adaptive(ServerOptimizer):
     remembers: bool = deviation(
         True, released=False, item="19", why="no memory of earlier rounds; v is updated twice"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = name_of(self)
+        decay(name, "beta1", self.beta1)
+        above(name, "tau", self.tau, 0)
+        at_least(name, "initial_accumulator", self.initial_accumulator or 0.0, 0)
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         raise NotImplementedError

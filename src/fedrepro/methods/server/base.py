@@ -7,7 +7,9 @@ The server uses the weighted mean of the clients' updates as a gradient (Reddi e
 from dataclasses import dataclass
 
 from fedrepro.engine.fidelity import Faithful
+from fedrepro.engine.method import name_of
 from fedrepro.engine.optim import Optimizer, sgd
+from fedrepro.support.errors import above
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,9 @@ class ServerOptimizer(Faithful):
     """Plain averaging: the server moves by the mean update of its clients."""
 
     lr: float = 1.0  # the server's learning rate
+
+    def __post_init__(self) -> None:
+        above(name_of(self), "lr", self.lr, 0)
 
     def build(self) -> Optimizer:
         return sgd()

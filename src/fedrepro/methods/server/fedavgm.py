@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from fedrepro.engine.optim import Optimizer, sgd
 from fedrepro.methods.server.base import ServerOptimizer
+from fedrepro.support.errors import decay
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,10 @@ class FedAvgM(ServerOptimizer):
     """FedAvgM (Hsu et al., 2019, arXiv:1909.06335): SGD with momentum on the server."""
 
     momentum: float = 0.9  # of the server
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        decay("fedavgm", "momentum", self.momentum)
 
     def build(self) -> Optimizer:
         return sgd(self.momentum)

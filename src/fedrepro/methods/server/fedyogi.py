@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedrepro.methods.server.adaptive import Adaptive
+from fedrepro.support.errors import decay
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class FedYogi(Adaptive):
     """FedYogi (Reddi et al., ICLR 2021): v <- v - (1 - beta2) g^2 sign(v - g^2)."""
 
     beta2: float = 0.99  # decay of the second moment
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        decay("fedyogi", "beta2", self.beta2)
 
     def second_moment(self, v: Tensor, gradient: Tensor) -> Tensor:
         square = gradient**2
