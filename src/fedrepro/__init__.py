@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` imports them
     from fedrepro.api.comparing import compare, plot
@@ -21,17 +22,18 @@ __version__ = "0.2.0"
 
 
 def code_files() -> dict[str, tuple[int, int]]:
-    """Time of change (ns) and size (bytes) of every Python file of this package, by path.
+    """Checksum and size (bytes) of every Python file of this package, by path.
 
-    Not the time of modification, which tools that copy files also set back.
+    Not a time: tools that copy or link files change some times, and set others back.
     """
     found = {}
     for folder, _, files in os.walk(os.path.dirname(__file__)):  # noqa: PTH120 - pathlib is slow
         for name in files:
-            if name.endswith(".py"):
+            if name.endswith(".py") and name[0] != ".":  # an editor's lock is no module
                 path = os.path.join(folder, name)  # noqa: PTH118
-                status = os.stat(path)  # noqa: PTH116
-                found[path] = (status.st_ctime_ns, status.st_size)
+                with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+                    content = file.read()
+                found[path] = (crc32(content), len(content))
     return found
 
 

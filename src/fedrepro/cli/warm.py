@@ -19,9 +19,10 @@ from zlib import crc32
 from fedrepro.cli.memory import MORE_MEMORY, without_log
 
 VARIABLE = "FEDREPRO_WARM"  # environment variable with the folder of the socket
-# Seconds for the server to begin a command, the first of which waits until it has imported
-# everything, and for it to report the end of one.
+# Seconds for the server to answer, by beginning a command or, while it imports, by WAIT; and for it
+# to report the end of one.
 BEGINNING, ENDING = 60.0, 10.0
+WAIT = b"."
 
 
 def main() -> int:
@@ -53,7 +54,8 @@ def _hand_over(folder: str) -> tuple[socket.socket, int] | None:
         fields = (here, b"%d" % len(arguments), *map(os.fsencode, arguments), *variables)
         server.connect(address(folder))
         socket.send_fds(server, [b"\0".join(fields)], [0, 1, 2])
-        answer = server.recv(16)
+        while (answer := server.recv(16)) == WAIT:
+            pass
         if answer.isdigit():
             server.settimeout(None)
             return server, int(answer)

@@ -1,8 +1,8 @@
 """A process that has imported everything and forks for each command (:mod:`fedrepro.cli.warm`).
 
 It has one thread, computes nothing and holds no lock, so a fork behaves like a new process. It
-imports when the first command arrives, and ends with the Snakemake call that started it, so the
-next call sees changed code.
+imports when the first command arrives, and says so meanwhile, to every command. It ends with the
+Snakemake call that started it, so the next call sees changed code.
 """
 
 import atexit
@@ -11,19 +11,21 @@ import importlib
 import io
 import os
 import pkgutil
+import re
+import select
 import selectors
-import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import fedrepro
-from fedrepro.cli.warm import VARIABLE, address
+from fedrepro.cli.warm import VARIABLE, WAIT, address
 from fedrepro.support.errors import UserError
 
 LARGEST_REQUEST = 2**22  # bytes: twice what Linux lets arguments and environment be
@@ -35,7 +37,11 @@ ALONE = {
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 ENDED = 0  # replaces a command's process id when it has ended
-PREFIX = "fedrepro-"  # of a folder with a socket, among temporary files
+# The folder of a socket, among temporary files, and the socket's name in it.
+PREFIX = "fedrepro-warm-"
+FOLDER, SOCKET = re.compile(rf"{PREFIX}[0-9a-f]{{12}}"), re.compile("[0-9a-f]{1,8}")
+BEAT = 1.0  # seconds between two signs that the server is importing
+MOST_FILES = 250  # that one message on a socket carries; Linux allows 253
 
 
 def open_warm_start() -> None:
@@ -46,13 +52,16 @@ def open_warm_start() -> None:
     """
     if sys.platform != "linux":  # macOS libraries do not survive a fork
         return
-    _remove_left_over(Path(tempfile.gettempdir()))
-    folder = tempfile.mkdtemp(prefix=PREFIX)
+    folders = Path(tempfile.gettempdir())
+    _remove_left_over(folders)
+    folder = str(folders / f"{PREFIX}{os.urandom(6).hex()}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
+            Path(folder).mkdir(0o700)
             listener.bind(address(folder))
-        except OSError:  # a path too long for a socket
-            Path(folder).rmdir()
+        except OSError:  # a full disk, or a path too long for a socket
+            with suppress(OSError):
+                Path(folder).rmdir()
             return
         listener.listen()
         until_the_end, _ = os.pipe()
@@ -70,17 +79,29 @@ def open_warm_start() -> None:
 
 
 def _remove_left_over(folders: Path) -> None:
-    """Remove the folders of servers that were killed: nobody listens at their sockets.
+    """Remove the folders of this user's servers that were killed: nobody listens at their sockets.
 
     A socket of another kind is not connected, but tells by its refusal whether one listens.
     """
-    for place in folders.glob(f"{PREFIX}*/*"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                if place.is_socket():
-                    probe.connect(str(place))
-            except ConnectionRefusedError:
-                shutil.rmtree(place.parent)
+    for folder in folders.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            about = folder.lstat()
+            private = stat.S_ISDIR(about.st_mode) and stat.S_IMODE(about.st_mode) == 0o700
+            if not FOLDER.fullmatch(folder.name) or not private or about.st_uid != os.getuid():
+                continue
+            for place in folder.iterdir():
+                if SOCKET.fullmatch(place.name) and stat.S_ISSOCK(place.lstat().st_mode):
+                    _unlink_dead(place)
+            folder.rmdir()  # fails if anything is left
+
+
+def _unlink_dead(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(place))
+        except ConnectionRefusedError:
+            place.unlink()
 
 
 def main() -> int:
@@ -91,7 +112,9 @@ def main() -> int:
         Path("/proc/self/autogroup").write_text(str(os.nice(0)), encoding="utf-8")
     arguments = _serve(socket.socket(fileno=int(listener)))
     if arguments is None:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            Path(address(folder)).unlink(missing_ok=True)
+            Path(folder).rmdir()
         return 0
     from fedrepro.cli import main as cli
 
@@ -129,9 +152,11 @@ def _serve(listener: socket.socket) -> list[str] | None:
     for source in (sys.stdin, listener):
         selector.register(source, selectors.EVENT_READ)
     if all(key.fileobj is listener for key, _ in selector.select()):
-        _import_everything()
+        waiting = _answered_meanwhile(listener, _import_everything)
         if len(list(Path("/proc/self/task").iterdir())) > 1:
             return None  # a fork would lack the other threads, which may hold locks
+        for connection in waiting:
+            selector.register(connection, selectors.EVENT_READ)
     while selector.get_map():
         key = selector.select()[0][0]
         match key.fileobj, key.data:
@@ -150,6 +175,50 @@ def _serve(listener: socket.socket) -> list[str] | None:
             case [socket.socket() as connection, command]:
                 _hang_up(selector, connection, command)
     return None
+
+
+def _answered_meanwhile(listener: socket.socket, work: Callable[[], None]) -> list[socket.socket]:
+    """Do some work while a process tells every client that its command will begin.
+
+    It is a process, because an import may hold Python's lock for minutes on a busy machine.
+
+    Returns:
+        The connections of the clients that wait.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    usher = os.fork()
+    if usher == 0:
+        ours.close()
+        try:
+            _answer(listener, theirs)
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        work()
+        ours.send(WAIT)
+        files: list[int] = []
+        while got := socket.recv_fds(ours, len(WAIT), MOST_FILES):
+            if not got[0]:
+                break
+            files += got[1]
+    os.waitpid(usher, 0)
+    return [socket.socket(fileno=file) for file in files]
+
+
+def _answer(listener: socket.socket, server: socket.socket) -> None:
+    """Answer clients until the server ends, or asks for their connections."""
+    waiting: list[socket.socket] = []
+    while server not in (ready := select.select([listener, server], [], [], BEAT)[0]):
+        if listener in ready:
+            waiting.append(listener.accept()[0])
+        for connection in waiting:
+            with suppress(OSError):  # it has gone, which the server sees
+                connection.send(WAIT, socket.MSG_DONTWAIT)
+    if server.recv(len(WAIT)):
+        for first in range(0, len(waiting), MOST_FILES):
+            some = [each.fileno() for each in waiting[first : first + MOST_FILES]]
+            socket.send_fds(server, [WAIT], some)
 
 
 def _fork(selector: selectors.BaseSelector, connection: socket.socket) -> list[str] | None:

@@ -223,7 +223,7 @@ def refuse_changed_code(spec: RunSpec) -> None:
     if changed:
         raise UserError(
             f"{os.path.relpath(changed)}: changed after this process started, which may have "
-            "loaded the old file: run the same command again"
+            "loaded the old file: run the same command again, in a notebook after a restart"
         )
 
 

@@ -372,24 +372,119 @@ def test_a_command_whose_client_has_given_up_is_not_begun(monkeypatch: pytest.Mo
         assert not selector.get_map()
 
 
+def bound(place: Path, kind: socket.SocketKind = socket.SOCK_SEQPACKET) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, kind)
+    listener.bind(str(place))
+    listener.listen(0)
+    return listener
+
+
 def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    """What a living one has, and what is none of theirs, stays."""
-    folders = [tmp_path / f"fedrepro-{name}" for name in ("dead", "alive", "trained")]
-    listeners = []
-    for folder in folders[:2]:
-        folder.mkdir()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        listener.bind(f"{folder}/1a2b")
-        listener.listen()
-        listeners.append(listener)
-    (folders[2] / "run").mkdir(parents=True)
-    listeners[0].close()
+    """What a living one has, and what is none of theirs, stays: whatever it is called."""
+    names = {
+        "dead": f"{warm_server.PREFIX}00000000000d",
+        "empty": f"{warm_server.PREFIX}00000000000e",
+        "alive": f"{warm_server.PREFIX}00000000000a",
+        "another's": f"{warm_server.PREFIX}0000000000aa",
+        "open to all": f"{warm_server.PREFIX}0000000000a0",
+        "with a note": f"{warm_server.PREFIX}0000000000b0",
+        "with another socket": f"{warm_server.PREFIX}0000000000c0",
+        "of an older version": "fedrepro-x8d_1k2a",
+        "trained": "fedrepro-mine",
+    }
+    folders = {name: tmp_path / each for name, each in names.items()}
+    listeners = {}
+    for name, folder in folders.items():
+        folder.mkdir(0o755 if name == "open to all" else 0o700)
+        place = folder / ("mine.sock" if name == "with another socket" else "1a2b")
+        if name != "empty":
+            listeners[name] = bound(place)
+    (folders["with a note"] / "note").write_text("mine")
+    if os.getuid() == 0:
+        os.chown(folders["another's"], 12345, 12345)
+    for name, listener in listeners.items():
+        if name != "alive":
+            listener.close()
     warm_server._remove_left_over(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted(folders[1:])
-    listeners[1].setblocking(False)
+    gone = {"dead", "empty"} | ({"another's"} if os.getuid() else set())
+    assert {name for name, folder in folders.items() if not folder.exists()} == gone
+    assert (folders["with a note"] / "note").read_text() == "mine"
+    listeners["alive"].setblocking(False)
     with pytest.raises(BlockingIOError):  # the probe did not wake it
-        listeners[1].accept()
-    listeners[1].close()
+        listeners["alive"].accept()
+    listeners["alive"].close()
+
+
+def test_a_socket_whose_queue_is_full_makes_nobody_wait(tmp_path: Path) -> None:
+    folder = tmp_path / f"{warm_server.PREFIX}0123456789ab"
+    folder.mkdir(0o700)
+    clients: list[socket.socket] = []
+    with bound(folder / "1a2b", socket.SOCK_STREAM):
+        with suppress(BlockingIOError):
+            while len(clients) < 100:
+                clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                clients[-1].setblocking(False)
+                clients[-1].connect(str(folder / "1a2b"))
+        assert len(clients) < 100
+        began = time.monotonic()
+        thread = threading.Thread(target=warm_server._remove_left_over, args=(tmp_path,))
+        thread.daemon = True  # else a fault would make the tests wait for ever
+        thread.start()
+        thread.join(timeout=20)
+        assert time.monotonic() - began < 15
+        assert (folder / "1a2b").exists()
+    for client in clients:
+        client.close()
+
+
+BUSY = """
+import ctypes, socket, sys
+from fedrepro.cli import warm_server
+from fedrepro.cli.warm import WAIT
+warm_server.BEAT = 0.1
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("socket")
+listener.listen()
+clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
+for client in clients[:2]:
+    client.connect("socket")
+clients[0].send(b"request")
+clients[1].close()
+# A long import, which lets no other thread of Python run.
+connections = warm_server._answered_meanwhile(listener, lambda: ctypes.PyDLL(None).usleep(800_000))
+answers = 0
+clients[0].setblocking(False)
+try:
+    while clients[0].recv(16) == WAIT:
+        answers += 1
+except BlockingIOError:
+    pass
+print(answers, len(connections), connections[0].recv(16).decode())
+"""
+
+
+def test_it_answers_while_it_imports(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BUSY]
+    told = subprocess.check_output(command, env=ENVIRONMENT, cwd=tmp_path, text=True).split()
+    assert int(told[0]) >= 4
+    assert told[1:] == ["2", "request"]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_command_waits_as_long_as_the_server_answers(tmp_path: Path) -> None:
+    """For longer than a mute one would be waited for."""
+
+    def answers(client: socket.socket) -> None:
+        for _ in range(8):
+            client.send(warm_module.WAIT)
+            time.sleep(warm_module.BEGINNING / 3)
+        client.send(b"%d" % os.getpid())
+
+    with stand_in(tmp_path, answers):
+        begun = warm_module._hand_over(str(tmp_path))
+        assert begun
+        with begun[0]:
+            assert begun[1] == os.getpid()
 
 
 def test_a_killed_command_is_a_line_in_its_log(warm: str, project: Project) -> None:

@@ -1,6 +1,9 @@
 """Numerics ids: code that gives the same bits is the same code."""
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,14 +81,50 @@ def test_what_a_process_has_loaded_is_what_it_signs(
 ) -> None:
     numerics.refuse_changed_code(run_spec())
     path = str(fingerprint.PACKAGE / "engine/optim.py")
-    mtime, size = fedrepro.CODE_FILES[path]
-    monkeypatch.setitem(fedrepro.CODE_FILES, path, (mtime - 1, size))
+    checksum, size = fedrepro.CODE_FILES[path]
+    monkeypatch.setitem(fedrepro.CODE_FILES, path, (checksum ^ 1, size))
     with pytest.raises(UserError, match=r"optim\.py: changed after this process started"):
         numerics.refuse_changed_code(run_spec())
     monkeypatch.undo()
     monkeypatch.delitem(fedrepro.CODE_FILES, path)  # a file that came later
     with pytest.raises(UserError, match=r"optim\.py: changed after"):
         numerics.refuse_changed_code(run_spec())
+
+
+CHANGED = """
+import os, sys
+import fedrepro
+from pathlib import Path
+from fedrepro.run.numerics import changed_since_the_start
+file = Path(fedrepro.__file__)
+def told(change):
+    change()
+    return changed_since_the_start()
+def relinked():
+    os.link(file, f"{file}.linked")
+    os.replace(f"{file}.linked", file)
+def copied():
+    os.replace(Path(f"{file}.copy").write_bytes(file.read_bytes()) and f"{file}.copy", file)
+content, status = file.read_bytes(), file.stat()
+assert not told(lambda: os.chmod(file, 0o600))
+assert not told(relinked)
+assert not told(copied)
+assert not told(lambda: os.utime(file, (1, 1)))
+assert not told(lambda: os.symlink("nowhere", file.with_name(".#lock.py")))
+def edited():
+    file.write_bytes(content.replace(b"repro", b"REPRO", 1))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+assert told(edited) == str(file)
+assert not told(lambda: file.write_bytes(content))
+assert told(lambda: file.with_name("new.py").touch())
+"""
+
+
+def test_bytes_tell_whether_code_has_changed_not_times(tmp_path: Path) -> None:
+    """Backups, chmod -R and package managers change times of files that a notebook has loaded."""
+    shutil.copytree(fingerprint.PACKAGE, tmp_path / "fedrepro")
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", CHANGED], env=environment, check=True)
 
 
 def test_the_file_of_ids_is_small_and_sorted() -> None:

@@ -164,7 +164,7 @@ def test_code_that_changed_since_it_was_imported_keeps_nothing(
     """Else a child run of the new code would continue from rounds of the old code."""
     world = World(tmp_path)
     path, known = next(iter(fedrepro.CODE_FILES.items()))
-    monkeypatch.setitem(fedrepro.CODE_FILES, path, (known[0] - 1, known[1]))
+    monkeypatch.setitem(fedrepro.CODE_FILES, path, (known[0] ^ 1, known[1]))
     with pytest.raises(UserError, match="changed after this process started"):
         world.parent()
     assert not list(tmp_path.iterdir())
