@@ -124,7 +124,8 @@ def _facts(content: "Content") -> list[tuple[str, str]]:
     """What was read, and what all kinds of data have: samples, classes, natural clients."""
     import numpy as np
 
-    from fedrepro.data.readers.content import FIRST, listed
+    from fedrepro.data.readers.content import FIRST
+    from fedrepro.support.errors import listed
 
     train, test = content.train, content.test
     sizes = np.bincount(train.y.ravel(), minlength=len(content.class_names))

@@ -127,9 +127,11 @@ def _partition(arguments: argparse.Namespace) -> None:
     partition.save(path)
     sizes = partition.train_counts.sum(axis=1)
     held = (partition.train_counts > 0).sum(axis=1)
+    unused = len(train) - partition.samples
     print(
         f"{path}: {len(sizes)} clients with {sizes.min()} to {sizes.max()} training samples "
         f"of {held.min()} to {held.max()} classes"
+        + (f"; {unused:,} of {len(train):,} samples are not used" if unused else "")
     )
     if partition.test_counts is not None:
         tested = partition.test_counts.sum(axis=1)
@@ -139,7 +141,7 @@ def _partition(arguments: argparse.Namespace) -> None:
     else:
         test = 0 if dataset.test is None else len(dataset.test)
         print(f"test samples: {words_of_test(dataset.meta, test)}")
-    if warning := partition.warning():
+    if warning := partition.warning(dataset.meta.get("class_names", ())):
         print(warning, file=sys.stderr)
 
 

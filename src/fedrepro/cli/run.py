@@ -276,7 +276,7 @@ def _partition(workbench: Workbench, run: RunKey, dataset: "Dataset") -> "Partit
         made = make_partition(data.y, data.group, setting.partition, run.seed, data.held_out, names)
         made.save(path)
     partition = Partition.load(path)
-    if warning := partition.warning():
+    if warning := partition.warning(dataset.meta.get("class_names", ())):
         _say(warning)
     return partition
 

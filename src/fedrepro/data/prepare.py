@@ -20,10 +20,9 @@ from fedrepro.data.readers.content import (
     Progress,
     RawSamples,
     Reader,
-    listed,
     read_as,
 )
-from fedrepro.support.errors import UserError, brief, cannot_write
+from fedrepro.support.errors import UserError, brief, cannot_write, listed
 from fedrepro.support.files import whole_folder
 from fedrepro.support.locks import only_one
 from fedrepro.support.sealed import sealed

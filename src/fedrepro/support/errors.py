@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +12,7 @@ from fedrepro.support.printing import printable
 
 Defined = TypeVar("Defined")
 LONGEST = 120  # characters of a value in a message
+MOST_LISTED = 12  # names in a message
 LONGEST_LINE = 900  # characters of a message
 
 
@@ -70,6 +71,13 @@ def brief(value: object) -> str:
     except ValueError:  # an int with more digits than Python prints
         text = f"a {type(value).__name__} of very many digits"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names, or the first of many and how many more there are."""
+    more = len(names) - MOST_LISTED
+    shown = ", ".join(names[:MOST_LISTED])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def nearest(value: object, choices: Iterable[str], most: int = 1) -> str:

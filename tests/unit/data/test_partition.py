@@ -93,6 +93,84 @@ def test_the_released_dirichlet_partition_hands_samples_out_again() -> None:
         make_partition(np.arange(60) % 10, None, few, 1)
 
 
+def former_labels(labels: Any, clients: int, wanted: int, random: RandomState) -> list[list[int]]:
+    """The classes of each client as in FedLab, which gives a class to any number of clients."""
+    classes = int(labels.max()) + 1
+    held = []
+    for client in range(clients):
+        own = [client % classes]
+        while len(own) < wanted:
+            drawn = int(random.randint(classes))
+            if drawn not in own:
+                own.append(drawn)
+        held.append(own)
+    return held
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=2, max_size=6),
+    clients=st.integers(1, 12),
+    wanted=st.integers(1, 4),
+    seed=st.integers(0, 99),
+)
+def test_labels_gives_so_many_classes_or_says_why_not(
+    counts: list[int], clients: int, wanted: int, seed: int
+) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    if not len(labels) or clients > len(labels):
+        return
+    try:
+        chosen = spec("labels", clients=clients, classes_per_client=wanted)
+        made = make_partition(labels, None, chosen, seed)
+    except UserError:
+        return  # in words that another test has
+    assert ((made.train_counts > 0).sum(axis=1) == wanted).all()
+    before = former_labels(labels, clients, wanted, RandomState(seed))
+    holders = np.bincount(np.concatenate(before), minlength=len(counts))
+    if (holders[: len(counts)] <= counts).all():  # nobody went without: as it was
+        assert [set(np.flatnonzero(row)) for row in made.train_counts] == [*map(set, before)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 40), min_size=2, max_size=8),
+    clients=st.integers(1, 9),
+    wanted=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_shards_leave_over_the_same_share_of_each_class(
+    counts: list[int], clients: int, wanted: int, seed: int
+) -> None:
+    labels = RandomState(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    if clients * wanted > len(labels):
+        return
+    made = make_partition(
+        labels, None, spec("shards", clients=clients, classes_per_client=wanted), seed
+    )
+    size, left = divmod(len(labels), clients * wanted)
+    assert (made.train_counts.sum(axis=1) == size * wanted).all()
+    lost = np.array(counts) - made.train_counts.sum(axis=0)
+    assert lost.sum() == left
+    assert (np.abs(lost - np.array(counts) * left / len(labels)) < 1).all()
+    assert made.samples == len(labels) - left
+    if not left:  # FedLab's
+        order = np.argsort(labels, kind="stable")
+        hands = RandomState(seed).permutation(clients * wanted).reshape(clients, wanted)
+        by_hand = [np.concatenate([order[s * size : (s + 1) * size] for s in h]) for h in hands]
+        assert all(np.array_equal(a, b) for a, b in zip(made.train, by_hand, strict=True))
+
+
+def test_classes_that_nobody_trains_on_are_named() -> None:
+    made = make_partition(LABELS, None, spec("labels", clients=3, classes_per_client=2), 1)
+    missing = np.flatnonzero(made.train_counts.sum(axis=0) == 0)
+    assert len(missing) > 3
+    words = [f"class {at}" for at in range(10)]
+    said = f"no client trains on {len(missing)} of 10 classes: "
+    assert str(made.warning()).endswith(said + ", ".join(map(str, missing)))
+    assert str(made.warning(words)).endswith(said + ", ".join(words[at] for at in missing))
+
+
 def test_paired_shards_are_superfeds() -> None:
     labels = RandomState(0).permutation(LABELS)
     # 600 samples in 40 shards of 15, four to a class: client i holds shards i and i + 20.
@@ -149,8 +227,10 @@ def test_a_client_of_whom_nothing_is_marked_for_testing(tmp_path: Path) -> None:
     assert loaded.test_counts.tolist() == [[0, 1], [0, 0]]
     assert loaded.fits(np.array([0, 1, 1, 0]))
     # Nor can one be trained on whose samples are all marked.
-    with pytest.raises(UserError, match="client 0 would get no samples"):
+    with pytest.raises(UserError, match="client 0 has test samples only: expected some of each"):
         make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 0)
+    with pytest.raises(UserError, match="marks no test samples"):  # it was scored on none
+        make_partition(np.array([0, 1, 1, 0]), groups, chosen, 1, groups == 2)
 
 
 def test_a_hopeless_minimum_is_given_up_soon() -> None:
@@ -347,7 +427,7 @@ def test_names_are_path_safe_and_tell_schemes_apart() -> None:
             "there are 600)",
         ),
         (spec("labels", clients=5, classes_per_client=11), "expected at most 10, the number of"),
-        (spec("labels", clients=600, classes_per_client=10), "would get no samples"),
+        (spec("labels", clients=61, classes_per_client=10), "client 60 would hold fewer than 10"),
         (spec("paired_shards", clients=301), "clients: 301: expected at most 300, half of the"),
         (spec("dirichlet", clients=100, alpha=1.0), "minimum: 10: expected at most 6"),
         (spec("natural", clients=8), "clients: 8: expected at most 7, the number of groups"),

@@ -36,9 +36,13 @@ def shards(
     """FedLab's shards: samples sorted by class, in equal shards; left-over samples are not used.
 
     The sort is stable. The released code's is not, so its indices depend on the numpy build (B9).
+    Its left-over samples are the last ones, so that whole classes may be lost; here they are the
+    same share of each class.
     """
     order = np.argsort(labels, kind="stable").astype(np.int64)
-    size = len(labels) // (clients * classes_per_client)
+    size, left = divmod(len(labels), clients * classes_per_client)
+    if left:
+        order = order[~stratified_choice(labels, left, random)[order]]
     assigned = random.permutation(clients * classes_per_client).reshape(clients, classes_per_client)
     return [np.concatenate([order[s * size : (s + 1) * size] for s in hand]) for hand in assigned]
 
@@ -167,16 +171,28 @@ def labels(
     """NIID-Bench's `#label=k` as in FedLab: client i holds class i mod C and k-1 random ones.
 
     A class is split equally among the clients that hold it; classes that no client holds are not
-    used.
+    used. A class with as many holders as samples is given to no more clients, which would get
+    none of it.
+
+    Raises:
+        UserError: if a client cannot get as many classes.
     """
     classes = int(labels.max()) + 1
+    room = np.bincount(labels, minlength=classes)  # for more holders
     held: list[list[int]] = []
     for client in range(clients):
-        own = [client % classes]
+        own = [client % classes] if room[client % classes] else []
+        if len(own) + np.count_nonzero(np.delete(room, own)) < classes_per_client:
+            raise UserError(
+                f"partition: labels: client {client} would hold fewer than {classes_per_client} "
+                "classes, as one of n samples has n clients at most: lower `clients` or "
+                "`classes_per_client`"
+            )
         while len(own) < classes_per_client:
             drawn = int(random.randint(classes))
-            if drawn not in own:
+            if drawn not in own and room[drawn]:
                 own.append(drawn)
+        room[own] -= 1
         held.append(own)
     pieces: list[list[Indices]] = [[] for _ in range(clients)]
     for label in range(classes):

@@ -14,7 +14,7 @@ from fedrepro.data.partition.assigning import Indices, of_server
 from fedrepro.data.partition.holding_out import hold_out, hold_out_of_group
 from fedrepro.data.partition.schemes import Natural, PartitionSpec
 from fedrepro.support import sealed
-from fedrepro.support.errors import UserError, brief
+from fedrepro.support.errors import UserError, brief, listed
 from fedrepro.support.files import sha256_of, write_atomically
 
 __all__ = ["Partition", "PartitionSpec", "make_partition"]
@@ -61,6 +61,14 @@ class Partition:
             if rows is not None and counts is not None
         ]
 
+    @property
+    def samples(self) -> int:
+        """The number of different samples that clients or the server have."""
+        rows = [each for _, part, _ in self.parts for each in part]
+        return len(
+            np.unique(np.concatenate([*rows, *([] if self.server is None else [self.server])]))
+        )
+
     def fits(self, labels: NDArray[Any]) -> bool:
         """Whether the partition was made for samples with these classes."""
         labels = _one_dimensional(labels)
@@ -71,23 +79,36 @@ class Partition:
                 return False
         return True
 
-    def warning(self) -> str | None:
-        """A warning, in one line, if some samples are held more than once."""
+    def warning(self, class_names: Sequence[str] = ()) -> str | None:
+        """A warning, in one line, of samples held more than once and classes not trained on.
+
+        Args:
+            class_names: by which classes are called; by default their numbers.
+        """
         rows = (rows for _, rows, _ in self.parts)
         held = [np.concatenate(own) for own in zip(*rows, strict=True)]
         places, distinct = sum(map(len, held)), len(np.unique(np.concatenate(held)))
-        if places == distinct:
-            return None
-        twice = sum(len(np.unique(rows)) < len(rows) for rows in held)
-        leaking = sum(
-            bool(np.isin(test, train).any())
-            for train, test in zip(self.train, self.test or [], strict=False)
-        )
-        return (
-            f"warning: partition {self.name}: {distinct:,} samples are assigned {places:,} times; "
-            f"{twice} of {len(held)} clients hold a sample twice, {leaking} test on a sample that "
-            "they train on"
-        )
+        facts = []
+        if places != distinct:
+            twice = sum(len(np.unique(rows)) < len(rows) for rows in held)
+            leaking = sum(
+                bool(np.isin(test, train).any())
+                for train, test in zip(self.train, self.test or [], strict=False)
+            )
+            facts.append(
+                f"{distinct:,} samples are assigned {places:,} times; {twice} of {len(held)} "
+                f"clients hold a sample twice, {leaking} test on a sample that they train on"
+            )
+        untrained = np.flatnonzero(self.train_counts.sum(axis=0) == 0)
+        if len(untrained):
+            names = [
+                class_names[at] if len(class_names) > at else str(at) for at in untrained.tolist()
+            ]
+            classes = self.train_counts.shape[1]
+            facts.append(
+                f"no client trains on {len(untrained)} of {classes} classes: {listed(names)}"
+            )
+        return f"warning: partition {self.name}: {'; '.join(facts)}" if facts else None
 
     def save(self, path: Path) -> None:
         """Write `path` (.npz) and, next to it, each client's class counts (.json).
@@ -216,10 +237,7 @@ def make_partition(
         raise UserError(f"partition {spec.name}: there are no samples to partition")
     given_test = isinstance(spec, Natural) and spec.given_test
     if given_test and held_out is None:
-        raise UserError(
-            f"partition {spec.name}: given_test: True: the data set marks no test samples: "
-            "expected False, with a `test_fraction`"
-        )
+        raise _without_test(spec, "the data set")
     groups = None if groups is None else np.asarray(groups)
     server = of_server(labels, spec.server) if spec.server else None
     rest = np.arange(len(labels))
@@ -249,7 +267,15 @@ def make_partition(
         marked = np.asarray(held_out, dtype=np.bool_)
         test = [indices[marked[indices]] for indices in clients]
         clients = [indices[~marked[indices]] for indices in clients]
-        _refuse_empty(clients, spec)
+        if not sum(map(len, test)):
+            raise _without_test(spec, "of these clients, the data set")
+        for client, indices in zip(called, clients, strict=True):
+            if not len(indices):
+                raise UserError(
+                    f"partition {spec.name}: given_test: True: client {client} has test samples "
+                    "only: expected some of each client for training, as LEAF splits them with "
+                    "`-t sample`: or set `test_fraction` instead"
+                )
     validation = None
     if spec.validation:
         # A separate stream, so that validation does not change clients' test samples.
@@ -274,13 +300,18 @@ def make_partition(
     )
 
 
+def _without_test(spec: PartitionSpec, where: str) -> UserError:
+    return UserError(
+        f"partition {spec.name}: given_test: True: {where} marks no test samples: expected False, "
+        "with a `test_fraction`"
+    )
+
+
 def _refuse_empty(clients: list[Indices], spec: PartitionSpec) -> None:
     empty = next((number for number, indices in enumerate(clients) if len(indices) == 0), None)
     if empty is not None:
-        raise UserError(
-            f"partition {spec.name}: client {empty} would get no samples: "
-            f"use fewer than {len(clients)} clients"
-        )
+        repair = f": use fewer than {len(clients)} clients" if spec.clients else ""
+        raise UserError(f"partition {spec.name}: client {empty} would get no samples{repair}")
 
 
 def _one_dimensional(labels: NDArray[Any]) -> NDArray[Any]:

@@ -14,7 +14,6 @@ from fedrepro.data.partition.assigning import stratified_choice
 from fedrepro.support.errors import UserError, brief
 
 FIRST = 3  # rows, or images, that `fedrepro check-data` shows
-MOST_LISTED = 12  # names in a line
 LARGEST = np.finfo(np.float32).max  # of the numbers that can be stored
 
 
@@ -108,10 +107,3 @@ def held_out(
         )
     mask = stratified_choice(samples.y, wanted, RandomState(0))
     return samples.take(~mask), samples.take(mask)
-
-
-def listed(names: Sequence[str]) -> str:
-    """The names, or the first of many and how many more there are."""
-    more = len(names) - MOST_LISTED
-    shown = ", ".join(names[:MOST_LISTED])
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -22,11 +22,10 @@ from fedrepro.data.readers.content import (
     Progress,
     RawSamples,
     held_out,
-    listed,
 )
 from fedrepro.data.readers.looks import Look, facts
 from fedrepro.data.readers.scaled import resized
-from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.errors import UserError, bad_value, listed
 
 IDX_BYTES = 0x08  # the only type of values in MNIST and similar data sets
 TURNS = {  # by EXIF's orientation

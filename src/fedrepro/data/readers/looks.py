@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
-from fedrepro.data.readers.content import listed
+from fedrepro.support.errors import listed
 
 MODES = {  # Pillow's names of colours that users know by another one
     "1": "black and white",

@@ -20,9 +20,8 @@ from fedrepro.data.readers.content import (
     Progress,
     RawSamples,
     held_out,
-    listed,
 )
-from fedrepro.support.errors import UserError, brief, nearest
+from fedrepro.support.errors import UserError, brief, listed, nearest
 
 MOST_VALUES = 1000  # distinct values of a text column
 OTHER_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
