@@ -29,6 +29,14 @@ from fedrepro.support.files import sha256_of
 
 MODEL = "model.safetensors"
 TIED_TO_DATASET = ("start",)  # made from one data set, and of no use with another
+EACH_CLIENT, GENERATOR = "a model of each client", "a generator"
+# What the package's methods require; what others require is known to them alone.
+KINDS = {
+    "unlabelled": SAMPLES,
+    "start": SAMPLES,
+    "generator": GENERATOR,
+    "discriminators": EACH_CLIENT,
+}
 
 
 def facts_of(
@@ -204,6 +212,13 @@ def _of_file(root: Path, need: str, source: Any) -> Path:
     return source.file
 
 
+def _kind_of(facts: Mapping[str, Any]) -> str:
+    """What an artifact is, in words."""
+    if facts["clients"] is not None:
+        return EACH_CLIENT
+    return GENERATOR if "latent" in facts.get("about", {}) else facts["part"] or "a model"
+
+
 def _check(
     path: Path,
     need: str,
@@ -212,7 +227,7 @@ def _check(
     dataset: Dataset,
     partition: Partition,
 ) -> None:
-    """Refuse an artifact made for other inputs, other clients or, if it is tied to it, other data.
+    """Refuse an artifact of another kind, or made for other inputs, other clients or other data.
 
     Raises:
         UserError: one line that names the file and the difference.
@@ -220,7 +235,10 @@ def _check(
     if "part" not in facts:
         raise UserError(f"{path}: the file has no fedrepro metadata: make it again")
     shape, here = list(facts["input_shape"]), list(dataset.input_shape)
-    differing = {
+    differing: dict[str, tuple[Any, Any]] = {}
+    if need in KINDS:
+        differing["what it is"] = (_kind_of(facts), KINDS[need])
+    differing |= {
         "channels": (shape[0], here[0]),
         "input shape": (shape, here),
         "range of inputs": (facts["range"], _range(spec, dataset)),
@@ -229,9 +247,8 @@ def _check(
         differing["clients"] = (facts["clients"], len(partition.train))
         differing["partition"] = (facts["partition"][:12], digest_of(partition)[:12])
     if need in TIED_TO_DATASET:
-        differing["what it is"] = (facts["part"] or "a model", SAMPLES)
         differing["data"] = (facts.get("data"), _data(dataset))
-    for key, (theirs, ours) in differing.items():
-        if theirs != ours:
+    for key, (found, wanted) in differing.items():
+        if found != wanted:
             where = f"{path}: given as {need}"
-            raise bad_value(where, key, theirs, f"{ours}, as {spec.setting.name} has it")
+            raise bad_value(where, key, found, f"{wanted}, as {spec.setting.name} has it")

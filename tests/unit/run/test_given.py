@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+import fedrepro as fr
 from fedrepro.config.run_spec import ResolvedFile, RunSpec
 from fedrepro.run import given
 from fedrepro.run.store import load_tree, save_tree
 from fedrepro.support.errors import UserError
 from fedrepro.support.files import sha256_of
+from support import tiny_run
 from support.given_run import METHODS, carry_out, files, folder_of, partition, specs
 from support.killed import kill_after
 from support.manifests import write_manifest
@@ -214,3 +217,53 @@ def test_a_file_for_other_inputs_is_refused(
         with pytest.raises(UserError) as caught:
             carry_out(root, spec)
         assert expected in str(caught.value) and "\n" not in str(caught.value)
+
+
+# --- what is a part of a model, or no model at all ------------------------------------------------
+def test_only_a_whole_shared_model_is_loaded_as_one(root: Path) -> None:
+    """Not the head that a run produced, nor models of each client."""
+    for name, spec in specs().items():
+        run = fr.load(folder_of(root, spec))
+        if name == "taught":
+            tensors, _ = load_tree(folder_of(root, spec) / given.MODEL)
+            loaded = run.model.state_dict()
+            assert all(torch.equal(loaded[path], leaf) for path, leaf in tensors.items())
+        else:
+            with pytest.raises(UserError, match=f"{name} has no shared model"):
+                assert run.model
+
+
+WHOLE = {"part": "", "clients": None, "partition": None, "about": {}}
+ARTIFACTS = {
+    "samples": {**WHOLE, "part": "samples", "data": "blobs None"},
+    "a generator": {**WHOLE, "part": "generator", "about": {"latent": 2}},
+    "a model of each client": {**WHOLE, "clients": 6, "partition": given.digest_of(partition())},
+    "a model": WHOLE,
+    "head": {**WHOLE, "part": "head"},
+}
+NEEDS = {
+    "unlabelled": ("feddf", "samples"),
+    "generator": ("generated", "a generator"),
+    "discriminators": ("fedgo", "a model of each client"),
+    "start": ("fedevg", "samples"),
+}
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_an_artifact_of_another_kind_is_refused(root: Path, need: str) -> None:
+    """In a line that says which kind: their tensors have other names, or no axis of clients."""
+    method, right = NEEDS[need]
+    spec = tiny_run.run_spec(method)
+    file = root / "file.safetensors"
+    facts = {"model": "logistic", "input_shape": [1, 2, 2], "outputs": 3, "range": "unit"}
+    for kind, about in ARTIFACTS.items():
+        save_tree(file, {"x": torch.zeros(1)}, {**facts, **about})
+        source = ResolvedFile(Path(file.name), sha256_of(file))
+        given_it = replace(spec, given={need: source})
+        if kind == right:
+            found = given.load(root, given_it, tiny_run.dataset(), partition())
+            assert found[need].facts["part"] == about["part"]
+            continue
+        with pytest.raises(UserError) as caught:
+            given.load(root, given_it, tiny_run.dataset(), partition())
+        assert f"given as {need}: what it is: '{kind}': expected {right}, as" in str(caught.value)
