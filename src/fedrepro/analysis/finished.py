@@ -41,6 +41,17 @@ class Finished:
     facts: Mapping[str, Any]
 
     @property
+    def model(self) -> Tree:
+        """The shared model that it left.
+
+        Raises:
+            UserError: if it left something else, such as samples or a part of its model.
+        """
+        if self.facts.get("part") != "" or self.facts["clients"] is not None:
+            raise UserError(f"{self.record.folder}: {self.spec.method} has no shared model")
+        return self.left
+
+    @property
     def tested_on(self) -> TensorSamples:
         """The data set's test samples, or all samples that clients hold out."""
         if self.plan.test is not None:

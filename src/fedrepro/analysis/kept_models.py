@@ -110,7 +110,7 @@ class KeptModels:
             UserError: for an unknown word, or a model that was not kept.
         """
         if word == "last":
-            return KeptModel("last", self._load("model.safetensors"))
+            return KeptModel("last", self.opened.model)
         if word.endswith(".safetensors"):
             return self._from_file(Path(word))
         found = MODEL.fullmatch(word)
@@ -170,7 +170,7 @@ class KeptModels:
         if not (self.root / path).is_file():
             raise UserError(f"landscape: model {str(path)!r}: there is no such file")
         params = self._on_device(load_tree(self.root / path)[0])
-        require_same_shape([self._load("model.safetensors"), params])
+        require_same_shape([self.opened.model, params])
         return KeptModel(str(path.parent.parent.name or path.stem), params)
 
     def _on_device(self, params: Tree) -> Tree:

@@ -57,7 +57,7 @@ def landscape_of(workbench: Workbench, run: RunKey, progress: Progress) -> dict[
     """
     finished = open_run(workbench, run)
     context, samples = finished.plan.federation.context, finished.tested_on
-    centre = finished.left
+    centre = finished.model
 
     def score(params: Tree) -> tuple[float, float]:
         found = evaluate(context.net, context.task, params, samples, len(samples))

@@ -344,3 +344,15 @@ def test_sets_that_are_none(
     save_tree(model, change(left), facts)
     follow(world / FOLDER, "model.safetensors")
     assert said in refused(capsys)
+
+
+@pytest.mark.parametrize("words", [(), ("--through", "last", "last", "last")], ids=str)
+def test_a_set_has_no_landscape(
+    world: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """Its images and labels are no weights: the model's own would be drawn instead."""
+    capsys.readouterr()
+    assert main(["landscape", *RUN, *words]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1 and line.endswith("painter has no shared model\n")
+    assert not (world / "results/landscapes").exists()
