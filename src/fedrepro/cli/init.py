@@ -3,6 +3,7 @@
 import argparse
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.config.workbench import COMPACT, CONFIG, EXPERIMENTS, shipped
@@ -103,7 +104,7 @@ def _add(folder: Path, system: str) -> list[Path]:
     """
     from fedrepro.run import landed
     from fedrepro.support.files import write_atomically
-    from fedrepro.support.typed_yaml import read_yaml
+    from fedrepro.support.typed_yaml import parsed, read_yaml
 
     added = [name for name in _files_of(system) if not (folder / name).exists()]
     for name in added:
@@ -115,8 +116,15 @@ def _add(folder: Path, system: str) -> list[Path]:
     if not isinstance(listed, list):
         raise UserError(f"{ORDER}: expected a list of systems")
     if system not in listed:
+        before = (folder / ORDER).read_text(encoding="utf-8") if (folder / ORDER).exists() else ""
+        # Its comments stay; an empty list is written as [].
+        lines = f"{before.removeprefix('[]').strip()}\n- {system}\n".lstrip()
+        together = None
+        with suppress(UserError):  # a list in brackets
+            together = parsed(lines, ORDER)
+        if together != [*listed, system]:
+            raise UserError(f"{ORDER}: expected a line for each system: add {system} yourself")
         with write_atomically(folder / ORDER) as temporary:
-            lines = "".join(f"- {each}\n" for each in (*listed, system))
             temporary.write_text(lines, encoding="utf-8")
     return added
 

@@ -49,7 +49,7 @@ def put_in_place(staged: Path, folder: Path, token: str) -> None:
     replace_folder(staged, folder, token, files_of_run)
 
 
-def drop(folder: Path, successor: Path) -> None:
+def drop_result(folder: Path, successor: Path) -> None:
     """Remove a run's folder, if it is one; what else it holds moves to ``successor``."""
     if files := files_of_run(folder):
         absorb(folder, successor, files)

@@ -32,7 +32,7 @@ from fedrepro.run.memory import keep_freed_memory
 from fedrepro.run.numerics import NONE, Numerics, refuse_changed_code
 from fedrepro.run.replacement import (
     Replaces,
-    drop,
+    drop_result,
     put_back,
     put_in_place,
     refuse_foreign,
@@ -425,7 +425,7 @@ def _finish(
 
 def _leave(partial: Path, mine: Path, folder: Path) -> None:
     """Remove the checkpoints of a run that is in its folder, and an earlier result among them."""
-    drop(partial / FINISHED, folder)
+    drop_result(partial / FINISHED, folder)
     checkpoint.leave(partial, mine)
 
 

@@ -223,7 +223,11 @@ def _open(path: Path) -> tuple[int, bool]:
         if path.is_symlink():  # which may lead nowhere: it would be neither opened nor made
             raise UserError(f"{path}: expected a lock, which is a plain file: remove the link")
         with suppress(FileNotFoundError):
-            return os.open(path, os.O_RDWR), False
+            descriptor = os.open(path, os.O_RDWR)
+            if not _is_ours(descriptor):
+                os.close(descriptor)
+                raise UserError(f"{path}: expected a lock of fedrepro: move this file away")
+            return descriptor, False
         temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         made = False
@@ -245,6 +249,12 @@ def _open(path: Path) -> tuple[int, bool]:
             if not made:
                 os.close(descriptor)
             temporary.unlink(missing_ok=True)
+
+
+def _is_ours(descriptor: int) -> bool:
+    """Whether a file names a lock's owner, or is empty, as an older version or a power cut left."""
+    first = os.pread(descriptor, 1000, 0).strip(b"\0").partition(b"\n")[0]
+    return not first or (first.count(b"\t") >= 2 and first.split(b"\t")[1].isdigit())
 
 
 def _flock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool | None:

@@ -17,7 +17,8 @@ def test_a_workbench_begins_without_results(
     assert main(["init", "mine", "--with", "fedevg", "ima", "fedevg"]) == 0
     papers = tmp_path / "mine/reports/papers"
     assert {path.name for path in papers.iterdir()} == {"fedevg", "ima", "systems.yaml"}
-    assert (papers / "systems.yaml").read_text(encoding="utf-8") == "- fedevg\n- ima\n"
+    listed = (papers / "systems.yaml").read_text(encoding="utf-8")
+    assert listed.startswith("# folders") and listed.endswith("\n- fedevg\n- ima\n")
     theirs = {
         path.relative_to(ROOT / "reports/papers")
         for system in ("fedevg", "ima")
@@ -71,7 +72,15 @@ def test_a_published_setting_is_used_after_the_command_that_the_error_names(
     assert second.startswith("fedgo: added config/compact/fedgo.yaml")
     assert Path(experiment).read_text(encoding="utf-8") == "mine"
     listed = Path("reports/papers/systems.yaml").read_text(encoding="utf-8")
-    assert listed == "- ima\n- fedgo\n"
+    assert listed.endswith("\n- ima\n- fedgo\n")
+    order = Path("reports/papers/systems.yaml")
+    order.write_text("# mine\n- fedgo  # first\n", encoding="utf-8")
+    assert main(["init", "--with", "ima"]) == 0
+    assert order.read_text(encoding="utf-8") == "# mine\n- fedgo  # first\n- ima\n"
+    order.write_text("[fedgo]\n", encoding="utf-8")
+    assert main(["init", "--with", "ima"]) == 2
+    assert "systems.yaml: expected a line for each system" in capsys.readouterr().err
+    assert order.read_text(encoding="utf-8") == "[fedgo]\n"
 
 
 def test_without_a_folder_it_needs_a_workbench(

@@ -242,6 +242,19 @@ def test_a_damaged_file_is_fetched_again(tmp_path: Path) -> None:
     assert taken(tmp_path / "d")
 
 
+def test_a_file_that_someone_put_there_is_not_replaced(tmp_path: Path) -> None:
+    write_packed(CONTENTS, tmp_path / "archives")
+    mine = tmp_path / "d" / FIRST
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine")
+    with pytest.raises(UserError, match=rf"{FIRST}: expected the official file.*move it away"):
+        download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
+    assert mine.read_bytes() == b"mine"
+    mine.rename(tmp_path / "mine")
+    download("d", idx_entry(CONTENTS), tmp_path / "archives", root=tmp_path)
+    assert taken(tmp_path / "d")
+
+
 def test_an_installed_python_package_is_a_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,11 +303,11 @@ def test_an_archive_around_several_files_is_fetched_once(tmp_path: Path) -> None
         raw = download("d", spec, root=tmp_path)
         assert len(server.asked) == 1
         (tmp_path / "d" / "test_batch.bin").unlink()
-        # As an earlier version of fedrepro, or a killed call, left it.
+        # Someone's, or what a killed call left: it is used, and stays.
         (tmp_path / "d" / "cifar.tar.gz").write_bytes(cifar10_archive(files))
         assert download("d", spec, root=tmp_path) == raw
         assert len(server.asked) == 1
-    assert {path.name for path in raw.path.iterdir()} == {*files, "files.json"}
+    assert {path.name for path in raw.path.iterdir()} == {*files, "files.json", "cifar.tar.gz"}
     assert all((raw.path / name).read_bytes() == content for name, content in files.items())
 
 

@@ -21,6 +21,7 @@ from fedrepro.config.workbench import Workbench
 from fedrepro.report import site
 from fedrepro.report.cells import tables
 from fedrepro.report.pages.given import with_given
+from fedrepro.report.pages.run_files import OURS
 from fedrepro.report.pages.sample_sheets import spread
 from fedrepro.report.pages.templates import Renderer
 from fedrepro.report.papers import published
@@ -173,11 +174,12 @@ def test_few_rounds_stand_for_many() -> None:
 
 
 def test_two_pages_may_write_the_files_of_one_run_at_once(tmp_path: Path) -> None:
-    """What another process is writing under a hidden name stays."""
+    """What another process is writing under a hidden name stays, and what someone put there."""
     renderer = Renderer(make_system(tmp_path, "ima"))
     folder = tmp_path / "reports/site/runs/x"
     folder.mkdir(parents=True)
-    for name in (".log.txt.12.tmp", "old.parquet", "log.txt"):
+    for name in (".log.txt.12.tmp", "old.parquet", "log.txt", "notes.txt"):
         (folder / name).touch()
-    renderer.remove_others(Path("runs/x"), {"log.txt"})
-    assert {file.name for file in folder.iterdir()} == {".log.txt.12.tmp", "log.txt"}
+    renderer.remove_others(Path("runs/x"), {"log.txt"}, OURS)
+    left = {".log.txt.12.tmp", "log.txt", "notes.txt"}
+    assert {file.name for file in folder.iterdir()} == left

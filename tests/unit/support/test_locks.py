@@ -252,3 +252,17 @@ def test_an_error_after_a_takeover_is_the_takeover(tmp_path: Path, error: Except
 
     with pytest.raises(UserError, match="lost the lock"):
         loses()
+
+
+def test_a_file_that_is_no_lock_is_not_written_to(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    lock_of(folder).write_text("my notes\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"\.run\.lock: expected a lock"), only_one(folder):
+        pass
+    assert lock_of(folder).read_text(encoding="utf-8") == "my notes\n"
+    for left in ("", "\0" * 40, "host\t17\tmachine\t1\n"):  # by older versions and power cuts
+        lock_of(folder).write_text(left, encoding="utf-8")
+        if not left.startswith("host"):
+            with only_one(folder):
+                pass
+            assert not lock_of(folder).exists()

@@ -81,6 +81,7 @@ def _folder_sha256(folder: Path) -> str:
 def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:
     files = spec.raw_files
     came_from = {file.name: "there already" for file in files if is_intact(folder, file)}
+    _refuse_foreign(folder, [file for file in files if file.name not in came_from])
     reasons: list[str] = []
     if archives is not None and not archives.is_dir():
         raise UserError(f"config/config.yaml: data.archives: {str(archives)!r}: expected a folder")
@@ -92,10 +93,16 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
         if candidate is not None:
             take(candidate, file, folder)
             came_from[file.name] = str(candidate)
-    with Fetcher(name) as fetcher:
-        for file in files:
-            if file.name not in came_from:
-                came_from |= _from_addresses(fetcher, file, folder, reasons)
+    fetched: list[Path] = []
+    try:
+        with Fetcher(name) as fetcher:
+            for file in files:
+                if file.name not in came_from:
+                    came_from |= _from_addresses(fetcher, file, folder, reasons, fetched)
+    finally:  # kept until now, as an archive may contain several files
+        for archive in {file.packed.name for file in files if file.packed}:
+            if folder / archive in fetched:
+                (folder / archive).unlink(missing_ok=True)
     for mirror in spec.mirrors:
         missing = [file for file in files if file.name not in came_from]
         if missing:
@@ -134,10 +141,26 @@ def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) ->
     for file in files:
         # Left by an interrupted download, if another source had the file.
         (folder / f"{(file.packed or file).name}.part").unlink(missing_ok=True)
-        if file.packed:  # kept until now, as it may contain several files
-            (folder / file.packed.name).unlink(missing_ok=True)
     together = hashlib.sha256("".join(digests.values()).encode())
     return Raw(folder, together.hexdigest())
+
+
+def _refuse_foreign(folder: Path, missing: list[RawFile]) -> None:
+    """Refuse to replace a file that no download recorded: someone has put it there.
+
+    Raises:
+        UserError: with the file, and how it differs from the official one.
+    """
+    recorded = _recorded(folder)
+    for file in missing:
+        forms: list[RawFile | Packed] = [file, *([file.packed] if file.packed else [])]
+        for form in (form for form in forms if form.name not in recorded):
+            path = folder / form.name
+            if path.is_file() and (fault := digest_fault(path, form)):
+                raise UserError(
+                    f"{path}: expected the official file, which would replace it: {fault}: move it "
+                    "away"
+                )
 
 
 def is_intact(folder: Path, file: RawFile) -> bool:
@@ -203,7 +226,7 @@ def _of(inside: Path, file: RawFile) -> Path:
 
 
 def _from_addresses(
-    fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str]
+    fetcher: Fetcher, file: RawFile, folder: Path, reasons: list[str], fetched: list[Path]
 ) -> dict[str, str]:
     form = file.packed or file
     whole = folder / form.name
@@ -222,6 +245,7 @@ def _from_addresses(
             reasons.append(str(error))
             continue
         part.replace(whole)
+        fetched.append(whole)
         if file.packed:
             take(whole, file, folder)
         return {file.name: url}
@@ -230,11 +254,7 @@ def _from_addresses(
 
 def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     """Write files.json; files that existed before keep their recorded source."""
-    path = folder / RECORD
-    try:
-        before = sealed.read(path, what_is(folder.name))["files"]
-    except (FileNotFoundError, UserError):
-        before = {}
+    path, before = folder / RECORD, _recorded(folder)
     for name, about in files.items():
         if about["from"] == "there already" and name in before:
             about["from"] = before[name]["from"]
@@ -243,6 +263,17 @@ def _record(folder: Path, files: dict[str, dict[str, str | int]]) -> None:
     if not path.is_file() or path.read_bytes() != text.encode():
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def _recorded(folder: Path) -> dict[str, dict[str, str | int]]:
+    """What files.json says of each file; empty if it is missing or damaged."""
+    try:
+        files: dict[str, dict[str, str | int]] = sealed.read(folder / RECORD, what_is(folder.name))[
+            "files"
+        ]
+    except (FileNotFoundError, UserError):
+        return {}
+    return files
 
 
 def what_is(name: str) -> str:

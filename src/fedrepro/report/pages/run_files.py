@@ -25,6 +25,7 @@ from fedrepro.support.printing import publishable
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
+OURS = re.compile(rf"manifest\.json|log\.txt|{re.escape(SETTING)}|[\w-]+\.parquet")
 RUNS_HEADER = (
     "setting", "method", "seed", "state", "rounds", "commit", "dirty", "code", "numerics",
     "configuration", "data_sha256", "partition_sha256", "arithmetic", "processor",
@@ -79,7 +80,7 @@ def write_files(renderer: Renderer, record: RunRecord) -> list[RunFile]:
             renderer.write_changed(folder / name, content)
         href = f"{folder.name}/{name}" if copied else None
         found.append(RunFile(name, WORDS.get(name, name), href, size))
-    renderer.remove_others(folder, {each.name for each in found if each.href})
+    renderer.remove_others(folder, {each.name for each in found if each.href}, OURS)
     return found
 
 

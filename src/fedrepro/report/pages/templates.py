@@ -56,11 +56,10 @@ class Renderer:
         if not path.is_file() or path.read_bytes() != content:
             self.write_bytes(page, content)
 
-    def remove_others(self, folder: Path, names: Collection[str]) -> None:
-        """Remove all files of a folder of the site except those named."""
-        # Hidden ones are what another page is writing this moment.
-        for file in (self.root / SITE / folder).glob("[!.]*"):
-            if file.name not in names and file.is_file():
+    def remove_others(self, folder: Path, names: Collection[str], ours: "re.Pattern[str]") -> None:
+        """Remove the files of a folder of the site whose names we give, except those named."""
+        for file in (self.root / SITE / folder).glob("*"):
+            if file.name not in names and ours.fullmatch(file.name) and file.is_file():
                 file.unlink(missing_ok=True)
 
     def write_assets(self) -> None:

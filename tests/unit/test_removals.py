@@ -1,0 +1,187 @@
+"""Every place of the code that removes a file, renames over one or removes a folder: whose it is.
+
+A new place fails until its line here says why what it takes away is ours. Strings and tables have
+methods of the same names; those with two arguments, and those of a line in ``NO_FILES``, are none.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from support.places import ROOT
+
+PACKAGE = ROOT / "src/fedrepro"
+REMOVING = {
+    "unlink", "rmtree", "rmdir", "rename", "renames", "replace", "remove", "removedirs", "move",
+    "ftruncate", "truncate",
+}  # fmt: skip
+# Our own functions that do so.
+OURS = {
+    "write_atomically",
+    "whole_folder",
+    "replace_folder",
+    "settle",
+    "absorb",
+    "discard",
+    "drop_result",
+}
+
+NAME = "a name that only we give"
+HOLDER = "below a folder with the token of our lock in its name"
+TOKEN = "the lock's or a random token is in the name"
+MADE = "this very call has made it"
+OUTPUT = "the user named it as the file to write"
+RESULT = "a file of results or of the site, under the name that its rule gives"
+LANDED = "a landed or printed file, which a tool of ours writes"
+RECORDED = "a record in the folder lists it; what it does not list stays"
+
+WHOSE = {
+    # support
+    "support/files.py write_atomically os.replace": "the caller's file: its line is here",
+    "support/files.py write_atomically temporary.unlink": NAME,
+    "support/files.py whole_folder settle": RECORDED,
+    "support/files.py whole_folder shutil.rmtree": TOKEN,
+    "support/files.py whole_folder replace_folder": RECORDED,
+    "support/files.py replace_folder os.rename": "what was there gets a name with the token",
+    "support/files.py replace_folder absorb": RECORDED,
+    "support/files.py settle absorb": RECORDED,
+    "support/files.py settle os.rename": "the old folder, back to where nothing is",
+    "support/files.py absorb absorb": RECORDED,
+    "support/files.py absorb os.rename": "what is not ours, to where nothing is",
+    "support/files.py absorb entry.unlink": RECORDED,
+    "support/files.py absorb old.rmdir": "it is empty",
+    "support/locks.py Held.release lock_of(self.folder).unlink": "the lock that this process holds",
+    "support/locks.py _lock path.unlink": "a lock of ours, as its content says",
+    "support/locks.py _open os.rename": MADE,
+    "support/locks.py _open temporary.unlink": MADE,
+    "support/sealed.py write write_atomically": RESULT,
+    # runs
+    "run/runner.py _finish shutil.rmtree": HOLDER,
+    "run/runner.py _leave drop_result": RECORDED,
+    "run/replacement.py put_back settle": RECORDED,
+    "run/replacement.py put_in_place replace_folder": RECORDED,
+    "run/replacement.py drop_result absorb": RECORDED,
+    "run/checkpoint.py claim os.rename": HOLDER,
+    "run/checkpoint.py claim shutil.rmtree": HOLDER,
+    "run/checkpoint.py leave discard": HOLDER,
+    "run/checkpoint.py leave file.unlink": HOLDER,
+    "run/checkpoint.py leave partial.rmdir": "it is empty",
+    "run/checkpoint.py resume discard": HOLDER,
+    "run/checkpoint.py keep whole_folder": RECORDED,
+    "run/checkpoint.py discard (partial / CHECKPOINT).unlink": HOLDER,
+    "run/checkpoint.py discard shutil.rmtree": HOLDER,
+    "run/store.py save_tree write_atomically": HOLDER,
+    "run/store.py ClientStore._remove_strays file.unlink": HOLDER,
+    "run/packed.py write (folder / name).unlink": LANDED,
+    "run/packed.py _write write_atomically": LANDED,
+    "run/rates.py Rates.save write_atomically": RESULT,
+    "run/syntax.py remember write_atomically": NAME,
+    "analysis/landscape_of_run.py _resumed partial.unlink": NAME,
+    "api/training.py train shutil.rmtree": "a temporary folder that this call has made",
+    "api/comparing.py Chart.save write_atomically": OUTPUT,
+    # workflow
+    "workflow/killed.py forget_dead_calls lock.unlink": "Snakemake's locks, of calls that are dead",
+    "workflow/killed.py keep_outlived folder.rename": "to where nothing is, and back",
+    "workflow/resources.py save_estimates write_atomically": NAME,
+    "workflow/checks.py check_methods write_atomically": NAME,
+    "methods/facts.py write write_atomically": NAME,
+    # data
+    "data/prepare.py prepare whole_folder": RECORDED,
+    "data/prepare.py prepare shutil.rmtree": MADE,
+    "data/partition/partition.py Partition.save write_atomically": RESULT,
+    "data/fetching/archives.py unpack whole_folder": "a folder below one that this call has made",
+    "data/fetching/http.py Fetcher._insist part.unlink": NAME,
+    "data/fetching/http.py Fetcher._continue part.unlink": NAME,
+    "data/fetching/packages.py unpacked_mirror shutil.rmtree": NAME,
+    "data/fetching/raw_files.py _fetch_all (folder / archive).unlink": "this call has fetched it",
+    "data/fetching/raw_files.py _fetch_all (folder / f'{(file.packed or file).name}.part').unlink"
+    "": NAME,
+    "data/fetching/raw_files.py _from_addresses part.replace": "_refuse_foreign has looked",
+    "data/fetching/raw_files.py take write_atomically": "_refuse_foreign has looked",
+    "data/fetching/raw_files.py _record write_atomically": RESULT,
+    "data/fetching/weights.py fetch_weights part.replace": "there was no such file",
+    "data/fetching/weights.py fetch_weights write_atomically": "there was no such file",
+    # commands
+    "cli/main.py _open path.unlink": OUTPUT,
+    "cli/init.py _write whole_folder": "there was no such folder",
+    "cli/init.py _add write_atomically": "there was no such file; the list of papers gets a line",
+    "cli/synth.py make_export whole_folder": "there was no such folder",
+    "cli/curve.py _write_page write_atomically": OUTPUT,
+    "cli/warm.py _hand_over os.unlink": "the socket of the server that this command was sent to",
+    "cli/warm_server.py open_warm_start Path(folder).rmdir": MADE,
+    "cli/warm_server.py _remove_left_over folder.rmdir": "empty, of our name, uid and mode",
+    "cli/warm_server.py _unlink_dead place.unlink": "a dead socket in such a folder",
+    "cli/warm_server.py main Path(address(folder)).unlink": "this server's socket",
+    "cli/warm_server.py main Path(folder).rmdir": "it is empty, and this server's",
+    "papers/aaggff/command_replay.py _write write_atomically": RESULT,
+    # the site
+    "report/pages/alone.py write_alone write_atomically": RESULT,
+    "report/pages/alone.py without_dead_links write_atomically": RESULT,
+    "report/pages/templates.py Renderer.write_bytes write_atomically": RESULT,
+    "report/pages/templates.py Renderer.write_assets write_atomically": RESULT,
+    "report/pages/templates.py Renderer.remove_others file.unlink": NAME,
+    # no names in a folder
+    "engine/processes.py Stacked._mapped os.ftruncate": "memory that this process has made",
+}
+# Methods of strings, tables and mappings that are called with one argument.
+NO_FILES = {
+    "data/readers/berka.py": {"rename"},
+    "data/readers/medical.py": {"replace"},
+}
+
+
+def places() -> Iterator[str]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        yield from (f"{name} {place}" for place in _in(ast.parse(file.read_text("utf-8")), name))
+
+
+def _in(node: ast.AST, file: str, inside: str = "") -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        within = inside
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            within = f"{inside}.{child.name}" if inside else child.name
+        name = _removes(child, NO_FILES.get(file, set()))
+        if name:
+            yield f"{inside} {name}".strip()
+        yield from _in(child, file, within)
+
+
+def _removes(node: ast.AST, no_files: set[str]) -> str:
+    """What is called or passed on, if it removes; a method that is only passed on counts too."""
+    if isinstance(node, ast.Name) and node.id in OURS | {"rmtree", "unlink"}:
+        return node.id
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        # str.replace takes two arguments, os.replace too.
+        of_text = node.func.attr == "replace" and len(node.args) + len(node.keywords) != 1
+        if of_text and ast.unparse(node.func) != "os.replace":
+            node.func.attr = "replaced"
+    if isinstance(node, ast.Attribute) and node.attr in REMOVING - no_files:
+        return ast.unparse(node)
+    return ""
+
+
+def test_every_place_that_removes_says_whose_files_they_are() -> None:
+    found = set(places())
+    assert not sorted(found - WHOSE.keys()), "say whose files these are, or do not remove them"
+    assert not sorted(WHOSE.keys() - found), "these places are gone"
+    assert all(WHOSE.values())
+
+
+def test_a_new_place_is_seen() -> None:
+    code = """
+import shutil
+from pathlib import Path
+def tidy(folder):
+    shutil.rmtree(folder)
+    "a".replace("a", "b")
+    Path("a").replace("b")
+    each = map(Path.unlink, folder)
+class Keeper:
+    def end(self):
+        with whole_folder(self.path): pass
+"""
+    assert Counter(_in(ast.parse(code), "x.py")) == Counter([
+        "tidy shutil.rmtree", "tidy Path('a').replace", "tidy Path.unlink",
+        "Keeper.end whole_folder",
+    ])  # fmt: skip
