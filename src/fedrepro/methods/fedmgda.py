@@ -60,7 +60,8 @@ class FedMGDA(Method):
         size = len(products)
         if not np.isfinite(products).all():  # the run has diverged, so weights no longer matter
             return ctx.sizes / ctx.sizes.sum(), server
-        least, most = max(0.0, 1 / size - self.radius), min(1.0, 1 / size + self.radius)
+        radius = self.radius if self.radius > RIDGE else 0.0  # less is none to the solver
+        least, most = max(0.0, 1 / size - radius), min(1.0, 1 / size + radius)
         found = minimise_quadratic(products + RIDGE * np.eye(size), np.zeros(size), least, most)
         return torch.from_numpy(found).to(ctx.sizes), server
 
