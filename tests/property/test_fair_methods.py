@@ -1,6 +1,7 @@
 """The fairness-aware methods in a federation: degenerate cases, composition, bad input."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -253,6 +254,15 @@ def test_sampling_is_refused_where_all_clients_are_needed(name: str) -> None:
     assert "\n" not in str(caught.value)
     compose(run_spec(name, participation=1.0))
     compose(run_spec("aaggff_d+fedavg", participation=0.1))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"participation": 0.5}, {"participation": 1.0, "availability": {"dropout": 0.2}}]
+)
+def test_scaffnew_is_refused_for_a_reason_of_its_own(changes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="its corrections add up to 0 over all clients") as caught:
+        compose(run_spec("scaffnew", **changes))
+    assert "aaggff" not in str(caught.value)
 
 
 def test_propfair_above_its_baseline_has_a_finite_gradient() -> None:

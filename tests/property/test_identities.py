@@ -76,7 +76,7 @@ class OnUnequalQuadratics(Scaffold):
 def test_scaffold_comes_to_rest_at_the_minimum_of_the_objective_that_its_weights_say(
     equal: bool, momentum: float
 ) -> None:
-    """Unequal clients, four of six in a round: sum n_i y_i (w - x_i) = 0, or without n_i."""
+    """Unequal clients, five of six in a round: sum n_i y_i (w - x_i) = 0, or without n_i."""
     method = OnUnequalQuadratics(equal_weights=equal)
     world = federation(method=method, momentum=momentum, weight_decay=0.0, lr=0.05)
     context = replace(world.context, schedule=lambda round: 0.05)

@@ -1,7 +1,7 @@
 """Every method against an oracle that plays three rounds of it in numpy, by the paper alone.
 
 The clients have unequal samples, some of a single class; momentum, weight decay, decaying rates,
-short mini-batches and cohorts of four of six clients all show. What a method keeps for the next
+short mini-batches and cohorts of five of six clients all show. What a method keeps for the next
 round is compared as well: the server's whole state, and every client's.
 """
 

@@ -37,6 +37,10 @@ def test_a_method_that_needs_what_a_setting_lacks_has_an_obstacle(bench: Workben
     assert league.obstacle(bench, matches["distillation"], "fedgo") == ""
     assert league.obstacle(bench, matches["label-skew"], "ima+fedprox") == ""
     assert "share no model" in league.obstacle(bench, matches["label-skew"], "local")
+    # FedBN shares all of a model without BatchNorm.
+    for method, shares in (("fedper", False), ("fedbn", True)):
+        assert (league.obstacle(bench, matches["label-skew"], method) == "") is shares
+    assert league.obstacle(bench, matches["domains"], "fedbn") == ""
     assert "no synthetic set" in league.obstacle(bench, matches["synthetic"], "fedavg")
 
 
