@@ -375,7 +375,7 @@ def _run(setting: str, method: str, executor: str, seed: int) -> list[str]:
             tree.leaves(state.client_states.get(client)) for client in state.client_states.clients()
         ]
         rows = [
-            list(zip(*each.rows, strict=True))
+            [tuple(column) for column in each.table.T.tolist()] if len(each) else []
             for each in (state.rounds, state.clients, state.decisions)
         ]
         found.append(

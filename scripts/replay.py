@@ -212,7 +212,7 @@ def repeat(bench: Workbench, record: RunRecord) -> Replay:
             )
             state.done += 1
             scoring.record(plan, state, before, played)
-    row = dict(zip(state.rounds.columns, state.rounds.rows[0], strict=True))
+    row = {name: float(column[0]) for name, column in state.rounds.as_tree().items()}
     then = {name: values[0] for name, values in recorded.items()}
     outcome, agrees = compare(then, row, is_of_this_kind(record.manifest))
     sha256 = record.manifest["files"][RECORD]

@@ -34,7 +34,8 @@ KEPT = (
 )
 LOOP = b"a: &a {b: *a}\n"
 DEEP = b"a: " + b"[" * 20000
-UNREADABLE = (BOMB, LOOP, DEEP, b"x" * 3_000_000)  # the deep one takes a second
+OPENED = (b"[" * 100_000, b"- " * 100_000, b"? " * 100_000, b"{a: " * 100_000)
+UNREADABLE = (BOMB, LOOP, DEEP, *OPENED, b"x" * 3_000_000)
 
 
 @pytest.fixture

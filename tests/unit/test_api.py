@@ -59,6 +59,13 @@ def test_the_scores_are_those_of_the_model(run: fr.Run) -> None:
     assert not run.model.training
 
 
+def test_rounds_are_evaluated_as_often_as_asked() -> None:
+    run = fr.train("fedavg", "logistic", CLIENTS, rounds=5, evaluate_every=3)
+    assert run.rounds["round"].tolist() == [3, 5] == sorted({*run.clients["round"]})
+    with pytest.raises(UserError, match=r"evaluate\.every: 0: expected a whole number of at least"):
+        fr.train("fedavg", "logistic", CLIENTS, rounds=5, evaluate_every=0)
+
+
 def test_a_run_follows_from_its_seed_and_its_hyperparameters(run: fr.Run) -> None:
     def rounds(method: str = "fedavg", seed: int = 1, **more: float) -> pd.DataFrame:
         return fr.train(

@@ -198,7 +198,7 @@ def scorer(net: Net, task: Task, x: Tensor, y: Tensor, bfloat16: bool = False) -
     inputs = x.to(torch.bfloat16) if bfloat16 and x.is_floating_point() else x
     inputs = inputs.to(memory_format=torch.channels_last) if x.dim() == 4 else inputs
     batches = list(zip(inputs.split(BATCH), y.split(BATCH), strict=True))
-    predictions = float(task.predictions(y))
+    predictions = float(task.predictions(y).sum())
     quick = _pools_quickly(net)
 
     @torch.inference_mode()

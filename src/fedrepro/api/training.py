@@ -30,6 +30,7 @@ ELSEWHERE = {
     "learning_rate": "lr", "client_lr": "lr", "random_state": "seed",
     "fraction": "participation", "client_fraction": "participation", "join_ratio": "participation",
     "fraction_fit": "participation", "fraction_train": "participation",
+    "eval_every": "evaluate_every", "eval_gap": "evaluate_every", "test_every": "evaluate_every",
     "test_size": "test_fraction", "test_data": "test",
 }  # fmt: skip
 
@@ -58,6 +59,7 @@ def train(
     weight_decay: float = 0.0,
     optimizer: Literal["sgd", "adam"] = "sgd",
     betas: tuple[float, float] = BETAS,
+    evaluate_every: int = 1,
     seed: int = 1,
     device: "str | torch.device" = "cpu",
     executor: Executor = "auto",
@@ -79,6 +81,8 @@ def train(
             with ``test``, else 0.2.
         lr: learning rate of the clients' optimizer.
         momentum: of "sgd"; "adam" has ``betas`` instead.
+        evaluate_every: number of rounds from one evaluation to the next; the last round is always
+            evaluated.
         device: "cpu", "cuda", or "cuda:1", or a torch.device of these. On a GPU, PyTorch computes
             without TF32 and in a fixed order from then on, in all of this process.
         executor: how a round's clients are computed: "sequential", "parallel", "vectorised" (side
@@ -140,7 +144,7 @@ def train(
             "weight_decay": weight_decay,
             "betas": betas,
         },
-        "evaluate": {"clients": share > 0},
+        "evaluate": {"clients": share > 0, "every": evaluate_every},
     }
     setting = validate(Setting, _plain(content), WHERE)
     setting._name = SETTING
@@ -157,7 +161,7 @@ def train(
     with _threads_kept(), float32_by_default(), registry.given(name, architecture):
         if architecture:
             module = architecture(dataset.input_shape, dataset.classes)
-            source = _source_of(module)
+            source = _identity_of(module, kept=architecture is not model, told=folder is not None)
             code = fingerprint.of_text(f"{_code_around(method)} {source}")
             ids = numerics.of_composition(method) | {f"model {name}": source}
         else:
@@ -257,21 +261,25 @@ def _code_around(composition: str) -> str:
     return fingerprint.of_closure(around, fingerprint.OUTSIDE_A_RUN)
 
 
-def _source_of(module: "nn.Module") -> str:
-    """The hash of a model that was passed as an object: its layers and their source.
+def _identity_of(module: "nn.Module", kept: bool, told: bool) -> str:
+    """The hash of a model that was passed as an object.
 
-    If Python has no source for a class, the hash is random, so that no saved run is reused.
+    If it holds something that cannot be compared, the hash is random, so that no saved run is
+    reused.
+
+    Args:
+        kept: whether its weights are those that it has.
+        told: whether to warn of a random hash.
     """
-    from fedrepro.run import fingerprint
+    from fedrepro.api.model_identity import UnknownError, identity_of
 
-    classes = {type(each) for each in module.modules()}
     try:
-        sources = sorted(
-            inspect.getsource(cls) for cls in classes if not cls.__module__.startswith("torch.")
-        )
-    except (OSError, TypeError):
-        sources = [uuid.uuid4().hex]
-    return fingerprint.of_text(f"{module} {sources}")
+        return identity_of(module, kept)
+    except UnknownError as error:
+        if told:
+            line = f"model {type(module).__name__}: no saved run is reused for it: it holds {error}"
+            warnings.warn(line, stacklevel=3)
+        return uuid.uuid4().hex
 
 
 @contextmanager

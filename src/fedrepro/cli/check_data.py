@@ -8,13 +8,12 @@ from tempfile import TemporaryDirectory
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from fedrepro.cli.console import print_facts, progress_bar
 from fedrepro.cli.data import words_of_test
 from fedrepro.cli.run import values_of
 from fedrepro.data.catalogue.catalogue import CATALOGUE
 from fedrepro.support.errors import UserError, bad_value
+from fedrepro.support.typed_yaml import written
 
 if TYPE_CHECKING:
     from fedrepro.data.catalogue.entries import Own
@@ -74,7 +73,7 @@ def handle(arguments: argparse.Namespace) -> None:
     if name not in known:
         keys = spec.model_dump(mode="json", exclude_unset=True)
         print(f"\nIts entry, right below the line `datasets:` in {CATALOGUE}:\n")
-        print(indent(yaml.safe_dump({name: keys}, sort_keys=False), "  "), end="")
+        print(indent(written({name: keys}), "  "), end="")
 
 
 def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") -> "tuple[str, Own]":
@@ -105,6 +104,9 @@ def _entry(data: str, changes: list[str], known: "Mapping[str, DatasetSpec]") ->
 
 def _guessed(path: Path) -> dict[str, Any]:
     """An entry's keys for a file or folder."""
+    from fedrepro.data.fetching.own_files import find_own
+
+    find_own(str(path), None)  # refuses a pipe
     about = {"title": path.name, "licence": "mine", "citation": "none", "path": str(path)}
     if path.is_dir() and (path / EXPORT).is_file():
         return {"kind": "synthetic", **about}

@@ -162,11 +162,11 @@ def list_settings(arguments: argparse.Namespace) -> None:
 
     bench = load()
     if arguments.name is not None and arguments.name not in bench.experiments:
-        import yaml
+        from fedrepro.support.typed_yaml import written
 
         content = bench.setting(arguments.name).model_dump(mode="json", exclude_defaults=True)
         content.pop("extends", None)
-        print(yaml.safe_dump({arguments.name: content}, sort_keys=False), end="")
+        print(written({arguments.name: content}), end="")
         return
     cells = [
         (name, each.dataset, _partition(each.partition), each.model, str(each.rounds))

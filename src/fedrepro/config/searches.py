@@ -12,14 +12,13 @@ from decimal import Decimal
 from itertools import product
 from typing import Annotated, Self
 
-import yaml
 from pydantic import Field, field_validator, model_validator
 
 from fedrepro.config.metrics import SearchedScore, SearchMetric
 from fedrepro.config.settings import Seeds
 from fedrepro.config.tables import Summary
 from fedrepro.config.values import Composition, Hyperparameters, Scalar, Scale, SettingName
-from fedrepro.support.typed_yaml import Real, Typed, expected, later
+from fedrepro.support.typed_yaml import Real, Typed, expected, later, read_value
 
 MOST = 1000  # candidates of a method
 LONGEST = 120  # characters of a candidate's name, which is also a folder's name
@@ -145,7 +144,8 @@ def values_in(name: str, known: Iterable[str]) -> Hyperparameters:
     one = rf"_({names})({_VALUE})(?=_|$)"
     if not names or not re.fullmatch(f"(?:{one})+", name):
         return {}
-    found = {key: yaml.safe_load(text.replace("minus", "-")) for key, text in re.findall(one, name)}
+    texts = re.findall(one, name)
+    found = {key: read_value(text.replace("minus", "-"), name, key) for key, text in texts}
     written = "".join(f"_{key}{_written(found[key])}" for key in sorted(found))
     return found if written == name else {}  # each once, in this order, and 010 is no number
 

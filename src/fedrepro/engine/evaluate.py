@@ -1,10 +1,12 @@
 """Evaluate a model on samples."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedrepro.engine.net import Net
@@ -17,6 +19,25 @@ BATCH = 500  # samples at a time; larger batches are no faster on a CPU
 Samples = Callable[[int, int], tuple[Tensor, Tensor]]
 
 
+class ClientSamples(Protocol):
+    """The samples on which clients are scored, one client's after the other's.
+
+    Attributes:
+        sizes: number of samples of each client.
+    """
+
+    sizes: NDArray[np.int64]
+
+    def of(self, client: int) -> Samples:
+        """One client's samples."""
+
+    def rows(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of these clients' samples, one client's after the other's."""
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets at ``rows``, on the run's device."""
+
+
 class Score(NamedTuple):
     """Mean loss and accuracy (0 to 1) over ``samples`` samples.
 
@@ -27,6 +48,26 @@ class Score(NamedTuple):
     loss: float
     accuracy: float
     more: Mapping[str, float] = {}
+
+
+class Scores(NamedTuple):
+    """Many clients' scores, each as in :class:`Score`; NaN for a client without samples."""
+
+    samples: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+    more: Mapping[str, NDArray[np.float64]]
+
+    def table(self) -> NDArray[np.float64]:
+        """All columns, [clients, columns]."""
+        return np.stack([self.samples, self.loss, self.accuracy, *self.more.values()], axis=1)
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64], more: Iterable[str]) -> "Scores":
+        """The scores in a :meth:`table`; ``more`` are the names of its further columns."""
+        samples, loss, accuracy, *rest = table.T
+        further = dict(zip(more, rest, strict=True))
+        return cls(samples.astype(np.int64), loss, accuracy, further)
 
 
 @torch.inference_mode()
@@ -42,32 +83,122 @@ def evaluate(
     Args:
         measured: also compute the task's further measures; this keeps all outputs in memory.
     """
+    kept: list[tuple[Tensor, Tensor]] | None = [] if measured and task.measures else None
+    loss, accuracy = _totals(net, task, params, samples, total, kept)
+    more: dict[str, float] = {}
+    if kept:
+        outputs, targets = _joined(kept)
+        more = {name: take(outputs, targets) for name, take in task.measures.items()}
+    return Score(total, loss, accuracy, more)
+
+
+def _totals(
+    net: Net,
+    task: Task,
+    params: Tree,
+    samples: Samples,
+    total: int,
+    kept: list[tuple[Tensor, Tensor]] | None,
+) -> tuple[float, float]:
+    """Mean loss and accuracy; outputs and targets are added to ``kept``."""
     bound = net.bind(params)
     loss = torch.zeros((), dtype=torch.float64, device=_device(params))
     hits = torch.zeros((), dtype=torch.float64, device=_device(params))
     predictions = torch.zeros((), dtype=torch.float64, device=_device(params))
-    kept: list[tuple[Tensor, Tensor]] = []
     for first in range(0, total, BATCH):
         x, y = samples(first, min(first + BATCH, total))
         logits = net.predict(bound, x)
         loss += task.losses(logits, y, "none").sum(dtype=torch.float64)
         hits += task.hits(logits, y).sum(dtype=torch.float64)
-        predictions += task.predictions(y)
-        if measured and task.measures:
+        predictions += task.predictions(y).sum()
+        if kept is not None:
             kept.append((logits, y))
-    more: dict[str, float] = {}
-    if kept:
-        outputs, targets = (torch.cat(part).cpu().numpy() for part in zip(*kept, strict=True))
-        more = {name: take(outputs, targets) for name, take in task.measures.items()}
     accuracy = float(hits / predictions) if predictions > 0 else math.nan
-    return Score(total, float(loss) / total, accuracy, more)
+    return float(loss) / total, accuracy
+
+
+@torch.inference_mode()
+def evaluate_clients(
+    net: Net,
+    task: Task,
+    model_of: Callable[[int], Tree],
+    samples: ClientSamples,
+    clients: NDArray[np.int64],
+    shared: Tree | None = None,
+) -> Scores:
+    """Score each of ``clients`` on its own samples, with the task's further measures.
+
+    A client's outputs have the bits of :func:`evaluate`, but for the clients with the ``shared``
+    model, whose samples pass through the network together: the last bits of an output depend on
+    the size of its batch.
+
+    Args:
+        model_of: client -> its parameters, which need not all fit in memory.
+        shared: the object that ``model_of`` returns for clients that are scored together.
+    """
+    sizes = samples.sizes[clients]
+    loss, accuracy = np.full((2, len(clients)), np.nan)
+    kept: list[tuple[Tensor, Tensor]] | None = [] if task.measures else None
+    together, alone = [], []
+    for place in np.flatnonzero(sizes).tolist():
+        client = int(clients[place])
+        model = model_of(client)
+        if model is shared:
+            together.append(place)
+        else:
+            alone.append(place)
+            loss[place], accuracy[place] = _totals(
+                net, task, model, samples.of(client), int(sizes[place]), kept
+            )
+    if together and shared is not None:
+        rows = samples.rows(clients[together])
+        loss[together], accuracy[together] = _means(
+            net, task, shared, samples, rows, sizes[together], kept
+        )
+    order = np.array([*alone, *together], dtype=np.int64)
+    more = {name: np.full(len(clients), np.nan) for name in task.measures}
+    if kept:
+        bounds = np.concatenate([[0], np.cumsum(sizes[order])])
+        for name, values in task.measured(*_joined(kept), bounds).items():
+            more[name][order] = values
+    return Scores(sizes, loss, accuracy, more)
+
+
+def _means(
+    net: Net,
+    task: Task,
+    params: Tree,
+    samples: ClientSamples,
+    rows: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    kept: list[tuple[Tensor, Tensor]] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each client's mean loss and accuracy with one model, on ``rows`` of all of them in turn."""
+    bound, sums = net.bind(params), []
+    for batch in torch.from_numpy(rows).to(_device(params)).split(BATCH):
+        x, y = samples.at(batch)
+        logits = net.predict(bound, x)
+        each = (task.losses(logits, y, "none"), task.hits(logits, y), task.predictions(y))
+        sums.append(torch.stack([values.double() for values in each]))
+        if kept is not None:
+            kept.append((logits, y))
+    starts = np.cumsum(sizes) - sizes
+    loss, hits, predictions = np.add.reduceat(torch.cat(sums, 1).cpu().numpy(), starts, axis=1)
+    with np.errstate(invalid="ignore"):
+        return loss / sizes, hits / predictions
+
+
+def _joined(kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Outputs and targets of several batches."""
+    outputs, targets = zip(*kept, strict=True)
+    return torch.cat(outputs).cpu().numpy(), torch.cat(targets).cpu().numpy()
 
 
 @torch.inference_mode()
 def score(task: Task, logits: Tensor, y: Tensor) -> Score:
     """Score given outputs ``logits`` [n, outputs] on targets ``y`` [n]."""
     loss = task.losses(logits, y, "none").sum(dtype=torch.float64)
-    hits, predictions = task.hits(logits, y).sum(dtype=torch.float64), task.predictions(y)
+    hits, predictions = task.hits(logits, y).sum(dtype=torch.float64), task.predictions(y).sum()
     return Score(len(y), float(loss) / len(y), float(hits / predictions))
 
 

@@ -1,43 +1,70 @@
-"""Measures of a model on one set of samples: pure functions of numpy arrays."""
+"""Measures of a model on clients' samples: pure functions of numpy arrays.
+
+The samples of all clients lie one after another; ``bounds`` [clients + 1] has each client's first
+row, and the number of all samples. A client's value has the same bits as if it were alone.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+# (outputs [n, ...], targets [n, ...], bounds [clients + 1]) -> values [measures, clients]: measures
+# that have most of their computation in common are computed together
+Each = Callable[[Array, NDArray[np.int64], NDArray[np.int64]], Array]
+
+
+def aurocs(scores: Array, targets: NDArray[np.int64], bounds: NDArray[np.int64]) -> Array:
+    """The area under the ROC curve of each client's scores for targets 0 and 1.
+
+    It is computed as Mann and Whitney's U; equal scores count half. NaN for a client that lacks a
+    class or has a score of NaN.
+    """
+    client = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    order = np.lexsort((scores, client))
+    ordered, of = scores[order], client[order]
+    first = np.ones(len(order), dtype=bool)  # of equal scores of a client
+    first[1:] = (ordered[1:] != ordered[:-1]) | (of[1:] != of[:-1])
+    places = np.flatnonzero(first)
+    counts = np.diff(np.append(places, len(order)))
+    middle = places - bounds[of[places]] + (counts + 1) / 2  # the mean rank, from 1
+    ranks = np.empty(len(order))
+    ranks[order] = np.repeat(middle, counts)
+    right = _sums(targets == 1, bounds)
+    wrong = np.diff(bounds) - right
+    u = _sums(np.where(targets == 1, ranks, 0.0), bounds) - right * (right + 1) / 2
+    undefined = (right == 0) | (wrong == 0) | (_sums(np.isnan(scores), bounds) > 0)
+    return np.where(undefined, np.nan, u / np.where(undefined, 1, right * wrong))[None]
 
 
 def auroc(scores: Array, targets: NDArray[np.int64]) -> float:
-    """The area under the ROC curve of scores [n] for targets 0 and 1 [n], as Mann and Whitney's U.
+    """The area under the ROC curve of scores [n] for targets 0 and 1 [n] (:func:`aurocs`)."""
+    return float(aurocs(scores, targets, whole(targets))[0, 0])
 
-    Equal scores count half. NaN if a class is missing or a score is NaN.
+
+def tops(k: int, scores: Array, targets: NDArray[np.int64], bounds: NDArray[np.int64]) -> Array:
+    """The share of each client's samples whose class is among the ``k`` with the highest scores.
+
+    Among classes with equal scores, the first ranks higher. NaN without samples.
+
+    Args:
+        scores: [n, classes].
     """
-    if np.isnan(scores).any():
-        return float("nan")
-    positive = targets == 1
-    right, wrong = int(positive.sum()), int((~positive).sum())
-    if not right or not wrong:
-        return float("nan")
-    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2  # the mean rank of equal scores, from 1
-    u = middle[inverse][positive].sum() - right * (right + 1) / 2
-    return float(u / (right * wrong))
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return _shares((order == targets[:, None]).any(1), bounds)
 
 
 def top(k: int, scores: Array, targets: NDArray[np.int64]) -> float:
-    """The share of samples whose class is among the ``k`` with the highest scores [n, classes].
-
-    Among classes with equal scores, the first ranks higher. NaN without samples.
-    """
-    if not len(targets):
-        return float("nan")
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return float((order == targets[:, None]).any(1).mean())
+    """:func:`tops` of one client."""
+    return float(tops(k, scores, targets, whole(targets))[0, 0])
 
 
-def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tuple[float, float]:
-    """The expected and the maximum calibration error, ECE and MCE (Guo et al., ICML 2017).
+def calibrations(
+    logits: Array, targets: NDArray[np.int64], bounds: NDArray[np.int64], bins: int = 15
+) -> Array:
+    """Each client's expected and maximum calibration error, ECE and MCE (Guo et al., ICML 2017).
 
     Samples are sorted by confidence, their largest softmax probability, into ``bins`` intervals of
     equal width, (lower, upper]. The error of a bin is the distance between its accuracy and its
@@ -49,35 +76,72 @@ def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tu
         targets: classes [n].
 
     Returns:
-        ECE and MCE, from 0 to 1; NaN without samples or if a logit is not finite.
+        ECE and MCE, from 0 to 1; NaN for a client without samples or with a logit that is not
+        finite.
     """
     logits = np.asarray(logits, dtype=np.float64)
-    if not len(targets) or not np.isfinite(logits).all():
-        return float("nan"), float("nan")
+    sizes, clients = np.diff(bounds), len(bounds) - 1
+    finite = np.asarray(np.isfinite(logits).all(axis=1))
+    undefined = (sizes == 0) | (_sums(~finite, bounds) > 0)
+    if not finite.all():
+        logits = np.where(finite[:, None], logits, 0.0)
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     confidences = powers.max(axis=1) / powers.sum(axis=1)
     surplus = confidences - (logits.argmax(axis=1) == targets)
     upper = np.linspace(0, 1, bins + 1)[1:]
     # |mean confidence - accuracy| of each bin, times its number of samples.
-    places = np.searchsorted(upper, confidences)
-    errors = np.abs(np.bincount(places, surplus, bins))
-    counts = np.bincount(places, minlength=bins)
-    return float(errors.sum() / len(targets)), float((errors / np.maximum(counts, 1)).max())
+    places = np.searchsorted(upper, confidences) + bins * np.repeat(np.arange(clients), sizes)
+    errors = np.abs(np.bincount(places, surplus, clients * bins)).reshape(clients, bins)
+    counts = np.bincount(places, minlength=clients * bins).reshape(clients, bins)
+    expected = errors.sum(axis=1) / np.maximum(sizes, 1)
+    largest = (errors / np.maximum(counts, 1)).max(axis=1)
+    return np.where(undefined, np.nan, [expected, largest])
+
+
+def calibration(logits: Array, targets: NDArray[np.int64], bins: int = 15) -> tuple[float, float]:
+    """:func:`calibrations` of one client."""
+    expected, largest = calibrations(logits, targets, whole(targets), bins)[:, 0]
+    return float(expected), float(largest)
 
 
 def over_batches(
-    measure: Callable[[Array, NDArray[np.int64]], float],
+    each: Each,
     batch_size: int,
     logits: Array,
     targets: NDArray[np.int64],
-) -> float:
-    """The plain mean of a measure over mini-batches of consecutive samples; the last is shorter.
+    bounds: NDArray[np.int64],
+) -> Array:
+    """Each client's plain means of measures over mini-batches of its consecutive samples.
 
-    SuPerFed's released code measures this way (discrepancy 24, and accuracies too). NaN without
-    samples.
+    The last batch is shorter. SuPerFed's released code measures this way (discrepancy 24, and
+    accuracies too). NaN without samples.
     """
-    if not len(targets):
-        return float("nan")
-    starts = range(0, len(targets), batch_size)
-    batches = [slice(start, start + batch_size) for start in starts]
-    return float(np.mean([measure(logits[batch], targets[batch]) for batch in batches]))
+    batches = -(-np.diff(bounds) // batch_size)
+    first = np.cumsum(batches) - batches
+    within = np.arange(batches.sum()) - np.repeat(first, batches)
+    starts = np.repeat(bounds[:-1], batches) + batch_size * within
+    values = each(logits, targets, np.append(starts, bounds[-1:]))
+    found = np.full((len(values), len(batches)), np.nan)
+    for count in np.unique(batches[batches > 0]):  # as many rows of equal length: one sum for each
+        chosen = np.flatnonzero(batches == count)
+        rows = first[chosen, None] + np.arange(count)
+        for mean, of_batches in zip(found, values, strict=True):
+            mean[chosen] = of_batches[rows].mean(axis=1)
+    return found
+
+
+def whole(targets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bounds of a single client that has all samples."""
+    return np.array([0, len(targets)])
+
+
+def _sums(values: NDArray[Any], bounds: NDArray[np.int64]) -> NDArray[Any]:
+    """Each client's sum of whole or half numbers, which are exact in any order."""
+    found: NDArray[Any] = np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])
+    return found
+
+
+def _shares(right: NDArray[np.bool_], bounds: NDArray[np.int64]) -> Array:
+    """Each client's share of samples that are ``right``, [1, clients]; NaN without samples."""
+    sizes = np.diff(bounds)
+    return np.where(sizes == 0, np.nan, _sums(right, bounds) / np.maximum(sizes, 1))[None]

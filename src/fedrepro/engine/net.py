@@ -206,6 +206,20 @@ class Net:
         """Whether a sample's output depends on the other samples of its mini-batch."""
         return any(isinstance(layer, BatchNorm) for layer in self.module.modules())
 
+    def mixes_when_testing(self, x: Tensor) -> bool:
+        """Whether a sample's output depends on the other samples in testing mode, as ``x`` shows.
+
+        That of a BatchNorm without running statistics does, and perhaps that of a model of yours.
+        """
+        with torch.no_grad(), self.testing():
+            try:
+                alone = torch.cat([self.module(sample) for sample in x.split(1)])
+            except ValueError:  # BatchNorm refuses a single sample
+                return True
+            together: Tensor = self.module(x)
+        largest = float(together.abs().max())
+        return not torch.allclose(alone, together, rtol=1e-3, atol=1e-3 * largest)
+
     @property
     def moves_buffers(self) -> bool:
         """Whether a layer other than BatchNorm keeps state between mini-batches."""

@@ -1,8 +1,11 @@
 """Learning tasks: the loss of a model's outputs, and when a prediction is correct."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import pairwise
+from math import nan
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +18,24 @@ from fedrepro.engine.tree import Tree
 
 # (logits [n, outputs], targets [n]) -> one number for all of these samples
 Measure = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+
+
+@dataclass(frozen=True)
+class OfClients:
+    """A measure that is computed for many clients at once, or for the samples of one.
+
+    Attributes:
+        each: see :mod:`fedrepro.engine.metrics`.
+        place: of this measure among those that ``each`` computes.
+    """
+
+    each: metrics.Each
+    place: int = 0
+
+    def __call__(self, logits: NDArray[np.float64], targets: NDArray[np.int64]) -> float:
+        return float(self.each(logits, targets, metrics.whole(targets))[self.place, 0])
+
+
 WORDLESS = 4  # padding, unknown, begin and end tokens (fedrepro.data.readers.texts)
 
 
@@ -26,7 +47,7 @@ class Task(NamedTuple):
         losses: (logits [n, outputs], targets [n], reduction) -> losses [n] for the reduction
             "none", their mean for "mean".
         hits: (logits, targets) -> number of correct predictions for each sample [n].
-        predictions: targets -> total number of predictions: one per sample, more for texts.
+        predictions: targets -> number of predictions for each sample [n]: one, more for texts.
         measures: further measures on a client's own test samples, by name.
         batched: measures that can also be averaged over mini-batches, by name.
     """
@@ -34,9 +55,9 @@ class Task(NamedTuple):
     name: str
     losses: Callable[[Tensor, Tensor, str], Tensor]
     hits: Callable[[Tensor, Tensor], Tensor]
-    predictions: Callable[[Tensor], Tensor | int] = len
+    predictions: Callable[[Tensor], Tensor] = torch.ones_like
     measures: Mapping[str, Measure] = {}
-    batched: Mapping[str, Measure] = {}
+    batched: Mapping[str, OfClients] = {}
 
     def loss(self, logits: Tensor, batch: Tree) -> Tensor:
         """The mean loss over the real samples of a mini-batch.
@@ -57,10 +78,38 @@ class Task(NamedTuple):
     def with_batch_size(self, batch_size: int) -> "Task":
         """This task with its ``batched`` measures also as means over mini-batches (``_batch``)."""
         over_batches = {
-            f"{name}_batch": partial(metrics.over_batches, measure, batch_size)
-            for name, measure in self.batched.items()
+            each: partial(metrics.over_batches, each, batch_size)
+            for each in {measure.each for measure in self.batched.values()}
         }
-        return self.with_measures(over_batches)
+        return self.with_measures(
+            {
+                f"{name}_batch": OfClients(over_batches[measure.each], measure.place)
+                for name, measure in self.batched.items()
+            }
+        )
+
+    def measured(
+        self, outputs: NDArray[np.float64], targets: NDArray[np.int64], bounds: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Each client's further measures by name; NaN for a client without samples.
+
+        Args:
+            bounds: as in :mod:`fedrepro.engine.metrics`.
+        """
+        at_once = {each.each for each in self.measures.values() if isinstance(each, OfClients)}
+        values: dict[metrics.Each, NDArray[np.float64]]
+        values = {each: each(outputs, targets, bounds) for each in at_once}
+
+        def of_clients(measure: Measure) -> NDArray[np.float64]:
+            if isinstance(measure, OfClients):
+                row: NDArray[np.float64] = values[measure.each][measure.place]
+                return row
+            places = pairwise(bounds.tolist())
+            return np.array(
+                [measure(outputs[a:z], targets[a:z]) if a < z else nan for a, z in places]
+            )
+
+        return {name: of_clients(measure) for name, measure in self.measures.items()}
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, reduction: str) -> Tensor:
@@ -87,31 +136,34 @@ def _next_word_hits(logits: Tensor, targets: Tensor) -> Tensor:
     return ((logits.argmax(-1) == targets) & (targets >= WORDLESS)).sum(1)
 
 
-def _auroc(logits: NDArray[np.float64], targets: NDArray[Any]) -> float:
-    return metrics.auroc(logits[:, 0], targets)
+def _aurocs(
+    logits: NDArray[np.float64], targets: NDArray[np.int64], bounds: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    return metrics.aurocs(logits[:, 0], targets, bounds)
 
 
-CALIBRATION: dict[str, Measure] = {
-    "ece": lambda logits, targets: metrics.calibration(logits, targets)[0],
-    "mce": lambda logits, targets: metrics.calibration(logits, targets)[1],
+TOP5 = OfClients(partial(metrics.tops, 5))
+CALIBRATION: dict[str, OfClients] = {
+    "ece": OfClients(metrics.calibrations, 0),
+    "mce": OfClients(metrics.calibrations, 1),
 }
 CLASSIFICATION = Task(
     "classification",
     _cross_entropy,
     lambda logits, targets: logits.argmax(-1) == targets,
-    measures={"top5": partial(metrics.top, 5), **CALIBRATION},
-    batched={"accuracy": partial(metrics.top, 1), "top5": partial(metrics.top, 5), **CALIBRATION},
+    measures={"top5": TOP5, **CALIBRATION},
+    batched={"accuracy": OfClients(partial(metrics.tops, 1)), "top5": TOP5, **CALIBRATION},
 )
 BINARY = Task(
     "binary",
     _binary_cross_entropy,
     lambda logits, targets: (logits.squeeze(-1) > 0) == targets.to(torch.bool),
-    measures={"auroc": _auroc},
+    measures={"auroc": OfClients(_aurocs)},
 )
 NEXT_WORD = Task(
     "next_word",
     _next_word_loss,
     _next_word_hits,
-    predictions=lambda targets: (targets >= WORDLESS).sum(),
+    predictions=lambda targets: (targets >= WORDLESS).sum(1),
 )
 TASKS = {task.name: task for task in (CLASSIFICATION, BINARY, NEXT_WORD)}

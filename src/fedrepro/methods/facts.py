@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fedrepro.methods.files import METHODS, part_files, split
 from fedrepro.support import plugins
 from fedrepro.support.errors import intact
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import read_json, write_atomically
 
 WRITTEN = Path(".snakemake/fedrepro-methods")  # in the workbench
 # The packages that methods may import, which can therefore define these facts.
@@ -180,7 +180,7 @@ def _read(folders: plugins.Folders, methods: Path | None) -> dict[str, Facts] | 
     """Facts by part; None if there is no record, or a damaged or outdated one."""
     code = _code(methods)  # before any of it is imported
     try:
-        found = json.loads(((folders.root or Path()) / WRITTEN).read_text(encoding="utf-8"))
+        found = read_json((folders.root or Path()) / WRITTEN)
         facts = {name: _as_written(each) for name, each in found["facts"].items()}
         return facts if found["of"] == code else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -6,6 +6,10 @@ several threads of PyTorch, a GPU and reduced precision. Training amplifies such
 FedAvg in superfed/mnist5k-demo ends at 67.00 % per client and 67.38 % stacked. The class is
 therefore part of a run's identity, while processes and other ways of execution are not.
 
+From :data:`TOGETHER_FROM` clients on, those that share a model are also "scored together": their
+test samples pass through the network in common batches, which changes the last bits of recorded
+losses and takes a hundredth of the time. Training is the same.
+
 With executor `auto` the class follows from the run's specification alone, never from the machine
 or its load.
 """
@@ -20,6 +24,7 @@ from fedrepro.run.shares import cohort_size, estimated_shares
 
 PER_CLIENT, STACKED, UNKNOWN = "per client", "stacked", "unknown"
 CUDA = "cuda without TF32"  # "cuda" in older manifests: with PyTorch's defaults
+TOGETHER, TOGETHER_FROM = "scored together", 1000  # clients; no landed run has as many
 OF_EXECUTOR = {"sequential": PER_CLIENT, "parallel": PER_CLIENT, "vectorised": STACKED}
 
 # Client steps in a whole run from which stacking pays for compiling (about 20 s of CPU), by model
@@ -50,7 +55,14 @@ def of_spec(spec: RunSpec) -> str:
         base = STACKED if pays(spec) else PER_CLIENT
     else:
         base = OF_EXECUTOR[execution.executor]
-    return _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
+    words = _in_words(base, spec.setting.precision, threads_of(execution), execution.device)
+    return f"{words}, {TOGETHER}" if scores_together(spec) else words
+
+
+def scores_together(spec: RunSpec) -> bool:
+    """Whether clients that share a model are scored in common batches; not if sizes are unknown."""
+    shares = estimated_shares(spec.setting, spec.holds) if spec.holds else None
+    return spec.setting.evaluate.clients and shares is not None and shares.clients >= TOGETHER_FROM
 
 
 def of_manifest(manifest: Mapping[str, Any]) -> str:

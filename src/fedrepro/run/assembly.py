@@ -15,7 +15,7 @@ from fedrepro.data.dataset import Dataset
 from fedrepro.data.fetching.weights import read_weights
 from fedrepro.data.partition.partition import Partition
 from fedrepro.data.tensors.noise import with_noise, with_reversed_labels
-from fedrepro.data.tensors.samples import ClientData, Scaling, TensorSamples
+from fedrepro.data.tensors.samples import ClientData, ClientSamples, Scaling, TensorSamples
 from fedrepro.data.tensors.standardise import standardised
 from fedrepro.engine import tree
 from fedrepro.engine.attacks import Attack, attackers
@@ -64,23 +64,24 @@ class Plan:
         scaling: how stored values become inputs.
         test: the data set's test samples, if it has any.
         group_tests: the test samples of each group, if groups are scored separately; else empty.
-        client_tests: the samples that each client holds out, if clients are evaluated; else empty.
+        client_tests: the samples that each client holds out, if clients are evaluated; else None.
         validation: training samples that clients hold out to choose hyperparameters, if they do.
-        client_validations: the same for each client, if clients are evaluated; else empty.
+        client_validations: the same for each client, if clients are evaluated; else None.
         client_sizes: training samples of each client, even if the method pools them.
         weights_sha256: of the file with the initial weights; None if the run draws them.
         executor: the executor that defines the numbers: "parallel" counts as "sequential".
         threads: number of torch threads.
         workers: number of processes that clients are distributed over.
+        together: whether clients that share a model are scored in common batches.
     """
 
     spec: RunSpec
     federation: Federation
     test: TensorSamples | None
     group_tests: list[TensorSamples]
-    client_tests: list[TensorSamples]
+    client_tests: ClientSamples | None
     validation: TensorSamples | None
-    client_validations: list[TensorSamples]
+    client_validations: ClientSamples | None
     client_sizes: list[int]
     outputs: int
     scaling: Scaling
@@ -88,10 +89,11 @@ class Plan:
     executor: str
     threads: int
     workers: int
+    together: bool
 
     @property
     def personal(self) -> bool:
-        return bool(self.client_tests)
+        return self.client_tests is not None
 
     @property
     def of_round(self) -> list[Measure]:
@@ -193,7 +195,7 @@ def make_plan(
     training = TensorSamples.of(split, scaling, device)
     clients = ClientData(training, partition.train)
     clients = clients.pooled() if method.centralized else clients
-    tests = [training.some(each) for each in partition.test or []]
+    tests = ClientSamples(training, partition.test) if partition.test else None
     kept = partition.validation or []
     everyone = len(clients.sizes)
     cohort = max(1, int(setting.participation * everyone + 1e-9))
@@ -257,14 +259,18 @@ def make_plan(
     )
     test = TensorSamples.of(dataset.test, scaling, device) if dataset.test else None
     personal = setting.evaluate.clients and scored
+    together = personal and arithmetic.scores_together(spec)
+    if together:
+        inputs, _ = training.at(torch.arange(min(2, len(training)), device=training.y.device))
+        together = not net.mixes_when_testing(inputs)
     return Plan(
         spec,
         federation,
         test=test,
         group_tests=[test.some(rows) for rows in _groups(dataset, setting)] if test else [],
-        client_tests=tests if personal else [],
+        client_tests=tests if personal else None,
         validation=training.some(np.concatenate(kept)) if kept else None,
-        client_validations=[training.some(each) for each in kept] if personal else [],
+        client_validations=ClientSamples(training, kept) if personal and kept else None,
         client_sizes=[len(each) for each in partition.train],
         outputs=outputs,
         scaling=scaling,
@@ -272,6 +278,7 @@ def make_plan(
         executor="sequential" if distributed else executor,
         threads=arithmetic.threads_of(execution),
         workers=execution.threads if distributed else 1,
+        together=together,
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from fedrepro.config.targets import RunKey
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError, brief
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import parse_json, write_atomically
 
 PAPERS = Path("reports/papers")
 COMPACT = "compact"
@@ -190,9 +190,9 @@ def _read(folder: Path, setting: str, _when: object) -> dict[tuple[str, int], Pa
         for row in zip(*(about[key] for key in _KEYS), strict=True):
             method, seed, manifest, timing, quality, seal = row
             run = PackedRun(
-                json.loads(manifest),
-                json.loads(timing),
-                json.loads(quality),
+                parse_json(manifest),
+                parse_json(timing),
+                parse_json(quality),
                 {
                     name: rows[method, seed]
                     for name, rows in tables.items()

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import read_json, write_atomically
 from fedrepro.support.plugins import NONE, Folders
 
 FOLDER = Path("results/calibration")
@@ -211,7 +211,7 @@ def stored(root: Path, device: str, threads: int) -> Rates:
     rates = Rates(machine(device, threads))
     path = root / rates.path
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         rates.start_seconds = found["start_seconds"]
         rates.models = {key: ModelRate(**each) for key, each in found["models"].items()}
         rates.methods = {

@@ -1,11 +1,11 @@
 """The measurements of a run, round by round, and the Parquet files they are written to."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 
 WHOLE = {
     "round", "client", "train_samples", "test_samples", "validation_samples", "participations",
@@ -26,31 +26,50 @@ PERSONAL_CLIENT_COLUMNS = (
 MIXTURE_COLUMNS = ("client", "weight", "test_samples", "loss", "accuracy")
 
 
-@dataclass
 class Rows:
     """A growing table of numbers; int columns are kept as floats, exact up to 2**53."""
 
-    columns: tuple[str, ...]
-    rows: list[tuple[float, ...]] = field(default_factory=list)
+    def __init__(self, columns: tuple[str, ...], table: NDArray[np.float64] | None = None) -> None:
+        self.columns = columns
+        empty = np.empty((0, len(columns)))
+        self._blocks = [empty if table is None else table]  # as they came, [rows, columns]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
 
     def add(self, values: Mapping[str, float]) -> None:
-        self.rows.append(tuple(float(values[column]) for column in self.columns))
+        self.extend([values])
 
     def extend(self, many: Iterable[Mapping[str, float]]) -> None:
-        for values in many:
-            self.add(values)
+        rows = [[values[column] for column in self.columns] for values in many]
+        if rows:
+            self._blocks.append(np.array(rows, dtype=np.float64))
+
+    def put(self, values: Mapping[str, ArrayLike]) -> None:
+        """Add one row or more, as columns; a single number is the same in all of them."""
+        columns = np.broadcast_arrays(*(values[column] for column in self.columns))
+        self._blocks.append(np.stack(columns, axis=1).astype(np.float64, copy=False))
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """All rows, [rows, columns]."""
+        if len(self._blocks) > 1:
+            self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
 
     def as_tree(self) -> dict[str, torch.Tensor]:
-        """The rows as float64 tensors, for a checkpoint."""
-        table = torch.tensor(self.rows, dtype=torch.float64).reshape(-1, len(self.columns))
+        """The columns as float64 tensors, for a checkpoint."""
+        table = torch.from_numpy(self.table)
         return {column: table[:, index].clone() for index, column in enumerate(self.columns)}
 
     @classmethod
     def from_tree(cls, columns: tuple[str, ...], saved: Mapping[str, torch.Tensor]) -> "Rows":
-        return cls(columns, list(zip(*(saved[column].tolist() for column in columns), strict=True)))
+        return cls(columns, np.stack([saved[column].numpy() for column in columns], axis=1))
 
-    def last(self, column: str) -> float:
-        return self.rows[-1][self.columns.index(column)]
+    def last(self) -> dict[str, float]:
+        """The row added last; empty if there is none."""
+        last = self._blocks[-1]
+        return dict(zip(self.columns, last[-1].tolist(), strict=True)) if len(last) else {}
 
     def write(self, path: Path) -> None:
         """Write Parquet; equal rows give equal bytes."""
@@ -61,7 +80,7 @@ class Rows:
         arrays = []
         for index, column in enumerate(self.columns):
             kind = np.int64 if column in WHOLE else np.float64
-            values = np.array([row[index] for row in self.rows], dtype=kind)
+            values = np.ascontiguousarray(self.table[:, index], dtype=kind)
             # From bytes: for any other object pyarrow imports pandas, which takes a second.
             arrays.append(
                 pyarrow.Array.from_buffers(

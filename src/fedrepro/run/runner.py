@@ -334,7 +334,7 @@ def _play(
         wall, cpu = now, now_cpu
         speed = (state.done - first) / (now - started_at)
         column = "client_accuracy" if plan.personal else "test_accuracy"
-        accuracy = state.rounds.last(column) if state.rounds.rows else math.nan
+        accuracy = state.rounds.last().get(column, math.nan)
         left = None if warming_up else (rounds - state.done) / speed
         if warming_up:
             started_at, first, warming_up = now, state.done, False
@@ -360,9 +360,8 @@ def _play(
 
 def _scores(state: State) -> dict[str, float]:
     """What was recorded of the round just played."""
-    if not state.rounds.rows or state.rounds.last("round") != state.done:
-        return {}
-    return dict(zip(state.rounds.columns, state.rounds.rows[-1], strict=True))
+    last = state.rounds.last()
+    return last if last.get("round") == state.done else {}
 
 
 def _cpu_seconds() -> float:
@@ -404,7 +403,7 @@ def _finish(
     mixtures = scoring.mixtures(plan, state)
     if mixtures is not None:
         mixtures.write(staged / "mixtures.parquet")
-    if state.decisions.rows:
+    if len(state.decisions):
         state.decisions.write(staged / "decisions.parquet")
     save_tree(staged / MODEL, *artifact)
     for file in (partial / checkpoint.BESIDE / name for name in state.beside):

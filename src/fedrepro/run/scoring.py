@@ -1,16 +1,18 @@
 """Record rounds: scores of models, decisions, interpolations."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fedrepro.data.tensors.samples import TensorSamples
+from fedrepro.data.tensors.samples import ClientSamples, TensorSamples
 from fedrepro.engine import tree
 from fedrepro.engine.context import Context, LoadedArtifact
-from fedrepro.engine.evaluate import Score, evaluate, score
+from fedrepro.engine.evaluate import Scores, evaluate, evaluate_clients, score
 from fedrepro.engine.method import LOSS, Method, name_of
 from fedrepro.engine.processes import Stacked, distribute
 from fedrepro.engine.round import (
@@ -30,6 +32,9 @@ from fedrepro.support.errors import UserError, bad_value
 
 # Between the shared model (0) and the client's own (1), for methods that interpolate the two.
 MIXTURES = tuple(number / 10 for number in range(11))
+TOGETHER = 4000  # samples whose outputs are held at once, but for a client that has more
+
+Places = NDArray[np.int64]
 
 
 def record(plan: Plan, state: State, before: Tree, played: Round) -> None:
@@ -147,19 +152,19 @@ def _of_round(plan: Plan, ctx: Context, server: Tree, played: Round) -> dict[str
     return found | {name: reported[name] for name in found if name in reported}
 
 
-def _of_clients(plan: Plan, played: Round) -> Callable[[int], dict[str, float]]:
-    """Client -> its reported measures that the setting names; NaN if it took no part."""
+def _of_clients(
+    plan: Plan, played: Round, clients: Sequence[int]
+) -> dict[str, NDArray[np.float64]]:
+    """The reported measures of ``clients`` that the setting names; NaN if one took no part."""
     method, cohort = plan.federation.method, played.cohort
-    found: dict[str, dict[int, float]] = {}
+    holders = np.array([_holder(plan.federation, client) for client in clients], dtype=np.int64)
+    found = {}
     for name in plan.reported:
-        values = [_number(method, name, leaf) for leaf in played.of_clients.get(name, ())]
-        found[name] = dict(zip(cohort, values, strict=False))
-
-    def of(client: int) -> dict[str, float]:
-        holder = _holder(plan.federation, client)
-        return {name: values.get(holder, math.nan) for name, values in found.items()}
-
-    return of
+        values = np.full(plan.federation.context.clients, math.nan)
+        for client, leaf in zip(cohort, played.of_clients.get(name, ()), strict=False):
+            values[client] = _number(method, name, leaf)
+        found[name] = values[holders]
+    return found
 
 
 def _number(method: Method, name: str, leaf: Tensor) -> float:
@@ -187,34 +192,26 @@ def _score_ensemble(
 
 def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> dict[str, float]:
     """Score every client on its own samples; returns the aggregates."""
-    federation, number = plan.federation, state.done
-
-    def scored(samples: list[TensorSamples]) -> list[Score]:
-        def score_of(client: int) -> Score:
-            # One client's state at a time: they need not all fit in memory.
-            client_state = _client_state_of(plan, state, ctx, client)
-            model = federation.method.eval_model(ctx, state.server, client_state)
-            return _score_client(plan, samples[client], model)
-
-        return _dealt_out(plan, len(samples), score_of)
-
-    scores = scored(plan.client_tests)
-    kept = scored(plan.client_validations)
-    taken, reported = participations(federation, number), _of_clients(plan, played)
-    state.clients.extend(
+    assert plan.client_tests is not None
+    scores = _score_clients(plan, state, ctx, plan.client_tests)
+    kept = None
+    if plan.client_validations is not None:
+        kept = _score_clients(plan, state, ctx, plan.client_validations)
+    clients = range(len(scores.samples))
+    holders = [_holder(plan.federation, client) for client in clients]
+    state.clients.put(
         {
-            "round": number,
-            "client": client,
-            "train_samples": plan.client_sizes[client],
-            "test_samples": score.samples,
-            "participations": taken[_holder(federation, client)],
-            "loss": score.loss,
-            "accuracy": score.accuracy,
-            **score.more,
-            **(_of_validation(kept[client]) if kept else {}),
-            **reported(client),
+            "round": state.done,
+            "client": np.array(clients),
+            "train_samples": plan.client_sizes,
+            "test_samples": scores.samples,
+            "participations": participations(plan.federation, state)[holders],
+            "loss": scores.loss,
+            "accuracy": scores.accuracy,
+            **scores.more,
+            **({f"validation_{name}": each for name, each in _columns(kept)} if kept else {}),
+            **_of_clients(plan, played, clients),
         }
-        for client, score in enumerate(scores)
     )
     summary = _summary(scores)
     if kept:
@@ -225,24 +222,23 @@ def _record_clients(plan: Plan, state: State, ctx: Context, played: Round) -> di
     return summary
 
 
-def _of_validation(score: Score) -> dict[str, float]:
-    """The validation scores of a client's row."""
-    found = {"samples": score.samples, "loss": score.loss, "accuracy": score.accuracy, **score.more}
-    return {f"validation_{name}": value for name, value in found.items()}
+def _columns(scores: Scores) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Scores by name of the column."""
+    yield from (("samples", scores.samples), ("loss", scores.loss), ("accuracy", scores.accuracy))
+    yield from scores.more.items()
 
 
 def _record_updates(plan: Plan, state: State, played: Round) -> None:
     """The norm of each client's update."""
-    reported = _of_clients(plan, played)
-    state.clients.extend(
+    sizes = plan.federation.clients.sizes
+    state.clients.put(
         {
             "round": state.done,
-            "client": client,
-            "train_samples": plan.federation.clients.sizes[client],
-            "update_norm": norm,
-            **reported(client),
+            "client": played.cohort,
+            "train_samples": [sizes[client] for client in played.cohort],
+            "update_norm": update_norms(played.updates),
+            **_of_clients(plan, played, played.cohort),
         }
-        for client, norm in zip(played.cohort, update_norms(played.updates), strict=True)
     )
 
 
@@ -263,51 +259,85 @@ def mixtures(plan: Plan, state: State) -> Rows | None:
     None if clients are not evaluated or do not have two models.
     """
     federation = plan.federation
-    if not plan.personal or not any(layer.interpolates for layer in federation.method.layers()):
+    interpolates = any(layer.interpolates for layer in federation.method.layers())
+    if plan.client_tests is None or not interpolates:
         return None
     ctx = context_after(plan, state)
-    places = [(client, weight) for client in range(len(plan.client_tests)) for weight in MIXTURES]
+    tests, net = plan.client_tests, ctx.net
+    clients, weights = (
+        each.ravel()
+        for each in np.meshgrid(np.arange(len(tests)), np.array(MIXTURES), indexing="ij")
+    )
 
-    def score_of(place: int) -> Score:
-        client, weight = places[place]
+    def score_of(places: Places) -> Scores:
+        (place,) = places
+        client, weight = int(clients[place]), float(weights[place])
         client_state = _client_state_of(plan, state, ctx, client)
         model = federation.method.interpolate(ctx, state.server, client_state, weight)
-        return _score_client(plan, plan.client_tests[client], model)
+        return evaluate_clients(net, ctx.task, lambda _: model, tests, clients[places])
 
+    scores = _dealt_out(plan, list(np.arange(len(clients))[:, None]), score_of)
     rows = Rows((*MIXTURE_COLUMNS, *ctx.task.measures))
-    scores = _dealt_out(plan, len(places), score_of)
-    rows.extend(
+    rows.put(
         {
-            "client": client,
-            "weight": weight,
-            "test_samples": score.samples,
-            "loss": score.loss,
-            "accuracy": score.accuracy,
-            **score.more,
+            "client": clients,
+            "weight": weights,
+            "test_samples": scores.samples,
+            "loss": scores.loss,
+            "accuracy": scores.accuracy,
+            **scores.more,
         }
-        for (client, weight), score in zip(places, scores, strict=True)
     )
     return rows
 
 
-def _dealt_out(plan: Plan, places: int, score_of: Callable[[int], Score]) -> list[Score]:
-    """The score of every place, computed by as many processes as the run has."""
-    if plan.workers == 1 or not places:  # an empty list needs no workers
-        return [score_of(place) for place in range(places)]
-    numbers = Stacked(places)
+def _score_clients(plan: Plan, state: State, ctx: Context, samples: ClientSamples) -> Scores:
+    """Score every client's model on its own samples.
 
-    def keep(place: int) -> None:
-        score = score_of(place)
-        found = [score.samples, score.loss, score.accuracy, *score.more.values()]
-        numbers.put(place, torch.tensor(found, dtype=torch.float64))
+    If the run scores clients together, those that share a model pass through the network in
+    batches that ignore where a client ends (:func:`fedrepro.run.arithmetic.scores_together`).
+    """
+    federation, server = plan.federation, state.server
+    method, holders = federation.method, {*state.client_states.clients()}
+    everyone = any(layer.scores_first_states for layer in method.layers())
+    shared = None if everyone else method.eval_model(ctx, server, {})
+
+    def model_of(client: int) -> Tree:
+        # One client's state at a time: they need not all fit in memory.
+        if shared is not None and _holder(federation, client) not in holders:
+            return shared
+        return method.eval_model(ctx, server, _client_state_of(plan, state, ctx, client))
+
+    def score_of(clients: Places) -> Scores:
+        together = shared if plan.together else None
+        return evaluate_clients(ctx.net, ctx.task, model_of, samples, clients, together)
+
+    # The groups of clients decide no bit, unless they are scored together.
+    alone = plan.workers > 1 and not plan.together
+    before = np.cumsum(samples.sizes) - samples.sizes
+    group = np.arange(len(samples)) if alone else before // TOGETHER
+    cuts = np.flatnonzero(np.diff(group)) + 1
+    groups: list[Places] = np.split(np.arange(len(samples)), cuts)
+    return _dealt_out(plan, groups, score_of)
+
+
+def _dealt_out(
+    plan: Plan, groups: Sequence[Places], score_of: Callable[[Places], Scores]
+) -> Scores:
+    """The scores of groups of places, computed by as many processes as the run has."""
+    names = tuple(plan.federation.context.task.measures)
+    if plan.workers == 1:
+        return Scores.of(np.concatenate([score_of(group).table() for group in groups]), names)
+    numbers = Stacked(sum(map(len, groups)))
+
+    def keep(number: int) -> None:
+        table = score_of(groups[number]).table()
+        for place, row in zip(groups[number].tolist(), table, strict=True):
+            numbers.put(place, torch.from_numpy(row))
 
     with numbers:
-        distribute(keep, range(places), plan.workers)
-    names = plan.federation.context.task.measures
-    return [
-        Score(int(samples), loss, accuracy, dict(zip(names, more, strict=True)))
-        for samples, loss, accuracy, *more in numbers.tree.tolist()
-    ]
+        distribute(keep, range(len(groups)), plan.workers)
+    return Scores.of(numbers.tree.numpy(), names)
 
 
 def _client_state_of(plan: Plan, state: State, ctx: Context, client: int) -> Tree:
@@ -327,23 +357,20 @@ def _holder(federation: Federation, client: int) -> int:
     return 0 if federation.method.centralized else client
 
 
-def participations(federation: Federation, rounds: int) -> list[int]:
-    """The number of rounds, of the first ``rounds``, in which each client took part."""
-    counts = [0] * federation.context.clients
-    for round in range(rounds):
-        for client in choose_cohort(federation, round):
-            counts[client] += 1
-    return counts
+def participations(federation: Federation, state: State) -> NDArray[np.int64]:
+    """The number of rounds, of those played, in which each client took part.
+
+    A cohort is drawn again only after a run has resumed: ``state`` keeps the counts.
+    """
+    if state.taken is None:
+        state.taken = np.zeros(federation.context.clients, dtype=np.int64)
+    for round in range(state.counted, state.done):
+        state.taken[choose_cohort(federation, round)] += 1
+    state.counted = state.done
+    return state.taken
 
 
-def _score_client(plan: Plan, samples: TensorSamples, params: Tree) -> Score:
-    ctx = plan.federation.context
-    if not len(samples):
-        return Score(0, math.nan, math.nan, dict.fromkeys(ctx.task.measures, math.nan))
-    return evaluate(ctx.net, ctx.task, params, samples, len(samples), measured=True)
-
-
-def _summary(scores: list[Score]) -> dict[str, float]:
+def _summary(scores: Scores) -> dict[str, float]:
     """Aggregates over clients with test samples; the mean by samples replaces a missing test set.
 
     A client without predictions (texts without a known word) has no accuracy and is left out of
@@ -352,21 +379,18 @@ def _summary(scores: list[Score]) -> dict[str, float]:
     Further measures are aggregated both ways: plain (``client_``) and weighted by samples
     (``test_``).
     """
-    tested = [score for score in scores if score.samples]
-    accuracies = np.array([score.accuracy for score in tested])
-    losses = np.array([score.loss for score in tested])
-    samples = np.array([score.samples for score in tested])
+    tested = scores.samples > 0
+    samples, losses = scores.samples[tested], scores.loss[tested]
+    accuracies, sizes = scores.accuracy[tested], samples.astype(np.float64)
     return {
         "client_loss": float(losses.mean()),
         "client_accuracy": over_clients.average(accuracies),
         "client_accuracy_std": over_clients.deviation(accuracies),
         "test_loss": float(np.average(losses, weights=samples)),
-        "test_accuracy": over_clients.average(accuracies, samples),
+        "test_accuracy": over_clients.average(accuracies, sizes),
         **{
-            f"{kind}_{name}": over_clients.average(
-                np.array([score.more[name] for score in tested]), samples if weighted else None
-            )
-            for name in tested[0].more
+            f"{kind}_{name}": over_clients.average(values[tested], sizes if weighted else None)
+            for name, values in scores.more.items()
             for kind, weighted in (("client", False), ("test", True))
         },
     }

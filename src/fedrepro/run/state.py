@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedrepro.engine.round import begin
 from fedrepro.engine.tree import Tree
 from fedrepro.run.assembly import Plan
@@ -38,6 +41,9 @@ class State:
     began: dict[str, Any] | None = None  # method, seed and round of the parent run, if any
     # Files of single rounds that the run has written so far: name -> SHA-256.
     beside: dict[str, str] = field(default_factory=dict)
+    # The rounds in which each client took part, of the first ``counted`` ones; not in checkpoints.
+    taken: NDArray[np.int64] | None = None
+    counted: int = 0
 
 
 def first_state(plan: Plan, client_states: ClientStore) -> State:

@@ -1,12 +1,15 @@
 """Write files and folders atomically."""
 
+import errno
 import hashlib
+import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from fedrepro.support.errors import UserError, cannot_write
 
@@ -17,6 +20,39 @@ def sha256_of(path: Path) -> str:
     """The hexadecimal SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        OSError: if it can't be read, or is no file: reading a named pipe would wait for ever.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        OSError: if it can't be read.
+        ValueError: as of :func:`parse_json`.
+    """
+    return parse_json(read_bytes(path))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The content of JSON text.
+
+    Raises:
+        ValueError: if it is not JSON in UTF-8, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def flush(path: Path) -> None:

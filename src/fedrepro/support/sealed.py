@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import read_json, write_atomically
 
 UNSEALED = ("seal", "went_on_from")  # the second is how a run came about, not what it is
 DIFFERS = "its content differs from its checksum"
@@ -91,12 +91,12 @@ def parsed(path: Path) -> dict[str, Any]:
         ValueError: if it cannot be read, or holds no keys with values.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(path) from None
     except OSError as error:  # its own words name the path, as on this machine
         raise ValueError(f"can't be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(str(error)) from None
     if not isinstance(found, dict):
         raise ValueError("expected keys with values")

@@ -7,7 +7,16 @@ from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import yaml
 from pydantic import (
@@ -119,6 +128,7 @@ def _is_literal(field: FieldInfo | None) -> bool:
 
 MOST_BYTES = 2**21  # of a file; our longest has 40 KB
 MOST_NODES = 2 * 10**5  # values in a file
+MOST_DEPTH = 100  # of values in values
 MOST_DIGITS = 1000  # of an int; Python prints at most 4,300
 
 # Whole numbers and fractions as they appear in files. Strict: `true` is not 1 and "3" is not 3.
@@ -131,38 +141,99 @@ if TYPE_CHECKING or not yaml.__with_libyaml__:
 else:
     from yaml import CSafeLoader as SafeLoader  # ten times faster
 
+_TAG = "tag:yaml.org,2002:"
+# Plain scalars of YAML 1.2's core schema, with the characters that they begin with. In YAML 1.1,
+# PyYAML's, 0100 is 64, 1:30 is 90, and yes, on and true are one key.
+_SCALARS = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+    ("merge", "<<", ["<"]),
+)
+
 
 class _Loader(SafeLoader):
-    """YAML 1.1 safe loader that reads 1e-3 as a number and rejects duplicate keys."""
+    """A safe loader of YAML 1.2's core schema that rejects equal keys."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - as in its base, whose YAML 1.1 they replace
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: dict[str, int] = {}
+        seen: dict[Hashable, int] = {}
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} is given twice: expected it once: put what "
-                        f"is below it under that in line {seen[key.value]}",
-                        problem_mark=key.start_mark,
-                    )
-                seen[key.value] = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode) and key.tag != f"{_TAG}merge":
+                # The text as well: "1" and 1 are different keys that look the same.
+                for each in {key.value, self.construct_object(key)}:
+                    if each in seen:
+                        raise yaml.MarkedYAMLError(
+                            problem=f"the key {key.value!r} is given twice: expected it once: put "
+                            f"what is below it under that in line {seen[each]}",
+                            problem_mark=key.start_mark,
+                        )
+                seen |= dict.fromkeys(
+                    (key.value, self.construct_object(key)), key.start_mark.line + 1
+                )
         return super().construct_mapping(node, deep)
 
-    def construct_whole(self, node: yaml.ScalarNode) -> Any:
-        if len(node.value) > MOST_DIGITS:
-            raise yaml.MarkedYAMLError(
-                problem=f"a whole number of more than {MOST_DIGITS} digits",
-                problem_mark=node.start_mark,
-            )
-        return self.construct_yaml_int(node)
+    def construct_scalar_of(self, node: yaml.ScalarNode) -> Any:
+        """A number, true or false, also with an explicit tag."""
+        kind, text = node.tag.removeprefix(_TAG), node.value
+        problem = None
+        if not _PLAIN[kind].fullmatch(text):
+            problem = f"{brief(text)} is no {kind}"
+        elif kind == "int" and len(text) > MOST_DIGITS:
+            problem = f"a whole number of more than {MOST_DIGITS} digits"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        if kind == "bool":
+            return text.lower() == "true"
+        if kind == "float":
+            return float(re.sub(r"\.(?=[a-zA-Z])", "", text))
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        return int(text, base)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
+_PLAIN = {kind: re.compile(pattern) for kind, pattern, _ in _SCALARS}
+for _kind, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), _first)
+for _kind in ("bool", "int", "float"):
+    _Loader.add_constructor(_TAG + _kind, _Loader.construct_scalar_of)
+
+
+def _loaded(text: str) -> Any:
+    """The content of YAML text.
+
+    Raises:
+        yaml.YAMLError: if it is not YAML, or nested too deeply: the C library would exhaust the
+            stack, which ends the process.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_DEPTH:
+            place = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+            raise yaml.YAMLError(f"{place}more than {MOST_DEPTH} lists or keys in one another")
+    return yaml.load(text, Loader=_Loader)
+
+
+class _Dumper(yaml.SafeDumper):
+    """A dumper that quotes what is no text for `_Loader`, as 1e3, or for readers of YAML 1.1."""
+
+
+for _kind, _pattern, _first in _SCALARS:
+    _Dumper.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), _first)
+
+
+def written(content: object, **keys: Any) -> str:
+    """Content as YAML text, its keys in their order."""
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, **keys))
 
 
 def read_yaml(path: Path, shown: Path | None = None) -> Any:
@@ -214,7 +285,7 @@ def parsed(text: str, shown: Path) -> Any:
 
 @lru_cache(maxsize=128)  # a process, and those forked from it, read the same text many times
 def _content_of(text: str) -> Any:
-    content = yaml.load(text, Loader=_Loader)
+    content = _loaded(text)
     _refuse_bomb(content)
     return content
 
@@ -226,7 +297,7 @@ def read_value(text: str, where: object, key: str) -> bool | int | float | str |
         UserError: unless it is a number, a word, true, false or null.
     """
     try:
-        value = yaml.load(text, Loader=_Loader)
+        value = _loaded(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         value = {}
     if not isinstance(value, bool | int | float | str | None):

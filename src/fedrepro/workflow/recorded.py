@@ -4,7 +4,6 @@ This checks what Snakemake checks with the workflow's profiles (their ``rerun-tr
 run and without its graph. It does not report that a run's inputs would be made again.
 """
 
-import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from fedrepro.run.integrity import WRITTEN
 from fedrepro.run.replayed import not_of_today
 from fedrepro.run.results import RunRecord, fault_of_manifest, run_of
 from fedrepro.support import sealed
-from fedrepro.support.files import sha256_of
+from fedrepro.support.files import read_json, sha256_of
 from fedrepro.workflow.graph import Graph, definition_of
 
 RECORDS = Path(".snakemake/metadata")
@@ -136,7 +135,7 @@ def _file_of(folder: Path, output: Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     """A record; empty if it is missing or damaged, which Snakemake treats alike."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(path)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

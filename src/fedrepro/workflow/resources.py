@@ -12,7 +12,7 @@ from typing import Any
 
 from fedrepro.config.settings import Config
 from fedrepro.support.errors import UserError
-from fedrepro.support.files import write_atomically
+from fedrepro.support.files import read_json, write_atomically
 
 ESTIMATES = Path("results/calibration/runs.json")
 
@@ -46,7 +46,7 @@ def read_estimates(root: Path, config: Config) -> dict[str, ResourceEstimate]:
         UserError: if the file is damaged.
     """
     try:
-        found = json.loads((root / ESTIMATES).read_text(encoding="utf-8"))
+        found = read_json(root / ESTIMATES)
         if found["execution"] != _execution(config):
             return {}
         return {

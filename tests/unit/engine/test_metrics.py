@@ -119,7 +119,8 @@ def test_calibration_by_hand() -> None:
 def test_calibration_that_does_not_exist() -> None:
     empty = np.empty((0, 3)), np.empty(0, dtype=np.int64)
     assert np.isnan(metrics.calibration(*empty)).all()
-    assert math.isnan(metrics.over_batches(lambda *_: 1.0, 10, *empty))
+    accuracy = partial(metrics.tops, 1)
+    assert np.isnan(metrics.over_batches(accuracy, 10, *empty, np.array([0, 0]))).all()
     assert np.isnan(metrics.calibration(np.array([[1.0, np.inf]]), np.array([0]))).all()
 
 
@@ -144,6 +145,6 @@ def test_calibration_of_many(samples: int, classes: int, seed: int) -> None:
 
 def test_over_batches_weighs_every_batch_alike() -> None:
     scores, targets = np.zeros((5, 2)), np.array([0, 0, 0, 0, 1])
-    accuracy = partial(metrics.top, 1)
-    assert metrics.over_batches(accuracy, 2, scores, targets) == pytest.approx(2 / 3)
-    assert metrics.over_batches(accuracy, 9, scores, targets) == pytest.approx(4 / 5)
+    accuracy, bounds = partial(metrics.tops, 1), np.array([0, 5])
+    assert metrics.over_batches(accuracy, 2, scores, targets, bounds) == pytest.approx(2 / 3)
+    assert metrics.over_batches(accuracy, 9, scores, targets, bounds) == pytest.approx(4 / 5)

@@ -265,7 +265,7 @@ def test_next_words_count_only_where_there_is_a_word() -> None:
     targets = torch.tensor([[5, 4, 0], [1, 3, 0]])  # a text of two words, and one of none
     logits = functional.one_hot(torch.tensor([[5, 6, 0], [1, 3, 0]]), 7).double() * 3
     assert NEXT_WORD.hits(logits, targets).tolist() == [1, 0]
-    assert NEXT_WORD.predictions(targets) == 2
+    assert NEXT_WORD.predictions(targets).tolist() == [2, 0]
     each = functional.cross_entropy(logits[0, :2], targets[0, :2])
     losses = NEXT_WORD.losses(logits, targets, "none")
     assert float(losses[0]) == pytest.approx(float(each))

@@ -9,7 +9,7 @@ import pytest
 
 from fedrepro.config.settings import Evaluate
 from fedrepro.data.dataset import Dataset, Split
-from fedrepro.engine.evaluate import Score, evaluate
+from fedrepro.engine.evaluate import Scores, evaluate
 from fedrepro.engine.round import play_round
 from fedrepro.engine.task import CLASSIFICATION
 from fedrepro.run.assembly import make_plan
@@ -20,24 +20,29 @@ from fedrepro.support.errors import UserError
 from support import tiny_run
 
 
+def summary(*clients: tuple[int, float, float]) -> dict[str, float]:
+    """Of clients with these numbers of samples, losses and accuracies."""
+    return _summary(Scores.of(np.array(clients, dtype=np.float64), ()))
+
+
 def test_a_client_without_predictions_leaves_the_others_means_alone() -> None:
     """Its texts hold no known word: samples, but nothing that can be right or wrong."""
-    found = _summary([Score(2, 0.5, 0.25), Score(5, 0.0, math.nan), Score(6, 1.0, 0.75)])
+    found = summary((2, 0.5, 0.25), (5, 0.0, math.nan), (6, 1.0, 0.75))
     assert found["client_accuracy"] == 0.5
     assert found["client_accuracy_std"] == 0.25
     assert found["test_accuracy"] == pytest.approx((2 * 0.25 + 6 * 0.75) / 8)
     assert found["client_loss"] == 0.5
-    nobody = _summary([Score(2, 0.5, math.nan)])
+    nobody = summary((2, 0.5, math.nan))
     assert math.isnan(nobody["client_accuracy"]) and math.isnan(nobody["client_accuracy_std"])
 
 
 def test_a_loss_that_is_no_number_ends_a_run() -> None:
-    assert math.isnan(_summary([Score(2, 0.5, 0.25), Score(2, math.nan, 0.25)])["client_loss"])
+    assert math.isnan(summary((2, 0.5, 0.25), (2, math.nan, 0.25))["client_loss"])
 
 
 def test_a_client_without_test_samples_ends_no_run() -> None:
-    scores = [Score(2, 0.5, 0.25), Score(0, math.nan, math.nan), Score(6, 1.0, 0.75)]
-    assert _summary(scores) == _summary([scores[0], scores[2]])
+    scores = [(2, 0.5, 0.25), (0, math.nan, math.nan), (6, 1.0, 0.75)]
+    assert summary(*scores) == summary(scores[0], scores[2])
 
 
 def test_accuracy_as_a_mean_over_mini_batches() -> None:
@@ -78,7 +83,7 @@ def test_groups_are_scored_by_themselves(tmp_path: Path) -> None:
     scores = [evaluate(net, task, state.server["params"], each, len(each)) for each in parts]
     for name in ("accuracy", "loss"):
         values = [getattr(score, name) for score in scores]
-        assert state.rounds.last(f"test_{name}") == pytest.approx(sum(values) / 2)
+        assert state.rounds.last()[f"test_{name}"] == pytest.approx(sum(values) / 2)
     assert scores[0].loss != scores[1].loss
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from fedrepro.data.catalogue.entries import Own
+from fedrepro.support.errors import UserError
 
 
 def own_places(given: str, archives: Path | None) -> list[Path]:
@@ -11,8 +12,15 @@ def own_places(given: str, archives: Path | None) -> list[Path]:
 
 
 def find_own(given: str, archives: Path | None) -> Path | None:
-    """The first of these places that exists, or None."""
-    return next((path for path in own_places(given, archives) if path.exists()), None)
+    """The first of these places that exists, or None.
+
+    Raises:
+        UserError: if it is no file or folder: reading a named pipe would wait for ever.
+    """
+    path = next((path for path in own_places(given, archives) if path.exists()), None)
+    if path is not None and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path}: can't be read: it is neither a file nor a folder")
+    return path
 
 
 def files_of(path: Path) -> list[Path]:

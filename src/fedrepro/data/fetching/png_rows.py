@@ -1,6 +1,5 @@
 """Restore CIFAR-10's binary files from a package that stores the same pixels as PNG."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from PIL import Image
 
 from fedrepro.data.fetching.http import SourceError
 from fedrepro.support.errors import cannot_write
+from fedrepro.support.files import read_json
 
 PIXELS = 32 * 32
 DAMAGE = (
@@ -46,6 +46,6 @@ def _records(inside: Path, stem: str) -> NDArray[np.uint8]:
     with Image.open(inside / f"{stem}.png") as image:
         planes = np.asarray(image.convert("RGB")).transpose(0, 2, 1).reshape(-1, 3 * PIXELS)
     split, batch = ("test", 1) if stem == "test_batch" else ("train", int(stem[-1]))
-    labels = np.array(json.loads((inside / f"{split}_lables.json").read_bytes()), np.uint8)
+    labels = np.array(read_json(inside / f"{split}_lables.json"), np.uint8)
     own = labels[(batch - 1) * len(planes) : batch * len(planes)]
     return np.hstack([own[:, None], planes])

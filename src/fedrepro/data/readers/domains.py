@@ -94,7 +94,7 @@ def read_pacs(spec: Pacs, path: Path, scratch: Path, progress: Progress) -> Cont
                 (image, number)
                 for number, name in enumerate(names)
                 for image in sorted((root / domain / name).rglob("*"))
-                if image.suffix.lower() in IMAGE_SUFFIXES
+                if image.suffix.lower() in IMAGE_SUFFIXES and image.is_file()
             ]
         )
     random, chosen = RandomState(1), {"train": [], "test": []}  # type: ignore[var-annotated]

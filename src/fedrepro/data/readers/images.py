@@ -242,12 +242,15 @@ def _folders(root: Path, levels: int) -> list[Path]:
 
 
 def _files(root: Path) -> list[Path]:
-    """All files below `root`, sorted, without hidden ones, such as macOS adds to images."""
+    """All files below `root`, sorted, without hidden ones, such as macOS adds to images.
+
+    A broken link is one, so that it is named; a pipe is not, as reading it would wait for ever.
+    """
     return [
         each
         for each in sorted(root.rglob("*"))
         if not any(part.startswith(".") for part in each.relative_to(root).parts)
-        and not each.is_dir()
+        and (each.is_file() or not each.exists())
     ]
 
 

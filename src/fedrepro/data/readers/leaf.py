@@ -5,7 +5,6 @@ clients split their own. Samples of the folder test are marked (`held_out`), so 
 use them instead (`given_test`).
 """
 
-import json
 import string
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedrepro.data.fetching.archives import unpack
 from fedrepro.data.readers import characters
 from fedrepro.data.readers.content import Content, Progress, RawSamples
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import read_json
 
 Item = TypeVar("Item")
 Array = NDArray[Any]
@@ -54,7 +54,7 @@ def _users(
 ) -> Iterator[tuple[str, Item]]:
     for file in sorted(folder.glob("*.json")):
         try:
-            data = json.loads(file.read_text(encoding="utf-8"))["user_data"]
+            data = read_json(file)["user_data"]
             for user, own in data.items():
                 x, y = own["x"], own["y"]
                 if len(x) != len(y):

@@ -1,6 +1,5 @@
 """Exports of `fedrepro synth export`."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ from fedrepro.data.catalogue.kinds import Synthetic
 from fedrepro.data.readers.arrays import read_npz
 from fedrepro.data.readers.content import Content, Progress, RawSamples, held_out
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import read_json
 
 IMAGES, DATASHEET = "images.npz", "datasheet.json"
 
@@ -27,7 +27,7 @@ def read_export(spec: Synthetic, path: Path, _scratch: Path, _progress: Progress
         expected = f"whole numbers {(len(x),)}"
         raise UserError(f"{path / IMAGES}: y: {y.dtype} {y.shape}: expected {expected}")
     try:
-        about = json.loads((path / DATASHEET).read_text(encoding="utf-8"))
+        about = read_json(path / DATASHEET)
         names = [str(name) for name in about["class_names"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path / DATASHEET}: can't be read as a datasheet: {error}") from None

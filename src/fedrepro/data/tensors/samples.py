@@ -1,6 +1,8 @@
 """Prepared data as tensors, for training and evaluation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import torch
@@ -106,6 +108,58 @@ class TensorSamples:
         """A copy of the samples at ``indices``."""
         rows = torch.from_numpy(indices).to(self.y.device)
         return TensorSamples(self.x[rows], self.y[rows], self.scaling)
+
+
+class ClientSamples(Sequence[TensorSamples]):
+    """Samples that clients hold out, one client's after the other's.
+
+    Args:
+        samples: what they are chosen from.
+        indices: int64 [n] for each client, the rows of its samples.
+
+    Attributes:
+        whole: the samples of all clients.
+        sizes: number of samples of each client [clients].
+    """
+
+    def __init__(self, samples: TensorSamples, indices: Sequence[NDArray[np.int64]]) -> None:
+        self.sizes = np.array([len(each) for each in indices], dtype=np.int64)
+        self._starts = np.cumsum(self.sizes) - self.sizes
+        self.whole = samples.some(np.concatenate([np.empty(0, np.int64), *indices]))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, client: int) -> TensorSamples: ...
+
+    @overload
+    def __getitem__(self, client: slice) -> list[TensorSamples]: ...
+
+    def __getitem__(self, client: int | slice) -> TensorSamples | list[TensorSamples]:
+        if isinstance(client, slice):
+            return [self[each] for each in range(*client.indices(len(self)))]
+        if not -len(self) <= client < len(self):
+            raise IndexError(client)  # ends an iteration
+        return self.of(client % len(self))
+
+    def of(self, client: int) -> TensorSamples:
+        """One client's samples, copied: bits may depend on where a tensor lies in memory."""
+        first = int(self._starts[client])
+        chosen = slice(first, first + int(self.sizes[client]))
+        whole = self.whole
+        return TensorSamples(whole.x[chosen].clone(), whole.y[chosen].clone(), whole.scaling)
+
+    def rows(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of these clients' samples in ``whole``, one client's after the other's."""
+        sizes, starts = self.sizes[clients], self._starts[clients]
+        before = np.cumsum(sizes) - sizes
+        found: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+        return found
+
+    def at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and targets at ``rows`` of ``whole``."""
+        return self.whole.at(rows)
 
 
 def _tensor(array: NDArray[np.generic], device: str) -> Tensor:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
 
-import yaml
-
 import fedrepro
 from fedrepro.support import checkout
 from fedrepro.support.packaged import ORIGIN, PACKAGE
+from fedrepro.support.typed_yaml import read_yaml
 
 CITATION = "CITATION.cff"
 LABELS = ("repository", "source", "source code")  # of a package's URLs
@@ -46,6 +45,6 @@ def repository() -> str | None:
         said = []
     urls = {label.lower(): url.strip() for label, _, url in (each.partition(",") for each in said)}
     file = ORIGIN / CITATION
-    cited = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    cited = read_yaml(file) if file.is_file() else {}
     known = [*(urls.get(label) for label in LABELS), cited.get("repository-code")]
     return next((url.rstrip("/") for url in known if url and url.startswith("https://")), None)

@@ -10,8 +10,6 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedrepro.config.targets import RunKey
 from fedrepro.report.cells.cell import ComputedTable
 from fedrepro.report.pages.downloads import rows_as_csv
@@ -22,6 +20,7 @@ from fedrepro.run.results import LOGS, RunRecord, read_run
 from fedrepro.support.checkout import COMMIT
 from fedrepro.support.packaged import PACKAGE
 from fedrepro.support.printing import publishable
+from fedrepro.support.typed_yaml import written
 
 LARGEST = 20_000_000  # largest file to copy, in bytes; some web hosts accept no larger ones
 SETTING = "setting.yaml"
@@ -103,7 +102,7 @@ def _files(root: Path, record: RunRecord) -> Iterator[tuple[str, Path | bytes]]:
 def setting_of(record: RunRecord) -> bytes:
     """A run's setting as YAML, fully resolved."""
     described = record.manifest.get("run", {})
-    return yaml.safe_dump(described, sort_keys=False, allow_unicode=True).encode(errors="replace")
+    return written(described, allow_unicode=True).encode(errors="replace")
 
 
 def setting_beside(system: str, item: str, run: RunKey, page: str | None) -> str:
