@@ -226,9 +226,10 @@ def show_claims(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
+    diverged = ["compact_diverged"] if any(row["compact_diverged"] for row in rows) else []
     header = (
-        "claim", "says", "printed", "compact", "compact_lead", "compact_seeds", "ours", "released",
-        "lead", "seeds",
+        "claim", "says", "printed", "compact", "compact_lead", "compact_seeds", *diverged, "ours",
+        "released", "lead", "seeds",
     )  # fmt: skip
     print_rows(header, [[str(row[key]) for key in header] for row in rows])
     if not rows:

@@ -123,6 +123,9 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
     assert found.judged.overall
     assert found.judged.overall.lead == pytest.approx(6.5)
     assert len(found.pairs) == 6
+    assert found.diverged == 0
+    assert "iverged" not in found.judged.why
+    gone = run_of(6, None, "diverged")
     lost = judge_compact(bench, claim.model_copy(update={"expect": "less"}), tables, 0.5)
     assert lost
     assert lost.judged.word == "does not hold"
@@ -135,5 +138,24 @@ def test_a_claim_is_judged_by_leads_in_its_direction(bench: Workbench) -> None:
         assert soon
         assert (soon.judged.word, soon.judged.needs) == ("undecided", "5")
         assert "4 of 5 seeds" in soon.judged.why
+    for column, direction, word in (
+        ("FedGO", "more", "undecided"),  # the paper's method, with the worst seed left out
+        ("FedDF", "more", "holds everywhere"),
+        ("FedGO", "less", "does not hold"),
+        ("FedDF", "less", "does not hold"),  # by the other four comparisons
+    ):
+        other = [each.label for each in columns].index(column)
+        diverged = [
+            replace(cell, paper=replace(cell.paper, runs=(*cell.paper.runs, gone)))
+            if cell.column == other
+            else cell
+            for cell in table.cells
+        ]
+        some = {("fedgo", "compact_accuracy"): replace(table, cells=tuple(diverged))}
+        asked = claim.model_copy(update={"expect": direction})
+        found = judge_compact(bench, asked, some, 0.5)
+        assert found
+        assert (found.judged.word, found.diverged) == (word, len(rows))
+        assert f"{column} ({rows[0].label}), seed 6" in found.judged.why
     silent = judge_compact(bench, claim.model_copy(update={"compact": "No data."}), tables, 0.5)
     assert silent is None

@@ -9,6 +9,7 @@ from fedrepro.report.papers import published
 from fedrepro.report.papers.leads import (
     LOOKS,
     POCOCK,
+    Diverged,
     PairedTest,
     judge_leads,
     level_at,
@@ -45,6 +46,33 @@ def test_words_of_a_claim() -> None:
     assert word(DOWN, DOWN, every=False) == "does not hold"
     assert word(UP, WIDE) == "undecided"
     assert word({}, {}) == "not computed"
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_a_run_that_diverged_counts_as_the_worst_that_could_be(every: bool) -> None:
+    """For the side that it is on; the others' leads are as before."""
+    small, none = seeds(-0.05, 0.0, 0.05), Diverged()
+    words = {
+        (name, side): judge_leads([leads, leads], 0.0, every, 0.5, [none, of]).word
+        for name, leads in (("up", UP), ("down", DOWN), ("small", small))
+        for side, of in (("none", none), ("left", Diverged(1, 0)), ("right", Diverged(0, 1)))
+    }
+    assert words == {
+        ("up", "none"): "holds everywhere",
+        ("up", "left"): "undecided",
+        ("up", "right"): "holds everywhere",
+        ("down", "none"): "does not hold",
+        ("down", "left"): "does not hold",
+        ("down", "right"): "does not hold" if every else "undecided",  # the first one is against
+        ("small", "none"): "too small to matter",
+        ("small", "left"): "undecided",
+        ("small", "right"): "undecided",
+    }
+    found = judge_leads([UP, UP], 0.0, every, 0.5, [none, Diverged(2, 0)])
+    assert found.words == ("holds", "undecided")
+    assert found.needs == ""
+    alone = judge_leads([DOWN], 0.0, every, 0.5, [Diverged(0, 1)])
+    assert (alone.word, alone.words) == ("undecided", ("undecided",))
 
 
 def test_a_lead_that_is_too_small_to_matter() -> None:

@@ -5,7 +5,7 @@ reference results in reports/papers) and may carry a verdict; ``demo`` comes fro
 setting and never does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -82,9 +82,27 @@ class Result:
     def runs_of_the_chosen(self) -> tuple[CellRun, ...]:
         return tuple(run for run in self.runs if run.method == self.chosen)
 
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """The seeds with which the chosen method diverged; without one, any of its methods."""
+        runs = self.runs_of_the_chosen or self.runs
+        return tuple(
+            run.seed for run in runs if run.state == "diverged" and not run.changed and not run.code
+        )
+
     def run_of(self, run: CellRun) -> RunKey:
         """Setting, method and seed of one of its runs."""
         return RunKey(self.setting, run.method, run.seed)
+
+
+def diverged_in_words(seeds: Mapping[str, Sequence[int]]) -> str:
+    """A sentence about the runs that diverged, from their seeds by method; "" if none did."""
+    said = [
+        f"{name}, seed{'s' * (len(those) > 1)} {' and '.join(map(str, those))}"
+        for name, those in seeds.items()
+        if those
+    ]
+    return f" Diverged: {'; '.join(said)}." if said else ""
 
 
 @dataclass(frozen=True)

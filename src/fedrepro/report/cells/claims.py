@@ -13,10 +13,10 @@ from typing import Literal
 from fedrepro.config.targets import ComputedTarget
 from fedrepro.config.workbench import Workbench
 from fedrepro.report.cells import computed
-from fedrepro.report.cells.cell import Printed, TableCell
+from fedrepro.report.cells.cell import Printed, TableCell, diverged_in_words
 from fedrepro.report.cells.readings import Both, Name
 from fedrepro.report.papers.claim import Claim
-from fedrepro.report.papers.leads import PairedTest, Single, Word, judge_leads, tally
+from fedrepro.report.papers.leads import Diverged, PairedTest, Single, Word, judge_leads, tally
 from fedrepro.report.papers.pairs import Pair, leads
 from fedrepro.report.papers.published import PrintedCell, Published, Unit
 
@@ -111,14 +111,28 @@ def judge_claim(
     if any(lead is not None for lead in certain):
         return _judge_counted(claim, pairs, certain)
     margin = margin_of(claim, pairs)
+    seeds = {
+        printed: cell.paper.diverged
+        for pair in pairs
+        for printed in (pair.left, pair.right)
+        if (cell := _cell(printed, index))
+    }
     found = judge_leads(
-        [_leads(claim, pair, index) for pair in pairs], claim.by, claim.over == "each", margin
+        [_leads(claim, pair, index) for pair in pairs],
+        claim.by,
+        claim.over == "each",
+        margin,
+        [
+            Diverged(*(len(seeds.get(each, ())) for each in (pair.left, pair.right)))
+            for pair in pairs
+        ],
     )
+    named = {f"{cell.method} ({cell.dataset}, {cell.setting})": seeds[cell] for cell in seeds}
     each = zip(pairs, found.words, found.tests, found.ps, strict=True)
     comparisons = tuple(Comparison(*one) for one in each)
     return Finding(
         found.word,
-        found.why,
+        found.why + diverged_in_words(named),
         found.overall,
         comparisons,
         margin=margin,
@@ -169,9 +183,13 @@ def _counted_lead(claim: Claim, pair: Pair, counted: Counted) -> float | None:
 
 
 def _by_seed(printed: PrintedCell, index: CellIndex) -> dict[int, float]:
-    cell = index.get((printed.system, printed.table, Printed.of(printed).name))
+    cell = _cell(printed, index)
     verdict = cell.verdict if cell else None
     if cell is None or (verdict and not verdict.is_of_current_runs):
         return {}
     runs = cell.paper.runs_of_the_chosen
     return {run.seed: run.value for run in runs if run.value is not None}
+
+
+def _cell(printed: PrintedCell, index: CellIndex) -> TableCell | None:
+    return index.get((printed.system, printed.table, Printed.of(printed).name))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from fedrepro.config.metrics import RoundsTo
 from fedrepro.config.tables import Table
 from fedrepro.config.workbench import Workbench
-from fedrepro.report.cells.cell import ComputedTable, TableCell
+from fedrepro.report.cells.cell import ComputedTable, TableCell, diverged_in_words
 from fedrepro.report.papers.claim import Claim, CompactSelector, CompactTest
-from fedrepro.report.papers.leads import LOOKS, Judged, judge_leads
+from fedrepro.report.papers.leads import LOOKS, Diverged, Judged, judge_leads
 from fedrepro.report.papers.pairs import OTHERS
 from fedrepro.run.results import PAPERS
 from fedrepro.support.errors import UserError, bad_value
@@ -38,12 +38,14 @@ class CompactFinding:
         pairs: its comparisons, in the order of those in ``judged``.
         judged: the verdict; its leads are in the direction of the claim.
         unit: of the leads, or "".
+        diverged: how many runs of its cells diverged; ``judged.why`` names them.
     """
 
     item: str
     pairs: tuple[CompactPair, ...]
     judged: Judged
     unit: str = ""
+    diverged: int = 0
 
 
 def judge_compact(
@@ -71,9 +73,24 @@ def judge_compact(
     cells = found.cells if found else ()
     lasts = lasts_of(workbench, claim.system, test.table)
     leads = [_leads(claim.sign, cells, pair, lasts) for pair in pairs]
-    judged = judge_leads(leads, claim.by, claim.over == "each", margin)
+    places = dict.fromkeys(place for pair in pairs for place in (pair.left, pair.right))
+    seeds = {place: cells[place].paper.diverged if cells else () for place in places}
+    diverged = [Diverged(len(seeds[pair.left]), len(seeds[pair.right])) for pair in pairs]
+    judged = judge_leads(leads, claim.by, claim.over == "each", margin, diverged)
+    judged = _after_first_look(judged)
+    table = experiment.compact[test.table]
+    named = {_label(table, place): those for place, those in seeds.items()}
+    judged = replace(judged, why=judged.why + diverged_in_words(named))
     unit = unit_of(workbench, claim.system, test.table, pairs[0].left)
-    return CompactFinding(test.table, pairs, _after_first_look(judged), unit)
+    count = sum(map(len, seeds.values()))
+    return CompactFinding(test.table, pairs, judged, unit, count)
+
+
+def _label(table: Table, place: int) -> str:
+    """A cell's column, and its row if there are several."""
+    row, column = divmod(place, len(table.columns))
+    label = table.columns[column].label
+    return f"{label} ({table.rows[row].label})" if len(table.rows) > 1 else label
 
 
 def unit_of(workbench: Workbench, system: str, item: str, place: int) -> str:

@@ -81,6 +81,7 @@ class ClaimView:
             "compact": self.compact.judged.word if self.compact else "none",
             "compact_lead": _lead_of(self.compact.judged.overall) if self.compact else "",
             "compact_seeds": _seeds_of(self.compact),
+            "compact_diverged": self.compact.diverged if self.compact else 0,
             "compact_why": self.compact.judged.why if self.compact else str(self.claim.compact),
             "seeds": overall.seeds if overall else 0,
         }

@@ -8,7 +8,7 @@ seed. docs/verdicts.md has the error rates.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fedrepro.report.papers.estimate import LEVEL, student_t
 from fedrepro.report.papers.limits import in_words, least_seeds
@@ -78,6 +78,17 @@ class PairedTest:
         return "holds" if self.low > by else "against by itself" if self.high < by else "undecided"
 
 
+class Diverged(NamedTuple):
+    """How many runs of each side of a comparison diverged: their seeds have no lead.
+
+    They count as the worst that could be: a comparison does not hold where a run on its left
+    diverged, and is not against where one on its right did.
+    """
+
+    left: int = 0
+    right: int = 0
+
+
 @dataclass(frozen=True)
 class Judged:
     """The verdict of leads on a claim.
@@ -128,7 +139,11 @@ def tally(words: Sequence[Single]) -> str:
 
 
 def judge_leads(
-    leads: Sequence[Mapping[int, float]], by: float, every: bool, margin: float | None
+    leads: Sequence[Mapping[int, float]],
+    by: float,
+    every: bool,
+    margin: float | None,
+    diverged: Sequence[Diverged] = (),
 ) -> Judged:
     """Judge a claim.
 
@@ -138,15 +153,22 @@ def judge_leads(
         by: the claimed lead.
         every: whether the claim is about every comparison, not about their mean.
         margin: a mean lead this small does not matter; None if nothing says so.
+        diverged: for each of its comparisons; by default no run did.
     """
+    diverged = diverged or [Diverged()] * len(leads)
+    lost = Diverged(*map(sum, zip(*diverged, strict=True)))
     tests = tuple(PairedTest.of(list(each.values()), by) if each else None for each in leads)
     ps = iter(holm([each.p for each in tests if each and each.p is not None], len(leads)))
     adjusted = tuple(next(ps) if each and each.p is not None else None for each in tests)
-    words = tuple(_single(test, p, by) for test, p in zip(tests, adjusted, strict=True))
+    words = tuple(
+        _single(test, p, by, of) for test, p, of in zip(tests, adjusted, diverged, strict=True)
+    )
     overall = _overall([each for each in leads if each], by)
-    word, why = _word(words, overall, by, every, margin)
+    word, why = _word(words, overall, by, every, margin, lost)
     needs = ""
-    if word == "undecided":
+    if word == "undecided" and any(lost):
+        why += " A run that diverged has no lead; more seeds alone do not decide it."
+    elif word == "undecided":
         needs, sentence = _open(overall, by, margin, all(leads))
         why += f" {sentence}"
     return Judged(word, why, overall, tests, words, adjusted, needs)
@@ -165,10 +187,12 @@ def holm(ps: Sequence[float], of: int) -> list[float]:
     return adjusted
 
 
-def _single(test: PairedTest | None, p: float | None, by: float) -> Single:
+def _single(test: PairedTest | None, p: float | None, by: float, diverged: Diverged) -> Single:
     if test is None:
         return "not computed"
     word = test.word(by)
+    if diverged.left if word == "holds" else diverged.right:
+        return "undecided"
     significant = p is not None and p <= level_at(test.seeds)
     return "against" if word == "against by itself" and significant else word
 
@@ -185,6 +209,7 @@ def _word(
     by: float,
     every: bool,
     margin: float | None,
+    diverged: Diverged,
 ) -> tuple[Word, str]:
     of = len(words)
     computed = of - words.count("not computed")
@@ -198,16 +223,16 @@ def _word(
     if overall is None or overall.low is None or overall.high is None:
         return "undecided", f"{there}."
     small = computed == of and by == 0 and _is_small(overall.low, overall.high, margin)
-    if small:
+    if small and not any(diverged):
         return "too small to matter", f"{there}: the interval of their mean lead is about zero."
     # A mean below what is claimed of every comparison has at least one that is.
-    if overall.high < by and (every or computed == of):
+    if overall.high < by and (every or computed == of) and not diverged.right:
         return "does not hold", f"{there}: their mean lead is against it."
     if computed < of:
         return "undecided", f"{there}: {alone}, {against} against."
     if words.count("holds") == of:
         return "holds everywhere", f"{there}, and every one leads by itself."
-    if overall.low > by:
+    if overall.low > by and not diverged.left:
         return "holds", f"{there}: the mean leads, {alone}, {against} significantly against."
     return "undecided", f"{there}: {alone}, {against} significantly against."
 
