@@ -32,6 +32,14 @@ def test_a_second_call_does_nothing(finished: Project) -> None:
     assert "Nothing to be done" in called.stdout
 
 
+def test_a_copy_elsewhere_whose_files_are_all_newer_is_not_made_again(project: Project) -> None:
+    """The fixture has moved it, package and all; a checkout or an archive gives new times."""
+    for path in sorted(project.root.rglob("*")):
+        if path.is_file() and ".snakemake" not in path.parts:
+            path.touch()
+    assert project.due() == set()
+
+
 def test_a_change_of_a_method_redoes_its_runs_and_their_tables(project: Project) -> None:
     project.add_code("methods/fedprox.py")
     assert project.due() == {FEDPROX} | TABLE_1 | INDEX

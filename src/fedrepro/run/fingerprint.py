@@ -14,7 +14,7 @@ memory.
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from fedrepro.config.run_spec import RunSpec
@@ -192,15 +192,27 @@ def of_closure(starts: Iterable[Path], outside: tuple[str, ...] = ()) -> str:
 
 
 def of_files(paths: Iterable[Path]) -> str:
-    """The hash of the names and bytes of files, and of all files in folders."""
+    """The hash of the names and bytes of files, and of all files in folders.
+
+    It does not depend on where the package or an absolute path is.
+    """
     files = sorted(
-        file
+        (_placed(file, path), file)
         for path in paths
         for file in (path.rglob("*") if path.is_dir() else [path])
         if file.is_file()
     )
-    lines = (f"{file.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
+    lines = (
+        f"{name.as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in files
+    )
     return of_text("\n".join(lines))
+
+
+def _placed(file: Path, given: Path) -> PurePath:
+    """A file's name in a hash: a relative path as it is, an absolute one without its place."""
+    if not file.is_absolute():
+        return file
+    return file.relative_to(PACKAGE if file.is_relative_to(PACKAGE) else given.parent)
 
 
 def of_text(text: str) -> str:

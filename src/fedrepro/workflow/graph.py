@@ -30,7 +30,7 @@ from fedrepro.config.workbench import CONFIG, Workbench
 from fedrepro.data.catalogue.catalogue import find_dataset, meaning_of
 from fedrepro.data.catalogue.entries import Own
 from fedrepro.data.dataset import FORMAT
-from fedrepro.data.fetching.own_files import state_of_own
+from fedrepro.data.fetching.own_files import identity_of_own
 from fedrepro.data.fetching.weights import is_there
 from fedrepro.measures import registry as measures
 from fedrepro.methods.facts import defaults_of
@@ -229,19 +229,19 @@ class Graph:
         return [*manifests, *partitions]
 
     def dataset_recipe(self, wildcards: Any) -> str:
-        """A hash of a data set's catalogue entry, and of the state of files that the user supplies.
+        """A hash of a data set's catalogue entry, and of the bytes of files that the user supplies.
 
         Of the code that prepares data, only its ``FORMAT`` counts: otherwise adding a reader would
-        invalidate all runs. Files that the user supplies are not inputs of the rule; their sizes
-        and times are part of this hash instead. So the command reports a missing file in one line,
-        changes inside of folders are detected, and an unchanged ``files.json``, which stays older
-        than these files, does not trigger the rule again and again.
+        invalidate all runs. Files that the user supplies are not inputs of the rule; their bytes
+        are part of this hash instead. So the command reports a missing file in one line, and
+        changes inside of folders are detected.
         """
         with one_line():
             spec = find_dataset(wildcards.dataset, self.bench.datasets)
-        text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
-        if isinstance(spec, Own):
-            text += f" {state_of_own(spec, self.bench.config.data.archives)}"
+            text = f"{FORMAT} {json.dumps(meaning_of(spec))}"
+            if isinstance(spec, Own):
+                made = Path("results/downloads", wildcards.dataset, "files.json").exists()
+                text += f" {identity_of_own(spec, self.bench.config.data.archives, made=made)}"
         return fingerprint.of_text(text)
 
     def partition_code(self, wildcards: Any) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import pytest
 
 from fedrepro.config.loading import load
 from fedrepro.data.catalogue.catalogue import find_dataset, load_catalogue
-from fedrepro.data.catalogue.entries import Fetched, Mirror
-from fedrepro.data.fetching import http
+from fedrepro.data.catalogue.entries import Fetched, Mirror, Own
+from fedrepro.data.fetching import http, own_files
 from fedrepro.data.fetching import packages as mirrors
 from fedrepro.data.fetching.http import SourceError
+from fedrepro.data.fetching.own_files import digest_of, identity_of_own
 from fedrepro.data.fetching.raw_files import Raw, download
 from fedrepro.support.errors import UserError
 from fedrepro.workflow.graph import Graph
@@ -415,6 +417,7 @@ def test_ones_own_files_decide_whether_they_are_read_again(
     spec = load().datasets["mine"]
     seen = [recipe()]
     contents = [download("mine", spec, root=tmp_path / "raw").sha256]
+    os.utime(first, ns=(0, 10**18))
     assert recipe() == seen[0] != absent
     first.write_bytes(b"abd")  # as long as before, in the same folder
     os.utime(first, ns=(0, 10**9))
@@ -428,6 +431,68 @@ def test_ones_own_files_decide_whether_they_are_read_again(
     seen.append(recipe())
     assert len(set(seen)) == 4
     assert len(set(contents)) == 3
+
+
+def test_ones_own_files_are_known_by_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = entry("image_folder", path="images", height=2, width=2)
+    assert isinstance(spec, Own)
+    one, two = Path("images/cat/1.ppm"), Path("images/dog/2.ppm")
+
+    def identity() -> str:
+        return identity_of_own(spec, None, made=False)
+
+    def replace(path: Path, content: bytes) -> None:
+        times = path.stat()
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    for path in (one, two):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(path.name.encode())
+    first = identity()
+    os.utime(one, ns=(0, 10**9))
+    assert identity() == first
+    shutil.copytree("images", "copy")
+    shutil.rmtree("images")
+    Path("copy").rename("images")
+    assert identity() == first
+    shutil.rmtree(".snakemake")  # or another workbench
+    assert identity() == first
+    read: list[Path] = []
+    monkeypatch.setattr(own_files, "sha256_of", read.append)
+    assert identity() == first
+    assert read == []  # remembered
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    replace(two, b"3.ppm")  # as long, with the time of before
+    other = identity()
+    assert other != first
+    two.rename(two.with_name("3.ppm"))
+    assert identity() not in (first, other)
+    two.with_name("3.ppm").rename(two)
+    replace(two, b"2.ppm")
+    assert identity() == first
+    own_files.REMEMBERED.write_text("{", encoding="utf-8")
+    assert identity() == first
+
+
+def test_a_record_of_sizes_and_times_stays_valid_while_the_bytes_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = entry("tabular_csv", path="t.csv", label="y")
+    assert isinstance(spec, Own)
+    file = Path("t.csv")
+    file.write_text("x,y\n1,2\n", encoding="utf-8")
+    recorded = repr([("t.csv", 8, file.stat().st_mtime_ns)])
+    for _ in range(2):
+        assert identity_of_own(spec, None, made=True) == recorded
+        os.utime(file, ns=(0, 10**9))
+    file.write_text("x,y\n1,3\n", encoding="utf-8")
+    assert identity_of_own(spec, None, made=True) == digest_of(file)
 
 
 def test_the_catalogue_of_the_repository() -> None:

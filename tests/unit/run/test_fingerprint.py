@@ -1,6 +1,7 @@
 """Fingerprints follow what code does, not how it is written."""
 
 import ast
+import hashlib
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -253,3 +254,24 @@ def test_reading_the_configuration_and_fingerprinting_need_no_torch(tmp_path: Pa
         "assert not {'torch', 'pandas'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+
+
+def test_files_are_hashed_without_the_place_of_absolute_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = []
+    for place in ("one", "another/place"):
+        folder = tmp_path / place / "templates"
+        (folder / "of").mkdir(parents=True)
+        (folder / "of/page.j2").write_text("page", encoding="utf-8")
+        (tmp_path / place / "mine.py").write_text("1", encoding="utf-8")
+        hashes.append(fingerprint.of_files([folder, tmp_path / place / "mine.py"]))
+    assert hashes[0] == hashes[1]
+    (folder / "of/page.j2").rename(folder / "page.j2")
+    assert fingerprint.of_files([folder, tmp_path / place / "mine.py"]) != hashes[0]
+    # Relative paths as they are: hashes that are recorded stay.
+    monkeypatch.chdir(tmp_path)
+    digest = hashlib.sha256(b"1").hexdigest()
+    assert fingerprint.of_files([Path("one/mine.py")]) == fingerprint.of_text(
+        f"one/mine.py {digest}"
+    )

@@ -1,9 +1,16 @@
-"""Find files that the user must supply."""
+"""Find files that the user must supply, and know them by their bytes."""
 
+import hashlib
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from fedrepro.data.catalogue.entries import Own
+from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
+from fedrepro.support.files import sha256_of
+
+REMEMBERED, WHAT = Path(".snakemake/fedrepro-own-data"), "own data"
 
 
 def own_places(given: str, archives: Path | None) -> list[Path]:
@@ -28,12 +35,59 @@ def files_of(path: Path) -> list[Path]:
     return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
 
 
-def state_of_own(spec: Own, archives: Path | None) -> list[tuple[str, int, int]]:
-    """Name, size and modification time (ns) of each file that the user supplies, if any exist.
+def digest_of(path: Path) -> str:
+    """The SHA-256 of a file; of a folder, one of the names and contents of all its files."""
+    if not path.is_dir():
+        return sha256_of(path)
+    lines = (f"{each.relative_to(path)}\t{sha256_of(each)}\n" for each in files_of(path))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    The workflow uses this to detect changes; it is quick because it reads no file.
+
+def identity_of_own(spec: Own, archives: Path | None, *, made: bool) -> str:
+    """What the files that the user supplies are, by their bytes; "[]" if there are none.
+
+    The workflow uses this to detect changes. Bytes are read when a file's size or time is new; as
+    long as they are the same, so is this text: a copy or a `touch` is no change.
+
+    Args:
+        made: whether this workbench has a data set of them already. Before 27 November 2026, names,
+            sizes and times were recorded instead: such a record stays valid while the bytes do.
+
+    Raises:
+        UserError: if a file cannot be read.
     """
     path = find_own(spec.path, archives)
     if path is None:
-        return []
-    return [(str(each), (at := each.stat()).st_size, at.st_mtime_ns) for each in files_of(path)]
+        return "[]"
+    states = [(each, each.stat()) for each in files_of(path)]
+    seen = [
+        (os.path.relpath(each, path), at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+        for each, at in states
+    ]
+    signature = hashlib.sha256(repr(seen).encode()).hexdigest()
+    known = _remembered()
+    before = known.get(spec.path, {})
+    if before.get("seen") == signature:
+        return before["identity"]
+    try:
+        digest = digest_of(path)
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: can't be read: {error.strerror}") from None
+    if before.get("sha256") == digest:
+        identity = before["identity"]
+    elif made and not before:
+        identity = repr([(str(each), at.st_size, at.st_mtime_ns) for each, at in states])
+    else:
+        identity = digest
+    entry = {"seen": signature, "sha256": digest, "identity": identity}
+    with suppress(UserError):  # read-only: the bytes are read again each time
+        sealed.write(REMEMBERED, {**known, spec.path: entry}, WHAT)
+    return identity
+
+
+def _remembered() -> dict[str, dict[str, str]]:
+    """What is remembered of each entry's files, by its `path`; nothing if the file is damaged."""
+    with suppress(FileNotFoundError, UserError):
+        content = sealed.read(REMEMBERED, WHAT)
+        return {key: each for key, each in content.items() if isinstance(each, dict)}
+    return {}

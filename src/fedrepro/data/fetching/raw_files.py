@@ -17,7 +17,7 @@ from fedrepro.data.catalogue.entries import Fetched, Packed, RawFile
 from fedrepro.data.catalogue.kinds import DatasetSpec, JpegParquet
 from fedrepro.data.fetching.archives import gunzip, take_out
 from fedrepro.data.fetching.http import Fetcher, SourceError
-from fedrepro.data.fetching.own_files import files_of, find_own, own_places
+from fedrepro.data.fetching.own_files import digest_of, find_own, own_places
 from fedrepro.data.fetching.packages import unpacked_mirror
 from fedrepro.support import sealed
 from fedrepro.support.errors import UserError
@@ -51,7 +51,7 @@ def download(
         with only_one(folder):
             return _fetch_all(name, spec, archives, folder)
     path = _own_path(name, spec.path, archives)
-    digest = _folder_sha256(path) if path.is_dir() else sha256_of(path)
+    digest = digest_of(path)
     if isinstance(spec, JpegParquet) and spec.sha256 not in (None, digest):
         raise UserError(
             f"{path}: sha256 {digest}: expected {spec.sha256}: replace the file, or remove "
@@ -70,12 +70,6 @@ def _own_path(name: str, given: str, archives: Path | None) -> Path:
             f"or change `path` of {name} in {CATALOGUE}"
         )
     return path
-
-
-def _folder_sha256(folder: Path) -> str:
-    """A digest of the names and contents of all files in a folder."""
-    lines = [f"{path.relative_to(folder)}\t{sha256_of(path)}\n" for path in files_of(folder)]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _fetch_all(name: str, spec: Fetched, archives: Path | None, folder: Path) -> Raw:
